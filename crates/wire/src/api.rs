@@ -1,0 +1,121 @@
+//! The table of APIs: key, name, versions, and since when flexible. One module per API holds its two messages.
+//!
+//! The versions are those that Apache Kafka 4.3 serves. What a broker advertises is a subset of this table.
+
+use std::ops::RangeInclusive;
+
+use crate::Wire;
+
+pub mod alter_configs;
+pub mod api_versions;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_groups;
+pub mod delete_records;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
+pub mod describe_groups;
+pub mod describe_log_dirs;
+pub mod describe_producers;
+pub mod describe_quorum;
+pub mod describe_topic_partitions;
+pub mod elect_leaders;
+pub mod fetch;
+pub mod find_coordinator;
+pub mod heartbeat;
+pub mod incremental_alter_configs;
+pub mod init_producer_id;
+pub mod join_group;
+pub mod leave_group;
+pub mod list_config_resources;
+pub mod list_groups;
+pub mod list_offsets;
+pub mod list_partition_reassignments;
+pub mod metadata;
+pub mod offset_commit;
+pub mod offset_delete;
+pub mod offset_fetch;
+pub mod offset_for_leader_epoch;
+pub mod produce;
+pub mod sync_group;
+
+/// What the table says of one API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    pub key: i16,
+    pub name: &'static str,
+    pub versions: RangeInclusive<i16>,
+    /// First version in the flexible (KIP-482) form; `i16::MAX` where there is none.
+    pub flexible_since: i16,
+}
+
+impl Api {
+    pub fn flexible(&self, version: i16) -> bool {
+        version >= self.flexible_since
+    }
+
+    /// A response to ApiVersions always has the old header: a client that asks does not know yet what the broker speaks.
+    pub fn flexible_response_header(&self, version: i16) -> bool {
+        self.flexible(version) && self.key != api_versions::ApiVersionsRequest::API.key
+    }
+}
+
+/// The request of an API, and with it the API.
+pub trait Request: Wire {
+    const API: Api;
+    type Response: Wire;
+}
+
+/// The row of an API key, if the table has it.
+pub fn find(key: i16) -> Option<&'static Api> {
+    TABLE.binary_search_by_key(&key, |api| api.key).ok().map(|row| &TABLE[row])
+}
+
+macro_rules! apis {
+    ($($key:literal $name:ident $versions:expr, $flexible_since:expr, $module:ident $request:ident $response:ident;)*) => {
+        /// All APIs that this crate knows, by key.
+        pub const TABLE: &[Api] = &[$($module::$request::API,)*];
+
+        $(impl Request for $module::$request {
+            const API: Api = Api { key: $key, name: stringify!($name), versions: $versions, flexible_since: $flexible_since };
+            type Response = $module::$response;
+        })*
+    };
+}
+
+apis! {
+    0 Produce 3..=13, 9, produce ProduceRequest ProduceResponse;
+    1 Fetch 4..=18, 12, fetch FetchRequest FetchResponse;
+    2 ListOffsets 1..=11, 6, list_offsets ListOffsetsRequest ListOffsetsResponse;
+    3 Metadata 0..=13, 9, metadata MetadataRequest MetadataResponse;
+    8 OffsetCommit 2..=10, 8, offset_commit OffsetCommitRequest OffsetCommitResponse;
+    9 OffsetFetch 1..=10, 6, offset_fetch OffsetFetchRequest OffsetFetchResponse;
+    10 FindCoordinator 0..=6, 3, find_coordinator FindCoordinatorRequest FindCoordinatorResponse;
+    11 JoinGroup 0..=9, 6, join_group JoinGroupRequest JoinGroupResponse;
+    12 Heartbeat 0..=4, 4, heartbeat HeartbeatRequest HeartbeatResponse;
+    13 LeaveGroup 0..=5, 4, leave_group LeaveGroupRequest LeaveGroupResponse;
+    14 SyncGroup 0..=5, 4, sync_group SyncGroupRequest SyncGroupResponse;
+    15 DescribeGroups 0..=6, 5, describe_groups DescribeGroupsRequest DescribeGroupsResponse;
+    16 ListGroups 0..=5, 3, list_groups ListGroupsRequest ListGroupsResponse;
+    18 ApiVersions 0..=4, 3, api_versions ApiVersionsRequest ApiVersionsResponse;
+    19 CreateTopics 2..=7, 5, create_topics CreateTopicsRequest CreateTopicsResponse;
+    20 DeleteTopics 1..=6, 4, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
+    21 DeleteRecords 0..=2, 2, delete_records DeleteRecordsRequest DeleteRecordsResponse;
+    22 InitProducerId 0..=5, 2, init_producer_id InitProducerIdRequest InitProducerIdResponse;
+    23 OffsetForLeaderEpoch 2..=4, 4, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
+    32 DescribeConfigs 1..=4, 4, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
+    33 AlterConfigs 0..=2, 2, alter_configs AlterConfigsRequest AlterConfigsResponse;
+    35 DescribeLogDirs 1..=5, 2, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
+    37 CreatePartitions 0..=3, 2, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
+    42 DeleteGroups 0..=2, 2, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
+    43 ElectLeaders 0..=2, 2, elect_leaders ElectLeadersRequest ElectLeadersResponse;
+    44 IncrementalAlterConfigs 0..=1, 1, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
+    46 ListPartitionReassignments 0..=0, 0, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
+    47 OffsetDelete 0..=0, i16::MAX, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
+    55 DescribeQuorum 0..=2, 0, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
+    60 DescribeCluster 0..=2, 0, describe_cluster DescribeClusterRequest DescribeClusterResponse;
+    61 DescribeProducers 0..=0, 0, describe_producers DescribeProducersRequest DescribeProducersResponse;
+    74 ListConfigResources 0..=1, 0, list_config_resources ListConfigResourcesRequest ListConfigResourcesResponse;
+    75 DescribeTopicPartitions 0..=0, 0, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
+}
