@@ -1,1 +1,49 @@
-//! x
+//! Outbound Kafka: one pipelined connection, and on top of it what a command line needs of a client.
+//!
+//! [`Connection`] knows frames, versions and timeouts, and nothing of topics; the laboratory and replication use it
+//! directly. [`Client`] knows the cluster: who leads what, who coordinates whom, what is worth trying again.
+//! [`Producer`], [`Consumer`] and [`Group`] are built on it.
+//!
+//! Speaks to Apache Kafka 2.1 and later and to Parshall: every request goes out in the highest version that both sides
+//! know.
+
+mod client;
+mod connection;
+mod consumer;
+mod error;
+mod group;
+mod metadata;
+mod offsets;
+mod partitioner;
+mod producer;
+mod protocol;
+
+pub use client::{Client, ClientConfig, Retry};
+pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};
+pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, ResetOffset};
+pub use error::ClientError;
+pub use group::{CommittedOffset, Group, GroupConfig, Membership};
+pub use metadata::{Broker, Metadata, Partition, Topic};
+pub use offsets::{EARLIEST, LATEST, ListedOffset};
+pub use partitioner::{Partitioner, murmur2};
+pub use producer::{Acks, Delivered, Delivery, Producer, ProducerConfig, ProducerRecord};
+pub use protocol::{Assignment, Subscription, TopicPartitions, assign_ranges};
+
+/// A partition of a topic, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicPartition {
+    pub topic: String,
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    pub fn new(topic: impl Into<String>, partition: i32) -> Self {
+        Self { topic: topic.into(), partition }
+    }
+}
+
+impl std::fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}

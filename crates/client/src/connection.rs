@@ -1,0 +1,509 @@
+//! One connection to one broker: pipelined requests, answered in the order they were sent.
+//!
+//! Requests are encoded straight into one buffer that all callers share, and a task writes whatever has gathered there
+//! in one go; so many requests cost one write. Kafka answers in order, so the answers need no map: each frame that
+//! arrives belongs to the request at the head of the queue, and its correlation id must say so.
+//!
+//! Invariants: a request is in the queue before its first byte is written; when anything goes wrong (a timeout, a bad
+//! frame, a wrong correlation id) the whole connection fails with one error, which every waiting request gets. There
+//! is no reconnecting here: that is [`crate::Client`]'s.
+//!
+//! TLS and SASL will come in between [`TcpStream`] and [`Connection::over`], which takes any byte stream.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use wire::api::Request;
+use wire::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::{ErrorCode, Reader, Wire, WireError, frame};
+
+/// Room that is made for reading at once, and at least.
+const READ_BYTES: usize = 64 * 1024;
+/// Where the correlation id stands in a request frame: behind the length, the API key and the version.
+const CORRELATION_ID: std::ops::Range<usize> = 8..12;
+/// API keys of Kafka are small; the table of versions is an array by key.
+const KEYS: usize = 128;
+
+/// Limits and times of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionConfig {
+    /// What the broker sees as `client.id`.
+    pub client_id: String,
+    pub connect_timeout: Duration,
+    /// How long a request may take where the caller does not say otherwise.
+    pub request_timeout: Duration,
+    /// A longer response closes the connection.
+    pub response_bytes_max: usize,
+    /// More requests at a time are refused.
+    pub in_flight_max: usize,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        Self {
+            client_id: "parshall".to_owned(),
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            response_bytes_max: 128 * 1024 * 1024,
+            in_flight_max: 10_000,
+        }
+    }
+}
+
+/// Why a connection, or a request on it, failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionError {
+    #[error("cannot connect to {address}: {reason}")]
+    Connect { address: String, reason: String },
+    #[error("{address} does not speak Kafka: its answer claims to be {claimed} bytes long")]
+    NotKafka { address: String, claimed: i32 },
+    #[error("{address} did not answer in time")]
+    Timeout { address: String },
+    #[error("the connection to {address} was closed by the other side")]
+    Closed { address: String },
+    #[error("the connection to {address} failed: {reason}")]
+    Io { address: String, reason: String },
+    #[error("{address} answered request {received} where {expected} was due")]
+    OutOfOrder { address: String, expected: i32, received: i32 },
+    #[error("{address} sent a response that cannot be read: {reason}")]
+    Response { address: String, reason: WireError },
+    #[error("{address} does not serve {api} in a version that this client speaks")]
+    Unsupported { address: String, api: &'static str },
+    #[error("{address} refused the API version negotiation: {code}")]
+    Refused { address: String, code: ErrorCode },
+    #[error("too many requests wait for {address} to answer")]
+    Busy { address: String },
+}
+
+impl ConnectionError {
+    /// Whether another try, on a new connection, may help.
+    pub fn is_retriable(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect { .. } | Self::Timeout { .. } | Self::Closed { .. } | Self::Io { .. } | Self::Busy { .. }
+        )
+    }
+}
+
+type Result<T, E = ConnectionError> = std::result::Result<T, E>;
+
+/// A handle on a connection. Cheap to clone; the connection is closed when the last handle is gone and what was sent
+/// has been answered.
+#[derive(Clone)]
+pub struct Connection {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    /// By API key the highest version that both sides speak, or -1.
+    versions: [i16; KEYS],
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.queue().closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+/// What the handles and the connection's task share.
+struct Shared {
+    address: String,
+    config: ConnectionConfig,
+    queue: Mutex<Queue>,
+    /// Wakes the task when there is something new to write.
+    wake: Notify,
+}
+
+struct Queue {
+    outgoing: BytesMut,
+    in_flight: VecDeque<InFlight>,
+    next_correlation_id: i32,
+    /// No later than the first deadline of what is in flight.
+    first_deadline: Option<Instant>,
+    /// No handle is left.
+    closed: bool,
+    failed: Option<ConnectionError>,
+}
+
+struct InFlight {
+    correlation_id: i32,
+    deadline: Instant,
+    answer: oneshot::Sender<Result<Bytes>>,
+}
+
+impl Connection {
+    /// Connects to `host:port` and agrees on versions.
+    pub async fn connect(address: &str, config: &ConnectionConfig) -> Result<Self> {
+        let failed = |reason: String| ConnectionError::Connect { address: address.to_owned(), reason };
+        let stream = match timeout(config.connect_timeout, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(failed(reason(&error))),
+            Err(_) => return Err(failed(format!("no answer within {} s", config.connect_timeout.as_secs_f32()))),
+        };
+        stream.set_nodelay(true).map_err(|error| failed(reason(&error)))?;
+        Self::over(stream, address, config).await
+    }
+
+    /// Agrees on versions over a stream that is already connected. `address` is for messages only.
+    pub async fn over<S>(stream: S, address: &str, config: &ConnectionConfig) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let queue = Queue {
+            outgoing: BytesMut::new(),
+            in_flight: VecDeque::new(),
+            next_correlation_id: 0,
+            first_deadline: None,
+            closed: false,
+            failed: None,
+        };
+        let (address, config) = (address.to_owned(), config.clone());
+        let shared = Arc::new(Shared { address, config, queue: Mutex::new(queue), wake: Notify::new() });
+        tokio::spawn(run(stream, shared.clone()));
+        let mut handle = Handle { shared, versions: [-1; KEYS] };
+        handle.versions = negotiate(&handle.shared).await?;
+        Ok(Self { handle: Arc::new(handle) })
+    }
+
+    /// `host:port` as it was given to [`Connection::connect`].
+    pub fn address(&self) -> &str {
+        &self.handle.shared.address
+    }
+
+    /// The highest version of an API that both sides speak.
+    pub fn version<R: Request>(&self) -> Result<i16> {
+        match self.handle.versions.get(R::API.key as usize) {
+            Some(&version) if version >= 0 => Ok(version),
+            _ => Err(ConnectionError::Unsupported { address: self.address().to_owned(), api: R::API.name }),
+        }
+    }
+
+    /// Whether it can still take requests.
+    pub fn is_open(&self) -> bool {
+        self.handle.shared.queue().failed.is_none()
+    }
+
+    /// Sends a request and waits for its response.
+    pub async fn send<R: Request>(&self, request: &R) -> Result<R::Response> {
+        self.start(request)?.await
+    }
+
+    /// Sends a request without waiting: any number may be under way, and they are answered in this order.
+    pub fn start<R: Request>(&self, request: &R) -> Result<Pending<R>> {
+        self.start_as(request, self.version::<R>()?, self.handle.shared.config.request_timeout)
+    }
+
+    /// [`Connection::start`] in a version and with a timeout of the caller's choice.
+    pub fn start_as<R: Request>(&self, request: &R, version: i16, timeout: Duration) -> Result<Pending<R>> {
+        self.handle.shared.start(request, version, timeout)
+    }
+
+    /// Sends a request that the broker does not answer: Produce with acks=0.
+    pub fn post<R: Request>(&self, request: &R, version: i16) -> Result<()> {
+        let shared = &self.handle.shared;
+        let mut queue = shared.open_queue()?;
+        let correlation_id = queue.take_correlation_id();
+        shared.write(queue, |out| frame::write_request(out, version, correlation_id, shared.client_id(), request));
+        Ok(())
+    }
+
+    /// Sends a whole request frame, length prefix included, that was encoded beforehand, with a correlation id of its
+    /// own. The answer is the response frame without its length prefix, for [`frame::read_response`].
+    pub fn start_frame(&self, frame: &[u8], timeout: Duration) -> Result<PendingFrame> {
+        let shared = &self.handle.shared;
+        assert!(frame.len() >= CORRELATION_ID.end, "a request frame has a header");
+        shared.enqueue(timeout, |out, correlation_id| {
+            let start = out.len();
+            out.extend_from_slice(frame);
+            out[start..][CORRELATION_ID].copy_from_slice(&correlation_id.to_be_bytes());
+        })
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_queue(&self) -> Result<MutexGuard<'_, Queue>> {
+        let queue = self.queue();
+        match &queue.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(queue),
+        }
+    }
+
+    fn client_id(&self) -> &str {
+        &self.config.client_id
+    }
+
+    fn start<R: Request>(self: &Arc<Self>, request: &R, version: i16, timeout: Duration) -> Result<Pending<R>> {
+        let frame = self.enqueue(timeout, |out, correlation_id| {
+            frame::write_request(out, version, correlation_id, self.client_id(), request);
+        })?;
+        Ok(Pending { frame, shared: self.clone(), version, request: PhantomData })
+    }
+
+    fn enqueue(&self, timeout: Duration, encode: impl FnOnce(&mut BytesMut, i32)) -> Result<PendingFrame> {
+        let deadline = Instant::now() + timeout;
+        let (answer, receiver) = oneshot::channel();
+        let mut queue = self.open_queue()?;
+        if queue.in_flight.len() >= self.config.in_flight_max {
+            return Err(ConnectionError::Busy { address: self.address.clone() });
+        }
+        let correlation_id = queue.take_correlation_id();
+        queue.in_flight.push_back(InFlight { correlation_id, deadline, answer });
+        queue.first_deadline = Some(queue.first_deadline.map_or(deadline, |first| first.min(deadline)));
+        self.write(queue, |out| encode(out, correlation_id));
+        Ok(PendingFrame { answer: receiver })
+    }
+
+    /// Appends to what is to be written. Who finds the buffer empty wakes the task; the others ride along.
+    fn write(&self, mut queue: MutexGuard<'_, Queue>, encode: impl FnOnce(&mut BytesMut)) {
+        let first = queue.outgoing.is_empty();
+        encode(&mut queue.outgoing);
+        drop(queue);
+        if first {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Gives a response to the request that it answers.
+    fn deliver(&self, frame: Bytes) -> Result<()> {
+        let received = Reader::new(&frame, 0, false)
+            .array()
+            .map(i32::from_be_bytes)
+            .map_err(|reason| ConnectionError::Response { address: self.address.clone(), reason })?;
+        let mut queue = self.queue();
+        let expected = queue.in_flight.front().map_or(-1, |request| request.correlation_id);
+        if expected != received {
+            return Err(ConnectionError::OutOfOrder { address: self.address.clone(), expected, received });
+        }
+        if let Some(request) = queue.in_flight.pop_front() {
+            // Who asked may have stopped waiting.
+            let _ = request.answer.send(Ok(frame));
+        }
+        if queue.in_flight.is_empty() {
+            queue.first_deadline = None;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection for everybody who waits on it.
+    fn fail(&self, error: &ConnectionError) {
+        let mut queue = self.queue();
+        queue.failed = Some(error.clone());
+        let in_flight = std::mem::take(&mut queue.in_flight);
+        drop(queue);
+        for request in in_flight {
+            let _ = request.answer.send(Err(error.clone()));
+        }
+    }
+
+    fn io_error(&self, error: &io::Error) -> ConnectionError {
+        let address = self.address.clone();
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ConnectionError::Closed { address },
+            _ => ConnectionError::Io { address, reason: reason(error) },
+        }
+    }
+}
+
+impl Queue {
+    fn take_correlation_id(&mut self) -> i32 {
+        let id = self.next_correlation_id;
+        self.next_correlation_id = id.wrapping_add(1) & i32::MAX;
+        id
+    }
+
+    fn is_done(&self) -> bool {
+        self.closed && self.outgoing.is_empty() && self.in_flight.is_empty()
+    }
+}
+
+/// A response frame that is under way. The frame comes without its length prefix.
+pub struct PendingFrame {
+    answer: oneshot::Receiver<Result<Bytes>>,
+}
+
+impl Future for PendingFrame {
+    type Output = Result<Bytes>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        // The task always answers before it ends; only the end of the runtime itself drops a request.
+        Poll::Ready(answer.unwrap_or_else(|_| Err(ConnectionError::Closed { address: "the broker".to_owned() })))
+    }
+}
+
+/// A response that is under way.
+pub struct Pending<R> {
+    frame: PendingFrame,
+    shared: Arc<Shared>,
+    version: i16,
+    request: PhantomData<fn() -> R>,
+}
+
+impl<R: Request> Future for Pending<R> {
+    type Output = Result<R::Response>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let frame = ready!(Pin::new(&mut self.frame).poll(context))?;
+        let response = frame::read_response::<R>(&frame, self.version);
+        Poll::Ready(match response {
+            Ok((_, response)) => Ok(response),
+            Err(reason) => Err(ConnectionError::Response { address: self.shared.address.clone(), reason }),
+        })
+    }
+}
+
+/// Asks for the versions that the broker speaks. One that does not know our version of the question answers in version
+/// 0 with error 35 and the range it knows (KIP-511), and is asked again.
+async fn negotiate(shared: &Arc<Shared>) -> Result<[i16; KEYS]> {
+    let unreadable = |reason| ConnectionError::Response { address: shared.address.clone(), reason };
+    let request = ApiVersionsRequest {
+        client_software_name: "parshall".to_owned(),
+        client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let mut version = *ApiVersionsRequest::API.versions.end();
+    loop {
+        let frame = shared
+            .enqueue(shared.config.request_timeout, |out, correlation_id| {
+                frame::write_request(out, version, correlation_id, shared.client_id(), &request);
+            })?
+            .await?;
+        // The error code comes first in every version.
+        let mut reader = Reader::new(&frame, 0, false);
+        let code = i32::read(&mut reader).and_then(|_| ErrorCode::read(&mut reader)).map_err(unreadable)?;
+        let answered_in = if code == ErrorCode::UNSUPPORTED_VERSION { 0 } else { version };
+        let response: ApiVersionsResponse =
+            frame::read_response::<ApiVersionsRequest>(&frame, answered_in).map_err(unreadable)?.1;
+        if code.is_none() {
+            return Ok(common_versions(&response));
+        }
+        let known = response.api_keys.iter().find(|api| api.api_key == ApiVersionsRequest::API.key);
+        let next = known.map_or(0, |api| api.max_version.max(0));
+        if code != ErrorCode::UNSUPPORTED_VERSION || next >= version {
+            return Err(ConnectionError::Refused { address: shared.address.clone(), code });
+        }
+        version = next;
+    }
+}
+
+fn common_versions(response: &ApiVersionsResponse) -> [i16; KEYS] {
+    let mut versions = [-1; KEYS];
+    for theirs in &response.api_keys {
+        let Some(ours) = wire::api::find(theirs.api_key) else { continue };
+        let highest = theirs.max_version.min(*ours.versions.end());
+        if highest >= theirs.min_version.max(*ours.versions.start()) {
+            versions[ours.key as usize] = highest;
+        }
+    }
+    versions
+}
+
+/// The connection's task: writes what has gathered, reads what has come, until something fails or nobody needs it.
+async fn run<S: AsyncRead + AsyncWrite>(stream: S, shared: Arc<Shared>) {
+    let error = drive(stream, &shared).await;
+    shared.fail(&error);
+}
+
+async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> ConnectionError {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut incoming = BytesMut::with_capacity(READ_BYTES);
+    let mut outgoing = BytesMut::new();
+    let mut timer = pin!(sleep_until(Instant::now()));
+    loop {
+        let deadline = {
+            let mut queue = shared.queue();
+            if outgoing.is_empty() {
+                std::mem::swap(&mut outgoing, &mut queue.outgoing);
+            }
+            if outgoing.is_empty() && queue.is_done() {
+                return ConnectionError::Closed { address: shared.address.clone() };
+            }
+            queue.first_deadline
+        };
+        // The timer may fire too early, when the request it was set for has been answered, but never too late.
+        if let Some(deadline) = deadline
+            && (timer.is_elapsed() || deadline < timer.deadline())
+        {
+            timer.as_mut().reset(deadline);
+        }
+        make_room(&mut incoming);
+        tokio::select! {
+            written = writer.write_buf(&mut outgoing), if !outgoing.is_empty() => {
+                match written {
+                    Ok(0) => return ConnectionError::Closed { address: shared.address.clone() },
+                    Ok(_) => {}
+                    Err(error) => return shared.io_error(&error),
+                }
+            }
+            read = reader.read_buf(&mut incoming) => {
+                match read {
+                    Ok(0) => return ConnectionError::Closed { address: shared.address.clone() },
+                    Ok(_) => if let Err(error) = take_frames(&mut incoming, shared) {
+                        return error;
+                    }
+                    Err(error) => return shared.io_error(&error),
+                }
+            }
+            () = shared.wake.notified() => {}
+            () = &mut timer, if deadline.is_some() => {
+                let mut queue = shared.queue();
+                queue.first_deadline = queue.in_flight.iter().map(|request| request.deadline).min();
+                if queue.first_deadline.is_some_and(|first| first <= Instant::now()) {
+                    return ConnectionError::Timeout { address: shared.address.clone() };
+                }
+            }
+        }
+    }
+}
+
+/// Grows with what has arrived, not with what a frame claims: at most to twice of it.
+fn make_room(incoming: &mut BytesMut) {
+    if incoming.capacity() == incoming.len() {
+        incoming.reserve(incoming.len().max(READ_BYTES));
+    }
+}
+
+fn take_frames(incoming: &mut BytesMut, shared: &Shared) -> Result<()> {
+    while let Some(length) = incoming.first_chunk::<4>() {
+        let claimed = i32::from_be_bytes(*length);
+        let length = match usize::try_from(claimed) {
+            Ok(length) if (4..=shared.config.response_bytes_max).contains(&length) => length,
+            _ => return Err(ConnectionError::NotKafka { address: shared.address.clone(), claimed }),
+        };
+        if incoming.len() < 4 + length {
+            break;
+        }
+        incoming.advance(4);
+        shared.deliver(incoming.split_to(length).freeze())?;
+    }
+    Ok(())
+}
+
+/// The system's words for an error, without Rust's "(os error 111)".
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Reads records of assigned partitions, in order of their offsets, batch by batch.
+//!
+//! One fetch at a time is under way per leader, each in a task of its own, and the next one starts while the batches of
+//! the last are still being read, as long as fewer bytes wait than one fetch may bring. Which partitions, and from
+//! where, is the caller's: straight ([`Consumer::assign`]) or by a [`crate::Membership`].
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData};
+use wire::batch::{Batch, Batches};
+use wire::record::RecordReader;
+use wire::{ErrorCode, Records, Uuid};
+
+use crate::client::Retry;
+use crate::{Client, ClientError, EARLIEST, LATEST, Metadata, TopicPartition};
+
+/// From this version on Fetch names topics by id only (KIP-516).
+const FETCH_BY_TOPIC_ID: i16 = 13;
+
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    pub fetch_max_wait: Duration,
+    pub fetch_max_bytes: i32,
+    pub partition_max_bytes: i32,
+    /// A batch may not decompress to more.
+    pub batch_bytes_max: usize,
+    /// What to do when an offset is not there (any more).
+    pub reset: ResetOffset,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self {
+            fetch_max_wait: Duration::from_millis(500),
+            fetch_max_bytes: 16 * 1024 * 1024,
+            partition_max_bytes: 1024 * 1024,
+            batch_bytes_max: 256 * 1024 * 1024,
+            reset: ResetOffset::Fail,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetOffset {
+    Earliest,
+    Latest,
+    Fail,
+}
+
+/// One record. Its bytes share the memory of its batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumedRecord {
+    pub offset: i64,
+    pub timestamp: i64,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<(Bytes, Option<Bytes>)>,
+}
+
+pub struct Consumer {
+    client: Client,
+    config: ConsumerConfig,
+    positions: BTreeMap<TopicPartition, Position>,
+    fetches: JoinSet<Fetched>,
+    /// Leaders with a fetch under way.
+    fetching: HashSet<i32>,
+    ready: VecDeque<(TopicPartition, Batch)>,
+    ready_bytes: usize,
+    /// What is left of our patience since things last went well.
+    retry: Option<Retry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    /// Of the next record that the caller will get.
+    next: i64,
+    /// Of the next record to ask for.
+    fetch: i64,
+}
+
+struct Fetched {
+    leader: i32,
+    /// By id, for answers that do not name their topics.
+    names: HashMap<Uuid, String>,
+    result: Result<FetchResponse, ClientError>,
+}
+
+impl Consumer {
+    pub fn new(client: Client, config: ConsumerConfig) -> Self {
+        Self {
+            client,
+            config,
+            positions: BTreeMap::new(),
+            fetches: JoinSet::new(),
+            fetching: HashSet::new(),
+            ready: VecDeque::new(),
+            ready_bytes: 0,
+            retry: None,
+        }
+    }
+
+    /// Reads these partitions from these offsets, and no others.
+    pub fn assign(&mut self, offsets: impl IntoIterator<Item = (TopicPartition, i64)>) {
+        let offsets = offsets.into_iter();
+        self.positions = offsets.map(|(p, offset)| (p, Position { next: offset, fetch: offset })).collect();
+        self.fetches = JoinSet::new();
+        self.fetching.clear();
+        self.ready.clear();
+        self.ready_bytes = 0;
+    }
+
+    /// The offset behind the last record that was handed out, for each partition.
+    pub fn positions(&self) -> impl Iterator<Item = (&TopicPartition, i64)> {
+        self.positions.iter().map(|(partition, position)| (partition, position.next))
+    }
+
+    /// Where an assigned partition stands.
+    pub fn position(&self, partition: &TopicPartition) -> Option<i64> {
+        self.positions.get(partition).map(|position| position.next)
+    }
+
+    /// The records of the next batch, waiting for one to come. Positions may have moved without any record to show for
+    /// it (control batches): then there are none in the answer. May be cancelled without loss.
+    pub async fn next(&mut self) -> Result<(TopicPartition, Vec<ConsumedRecord>), ClientError> {
+        loop {
+            if let Some((partition, batch)) = self.ready.pop_front() {
+                self.ready_bytes -= batch.bytes.len();
+                if self.ready_bytes < self.config.fetch_max_bytes as usize {
+                    // A leader that cannot be asked now is asked again when all has been read, and then it counts.
+                    let _ = self.start_fetches().await;
+                }
+                return self.decode(partition, &batch);
+            }
+            if let Err(error) = self.start_fetches().await {
+                self.wait(error).await?;
+                continue;
+            }
+            match self.fetches.join_next().await {
+                Some(Ok(fetched)) => self.take(fetched).await?,
+                Some(Err(_)) | None => {
+                    // Nothing is assigned, or the runtime is going down.
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, error: ClientError) -> Result<(), ClientError> {
+        for partition in self.positions.keys() {
+            self.client.forget(&partition.topic);
+        }
+        let client = &self.client;
+        self.retry.get_or_insert_with(|| client.retry()).wait(error).await
+    }
+
+    /// Starts a fetch at every leader that has none under way.
+    async fn start_fetches(&mut self) -> Result<(), ClientError> {
+        let mut topics: Vec<_> = self.positions.keys().map(|partition| partition.topic.as_str()).collect();
+        topics.dedup();
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let metadata = self.client.describe(&topics).await?;
+        let mut leaders = BTreeMap::<i32, Vec<(&TopicPartition, i64)>>::new();
+        for (partition, position) in &self.positions {
+            let leader = metadata.leader(partition)?;
+            if !self.fetching.contains(&leader) {
+                leaders.entry(leader).or_default().push((partition, position.fetch));
+            }
+        }
+        for (leader, partitions) in leaders {
+            let connection = self.client.broker(leader).await?;
+            let mut version = connection.version::<FetchRequest>()?;
+            let (request, names, has_ids) = self.request(&partitions, &metadata);
+            if !has_ids {
+                version = version.min(FETCH_BY_TOPIC_ID - 1);
+            }
+            let timeout = self.config.fetch_max_wait + self.client.config().connection.request_timeout;
+            let pending = connection.start_as(&request, version, timeout)?;
+            self.fetching.insert(leader);
+            self.fetches.spawn(async move { Fetched { leader, names, result: pending.await.map_err(Into::into) } });
+        }
+        Ok(())
+    }
+
+    fn request(
+        &self,
+        partitions: &[(&TopicPartition, i64)],
+        metadata: &Metadata,
+    ) -> (FetchRequest, HashMap<Uuid, String>, bool) {
+        let mut names = HashMap::new();
+        let mut has_ids = true;
+        let mut topics = Vec::<FetchTopic>::new();
+        for (partition, offset) in partitions {
+            if topics.last().is_none_or(|topic| topic.topic != partition.topic) {
+                let topic_id = metadata.topics.get(&partition.topic).map_or(Uuid::ZERO, |topic| topic.id);
+                has_ids &= !topic_id.is_zero();
+                names.insert(topic_id, partition.topic.clone());
+                topics.push(FetchTopic { topic: partition.topic.clone(), topic_id, partitions: Vec::new() });
+            }
+            if let Some(topic) = topics.last_mut() {
+                topic.partitions.push(FetchPartition {
+                    partition: partition.partition,
+                    fetch_offset: *offset,
+                    partition_max_bytes: self.config.partition_max_bytes,
+                    ..Default::default()
+                });
+            }
+        }
+        let request = FetchRequest {
+            max_wait_ms: i32::try_from(self.config.fetch_max_wait.as_millis()).unwrap_or(i32::MAX),
+            min_bytes: 1,
+            max_bytes: self.config.fetch_max_bytes,
+            topics,
+            ..Default::default()
+        };
+        (request, names, has_ids)
+    }
+
+    /// Queues the batches of an answer.
+    async fn take(&mut self, fetched: Fetched) -> Result<(), ClientError> {
+        self.fetching.remove(&fetched.leader);
+        let response = match fetched.result {
+            Ok(response) => response,
+            Err(error) => return self.wait(error).await,
+        };
+        if let Err(error) = ClientError::check(|| "fetching".to_owned(), response.error_code, None) {
+            return self.wait(error).await;
+        }
+        let mut trouble = None;
+        for topic in response.responses {
+            let name = match topic.topic.is_empty() {
+                true => fetched.names.get(&topic.topic_id).cloned().unwrap_or_default(),
+                false => topic.topic,
+            };
+            for data in topic.partitions {
+                let partition = TopicPartition::new(name.clone(), data.partition_index);
+                match self.take_partition(&partition, data) {
+                    Ok(()) => {}
+                    Err(ClientError::OffsetOutOfRange { offset, .. }) => self.reset(&partition, offset).await?,
+                    Err(error) => trouble = Some(error),
+                }
+            }
+        }
+        match trouble {
+            Some(error) => self.wait(error).await,
+            None => {
+                self.retry = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn take_partition(&mut self, partition: &TopicPartition, data: PartitionData) -> Result<(), ClientError> {
+        let Some(position) = self.positions.get_mut(partition) else { return Ok(()) };
+        let offset = position.fetch;
+        match data.error_code {
+            ErrorCode::OFFSET_OUT_OF_RANGE => {
+                return Err(ClientError::OffsetOutOfRange { partition: partition.clone(), offset });
+            }
+            code => ClientError::check(|| format!("fetching {partition} at offset {offset}"), code, None)?,
+        }
+        let Some(Records::Inline(bytes)) = data.records else { return Ok(()) };
+        // An answer may end in the middle of a batch: the rest comes with the next fetch.
+        for batch in Batches::new(bytes) {
+            let batch = batch.map_err(|error| ClientError::Records {
+                partition: partition.clone(),
+                offset: position.fetch,
+                reason: error.to_string(),
+            })?;
+            if batch.header.next_offset() <= position.fetch {
+                continue;
+            }
+            position.fetch = batch.header.next_offset();
+            self.ready_bytes += batch.bytes.len();
+            self.ready.push_back((partition.clone(), batch));
+        }
+        Ok(())
+    }
+
+    async fn reset(&mut self, partition: &TopicPartition, offset: i64) -> Result<(), ClientError> {
+        let timestamp = match self.config.reset {
+            ResetOffset::Earliest => EARLIEST,
+            ResetOffset::Latest => LATEST,
+            ResetOffset::Fail => {
+                return Err(ClientError::OffsetOutOfRange { partition: partition.clone(), offset });
+            }
+        };
+        let found = self.client.list_offsets(&BTreeMap::from([(partition.clone(), timestamp)])).await?;
+        if let (Some(found), Some(position)) = (found.get(partition), self.positions.get_mut(partition)) {
+            tracing::warn!(%partition, offset, reset_to = found.offset, "an offset is out of range");
+            *position = Position { next: found.offset, fetch: found.offset };
+        }
+        Ok(())
+    }
+
+    fn decode(
+        &mut self,
+        partition: TopicPartition,
+        batch: &Batch,
+    ) -> Result<(TopicPartition, Vec<ConsumedRecord>), ClientError> {
+        let unreadable = |reason: String| ClientError::Records {
+            partition: partition.clone(),
+            offset: batch.header.base_offset,
+            reason,
+        };
+        let Some(position) = self.positions.get_mut(&partition) else { return Ok((partition, Vec::new())) };
+        let first = position.next;
+        position.next = position.next.max(batch.header.next_offset());
+        if batch.header.attributes.is_control() {
+            return Ok((partition, Vec::new()));
+        }
+        let section = batch.records(self.config.batch_bytes_max).map_err(|error| unreadable(error.to_string()))?;
+        let mut records = Vec::new();
+        for record in RecordReader::new(&batch.header, &section) {
+            let record = record.map_err(|error| unreadable(error.to_string()))?;
+            if record.offset < first {
+                continue;
+            }
+            let share = |field: Option<&[u8]>| field.map(|field| section.slice_ref(field));
+            records.push(ConsumedRecord {
+                offset: record.offset,
+                timestamp: record.timestamp,
+                key: share(record.key),
+                value: share(record.value),
+                headers: record.headers.iter().map(|(key, value)| (section.slice_ref(key), share(value))).collect(),
+            });
+        }
+        Ok((partition, records))
+    }
+}

@@ -1,0 +1,416 @@
+//! Sends records to one topic, in batches.
+//!
+//! A task owns everything: it gathers records into one open batch per partition and hands full ones, and those that have
+//! waited for `linger`, to a delivery each. At most one batch per partition is under way, so that order holds through
+//! retries; what comes meanwhile fills the next batch, so batches grow with the load. What has not been delivered is
+//! bounded: [`Producer::send`] waits.
+//!
+//! With idempotence every batch carries a producer id and a sequence. After a batch has failed for good nobody knows
+//! which sequence the broker stands at, so its partition goes on under a new producer id.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use wire::api::init_producer_id::InitProducerIdRequest;
+use wire::api::metadata::MetadataRequest;
+use wire::api::produce::{PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData};
+use wire::batch::{self, BatchBuilder};
+use wire::compress::Codec;
+use wire::{ErrorCode, Records, Uuid};
+
+use crate::{Client, ClientError, Partitioner, TopicPartition};
+
+/// From this version on Produce names topics by id only (KIP-516).
+const PRODUCE_BY_TOPIC_ID: i16 = 13;
+/// Records that wait in the channel to the task.
+const QUEUED_RECORDS_MAX: usize = 4096;
+/// The largest frame that brokers take (`socket.request.max.bytes`), less room for its header.
+const RECORD_BYTES_MAX: usize = 100 * 1024 * 1024 - 64 * 1024;
+
+/// When a record counts as delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// When the leader has read it; nothing is known of what became of it.
+    None,
+    Leader,
+    /// When all in-sync replicas have it.
+    All,
+}
+
+impl Acks {
+    pub fn to_wire(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Leader => 1,
+            Self::All => -1,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ProducerConfig {
+    pub acks: Acks,
+    pub compression: Codec,
+    /// Whether retries can neither duplicate nor reorder. Needs [`Acks::All`].
+    pub idempotence: bool,
+    /// How long a batch waits for company.
+    pub linger: Duration,
+    pub batch_bytes: usize,
+    /// Bytes of records that may wait for delivery.
+    pub buffer_bytes: usize,
+    /// Decides where records without keys go first.
+    pub partitioner_seed: u64,
+}
+
+impl Default for ProducerConfig {
+    fn default() -> Self {
+        Self {
+            acks: Acks::All,
+            compression: Codec::None,
+            idempotence: true,
+            linger: Duration::from_millis(5),
+            batch_bytes: 256 * 1024,
+            buffer_bytes: 32 * 1024 * 1024,
+            partitioner_seed: 0,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ProducerRecord {
+    /// By the key where it is `None`.
+    pub partition: Option<i32>,
+    pub timestamp: i64,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl ProducerRecord {
+    fn size_bytes(&self) -> usize {
+        let field = |field: &Option<Bytes>| field.as_ref().map_or(0, Bytes::len);
+        let headers = self.headers.iter().map(|(key, value)| key.len() + field(value) + 10);
+        field(&self.key) + field(&self.value) + headers.sum::<usize>() + 30
+    }
+}
+
+/// Where a record went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    pub partition: i32,
+    /// -1 when the broker does not say: with [`Acks::None`].
+    pub offset: i64,
+}
+
+/// The fate of one record, to be awaited.
+#[derive(Debug)]
+pub struct Delivery {
+    answer: oneshot::Receiver<Result<Delivered, ClientError>>,
+}
+
+impl Future for Delivery {
+    type Output = Result<Delivered, ClientError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.answer).poll(context).map(|answer| answer.unwrap_or(Err(ClientError::ProducerClosed)))
+    }
+}
+
+type Answer = oneshot::Sender<Result<Delivered, ClientError>>;
+
+pub struct Producer {
+    records: mpsc::Sender<(ProducerRecord, Answer)>,
+    task: JoinHandle<()>,
+}
+
+impl Producer {
+    /// Finds the topic, which the broker may create if it is configured to, and starts.
+    pub async fn start(client: Client, topic: &str, config: ProducerConfig) -> Result<Self, ClientError> {
+        let metadata = client.existing_or_created(&[topic]).await?;
+        let partitions = metadata.topic(topic)?.partitions.len();
+        let idempotence = config.idempotence && config.acks == Acks::All;
+        let producer = if idempotence { Some(init_producer_id(&client).await?) } else { None };
+        let lane = || Lane { producer, ..Lane::default() };
+        let (records, receiver) = mpsc::channel(QUEUED_RECORDS_MAX);
+        let task = Task {
+            client,
+            topic: topic.to_owned(),
+            partitioner: Partitioner::new(config.partitioner_seed),
+            config: ProducerConfig { idempotence, ..config },
+            lanes: (0..partitions).map(|_| lane()).collect(),
+            records: receiver,
+            closing: false,
+            deliveries: JoinSet::new(),
+            buffered_bytes: 0,
+        };
+        Ok(Self { records, task: tokio::spawn(task.run()) })
+    }
+
+    /// Takes a record, waiting while too much is on its way, and tells later what became of it.
+    pub async fn send(&self, record: ProducerRecord) -> Result<Delivery, ClientError> {
+        let bytes = record.size_bytes();
+        if bytes > RECORD_BYTES_MAX {
+            return Err(ClientError::RecordTooLarge { bytes, bytes_max: RECORD_BYTES_MAX });
+        }
+        let (answer, receiver) = oneshot::channel();
+        self.records.send((record, answer)).await.map_err(|_| ClientError::ProducerClosed)?;
+        Ok(Delivery { answer: receiver })
+    }
+
+    /// Delivers what was taken. Every [`Delivery`] has its answer when this returns.
+    pub async fn close(self) {
+        drop(self.records);
+        let _ = self.task.await;
+    }
+}
+
+/// One partition's batches.
+#[derive(Default)]
+struct Lane {
+    open: Option<OpenBatch>,
+    full: VecDeque<OpenBatch>,
+    under_way: bool,
+    /// Id and epoch; `None` without idempotence, and after a failure until there is a new id.
+    producer: Option<(i64, i16)>,
+    next_sequence: i32,
+}
+
+struct OpenBatch {
+    builder: BatchBuilder,
+    answers: Vec<Answer>,
+    bytes: usize,
+    due: Instant,
+}
+
+struct Task {
+    client: Client,
+    topic: String,
+    config: ProducerConfig,
+    partitioner: Partitioner,
+    lanes: Vec<Lane>,
+    records: mpsc::Receiver<(ProducerRecord, Answer)>,
+    /// No more records will come.
+    closing: bool,
+    deliveries: JoinSet<Ended>,
+    buffered_bytes: usize,
+}
+
+/// What a delivery leaves behind.
+struct Ended {
+    lane: usize,
+    answers: Vec<Answer>,
+    bytes: usize,
+    producer: Option<(i64, i16)>,
+    result: Result<i64, ClientError>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            let due = self.start_deliveries();
+            if self.closing && self.deliveries.is_empty() {
+                return;
+            }
+            tokio::select! {
+                record = self.records.recv(), if !self.closing && self.buffered_bytes < self.config.buffer_bytes => {
+                    match record {
+                        Some((record, answer)) => self.accept(record, answer),
+                        None => self.closing = true,
+                    }
+                }
+                Some(Ok(ended)) = self.deliveries.join_next() => self.end(ended),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    fn accept(&mut self, record: ProducerRecord, answer: Answer) {
+        let partition = match record.partition {
+            Some(partition) => partition,
+            None => self.partitioner.partition(record.key.as_deref(), self.lanes.len()) as i32,
+        };
+        let Some(lane) = usize::try_from(partition).ok().and_then(|index| self.lanes.get_mut(index)) else {
+            let partition = TopicPartition::new(self.topic.clone(), partition);
+            let _ = answer.send(Err(ClientError::UnknownPartition(partition)));
+            return;
+        };
+        let bytes = record.size_bytes();
+        if let Some(open) = lane.open.take_if(|open| open.bytes + bytes > self.config.batch_bytes) {
+            lane.full.push_back(open);
+            self.partitioner.batch_is_full(partition as usize, self.lanes.len());
+            if record.partition.is_none() && record.key.is_none() {
+                // It was on its way to this partition only because the last one was.
+                return self.accept(record, answer);
+            }
+        }
+        let lane = &mut self.lanes[partition as usize];
+        let open = lane.open.get_or_insert_with(|| OpenBatch {
+            builder: BatchBuilder::new().compression(self.config.compression, None),
+            answers: Vec::new(),
+            bytes: batch::HEADER_BYTES,
+            due: Instant::now() + self.config.linger,
+        });
+        let headers: Vec<_> = record.headers.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
+        open.builder.push(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
+        open.answers.push(answer);
+        open.bytes += bytes;
+        self.buffered_bytes += bytes;
+    }
+
+    /// Sends what is ready, and returns when the next batch will be.
+    fn start_deliveries(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut next_due: Option<Instant> = None;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.under_way {
+                continue;
+            }
+            let batch = match lane.full.pop_front() {
+                Some(batch) => batch,
+                None => match lane.open.take_if(|open| self.closing || open.due <= now) {
+                    Some(batch) => batch,
+                    None => {
+                        let due = lane.open.as_ref().map(|open| open.due);
+                        next_due = next_due.into_iter().chain(due).min();
+                        continue;
+                    }
+                },
+            };
+            lane.under_way = true;
+            let OpenBatch { builder, answers, bytes, .. } = batch;
+            let count = answers.len() as i32;
+            let delivery = BatchDelivery {
+                client: self.client.clone(),
+                partition: TopicPartition::new(self.topic.clone(), index as i32),
+                acks: self.config.acks,
+                idempotence: self.config.idempotence,
+                producer: lane.producer,
+                sequence: lane.next_sequence,
+            };
+            lane.next_sequence = batch::add_sequence(lane.next_sequence, count);
+            self.deliveries.spawn(async move {
+                let (producer, result) = delivery.run(builder).await;
+                Ended { lane: index, answers, bytes, producer, result }
+            });
+        }
+        next_due
+    }
+
+    fn end(&mut self, ended: Ended) {
+        let Ended { lane: index, answers, bytes, producer, result } = ended;
+        self.buffered_bytes = self.buffered_bytes.saturating_sub(bytes.saturating_sub(batch::HEADER_BYTES));
+        let lane = &mut self.lanes[index];
+        lane.under_way = false;
+        match &result {
+            // A new id started with sequence 0, which this batch has used up.
+            Ok(_) if lane.producer != producer => lane.next_sequence = answers.len() as i32,
+            Ok(_) => {}
+            Err(_) => lane.next_sequence = 0,
+        }
+        lane.producer = if result.is_ok() { producer } else { None };
+        for (i, answer) in answers.into_iter().enumerate() {
+            let offset = |base: i64| if base < 0 { -1 } else { base + i as i64 };
+            let delivered = |base: i64| Delivered { partition: index as i32, offset: offset(base) };
+            let _ = answer.send(result.clone().map(delivered));
+        }
+    }
+}
+
+/// One batch on its way, with its retries.
+struct BatchDelivery {
+    client: Client,
+    partition: TopicPartition,
+    acks: Acks,
+    idempotence: bool,
+    producer: Option<(i64, i16)>,
+    sequence: i32,
+}
+
+impl BatchDelivery {
+    /// The base offset, and the producer id that was used.
+    async fn run(mut self, builder: BatchBuilder) -> (Option<(i64, i16)>, Result<i64, ClientError>) {
+        if self.idempotence && self.producer.is_none() {
+            match init_producer_id(&self.client).await {
+                Ok(producer) => self.producer = Some(producer),
+                Err(error) => return (None, Err(error)),
+            }
+        }
+        let builder = match self.producer {
+            Some((id, epoch)) => builder.producer(id, epoch, self.sequence),
+            None => builder,
+        };
+        let records = builder.build().bytes;
+        let mut retry = self.client.retry();
+        loop {
+            let error = match self.attempt(&records).await {
+                Ok(offset) => return (self.producer, Ok(offset)),
+                Err(error) => error,
+            };
+            self.client.forget(&self.partition.topic);
+            if let Err(error) = retry.wait(error).await {
+                return (self.producer, Err(error));
+            }
+        }
+    }
+
+    async fn attempt(&self, records: &Bytes) -> Result<i64, ClientError> {
+        let metadata = self.client.describe(&[&self.partition.topic]).await?;
+        let connection = self.client.broker(metadata.leader(&self.partition)?).await?;
+        let topic_id = metadata.topic(&self.partition.topic)?.id;
+        let mut version = connection.version::<ProduceRequest>()?;
+        if topic_id == Uuid::ZERO {
+            version = version.min(PRODUCE_BY_TOPIC_ID - 1);
+        }
+        let timeout = self.client.config().connection.request_timeout;
+        let records = Some(Records::Inline(records.clone()));
+        let data = PartitionProduceData { index: self.partition.partition, records };
+        let topic = TopicProduceData { name: self.partition.topic.clone(), topic_id, partition_data: vec![data] };
+        let request = ProduceRequest {
+            acks: self.acks.to_wire(),
+            timeout_ms: i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX),
+            topic_data: vec![topic],
+            ..Default::default()
+        };
+        if self.acks == Acks::None {
+            connection.post(&request, version)?;
+            // Answers come in order: this one says that the batch before it has been read.
+            connection.send(&MetadataRequest { topics: Some(Vec::new()), ..Default::default() }).await?;
+            return Ok(-1);
+        }
+        let response = connection.start_as(&request, version, timeout)?.await?;
+        let answer = response.responses.into_iter().flat_map(|topic| topic.partition_responses).next();
+        let subject = || format!("producing to {}", self.partition);
+        let missing = || ClientError::Missing { address: connection.address().to_owned(), subject: subject() };
+        let PartitionProduceResponse { error_code, error_message, base_offset, record_errors, .. } =
+            answer.ok_or_else(missing)?;
+        match error_code {
+            // An earlier try has arrived, though its answer has not.
+            ErrorCode::DUPLICATE_SEQUENCE_NUMBER => Ok(-1),
+            code => {
+                let first = record_errors.into_iter().find_map(|error| error.batch_index_error_message);
+                ClientError::check(subject, code, first.or(error_message).as_deref())?;
+                Ok(base_offset)
+            }
+        }
+    }
+}
+
+async fn init_producer_id(client: &Client) -> Result<(i64, i16), ClientError> {
+    // The timeout is checked although there is no transaction.
+    let request = InitProducerIdRequest { transaction_timeout_ms: i32::MAX, ..Default::default() };
+    let mut retry = client.retry();
+    loop {
+        let response = client.send(&request).await?;
+        match ClientError::check(|| "getting a producer id".to_owned(), response.error_code, None) {
+            Ok(()) => return Ok((response.producer_id, response.producer_epoch)),
+            Err(error) => retry.wait(error).await?,
+        }
+    }
+}
