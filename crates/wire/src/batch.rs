@@ -3,7 +3,18 @@
 //! A batch is stored as it was received. Only its base offset and its partition leader epoch are stamped by the broker,
 //! and both lie outside what the CRC covers (`org.apache.kafka.common.record.DefaultRecordBatch`).
 
-use bytes::{BufMut, Bytes};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::compress::{self, Codec};
+use crate::record::RecordError;
+
+mod build;
+mod rewrite;
+mod validate;
+
+pub use build::BatchBuilder;
+pub use rewrite::{DeleteHorizon, Retained, recompress, retain};
+pub use validate::{BatchError, Compression, RejectReason, Rejected, Rules, TimestampType, validate};
 
 /// Length of the header: what a batch without records takes.
 pub const HEADER_BYTES: usize = 61;
@@ -34,6 +45,30 @@ pub struct BatchHeader {
     pub producer_epoch: i16,
     pub base_sequence: i32,
     pub record_count: i32,
+}
+
+/// Smallest length that Kafka takes for one of a record of any format.
+const LEGACY_RECORD_BYTES_MIN: i32 = 14;
+
+/// An empty batch with no producer and no timestamps. Its CRC is not set.
+impl Default for BatchHeader {
+    fn default() -> Self {
+        Self {
+            base_offset: 0,
+            length: (HEADER_BYTES - LENGTH_OVERHEAD_BYTES) as i32,
+            partition_leader_epoch: -1,
+            magic: MAGIC,
+            crc: 0,
+            attributes: Attributes::default(),
+            last_offset_delta: 0,
+            base_timestamp: NONE,
+            max_timestamp: NONE,
+            producer_id: NONE,
+            producer_epoch: -1,
+            base_sequence: -1,
+            record_count: 0,
+        }
+    }
 }
 
 impl BatchHeader {
@@ -79,15 +114,39 @@ impl BatchHeader {
 
     /// Bytes of the whole batch, header included.
     pub fn size(&self) -> usize {
-        LENGTH_OVERHEAD_BYTES + self.length as usize
+        LENGTH_OVERHEAD_BYTES + usize::try_from(self.length).unwrap_or_default()
     }
 
+    /// The CRC does not cover the base offset, so this must bear any.
     pub fn last_offset(&self) -> i64 {
-        self.base_offset + i64::from(self.last_offset_delta)
+        self.base_offset.saturating_add(self.last_offset_delta.into())
     }
 
     pub fn next_offset(&self) -> i64 {
-        self.last_offset() + 1
+        self.last_offset().saturating_add(1)
+    }
+
+    /// The time of the record with this timestamp delta. It wraps as in Java, so that reading inverts writing for every
+    /// pair of base and delta.
+    pub fn record_timestamp(&self, delta: i64) -> i64 {
+        if self.attributes.is_log_append_time() { self.max_timestamp } else { self.base_timestamp.wrapping_add(delta) }
+    }
+
+    /// Whether the length and the magic can be those of a batch. The order of the checks is that of
+    /// `org.apache.kafka.common.record.ByteBufferLogInputStream`.
+    pub fn check(&self) -> Result<(), BatchError> {
+        if !(LEGACY_RECORD_BYTES_MIN..=i32::MAX - LENGTH_OVERHEAD_BYTES as i32).contains(&self.length) {
+            return Err(BatchError::InvalidLength(self.length));
+        }
+        match self.magic {
+            MAGIC => {}
+            0 | 1 => return Err(BatchError::OldMagic(self.magic)),
+            magic => return Err(BatchError::UnknownMagic(magic)),
+        }
+        if self.size() < HEADER_BYTES {
+            return Err(BatchError::InvalidLength(self.length));
+        }
+        Ok(())
     }
 
     /// Whether an idempotent or transactional producer sent it.
@@ -122,8 +181,13 @@ impl Attributes {
         self.0 & Self::COMPRESSION
     }
 
-    pub fn with_compression(self, codec: i16) -> Self {
-        Self(self.0 & !Self::COMPRESSION | codec)
+    /// The codec, if the number is that of one.
+    pub fn codec(self) -> Option<Codec> {
+        Codec::from_id(self.compression())
+    }
+
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Self(self.0 & !Self::COMPRESSION | codec.id())
     }
 
     /// Whether the records' time is the broker's (`message.timestamp.type=LogAppendTime`).
@@ -139,21 +203,132 @@ impl Attributes {
         self.0 & Self::TRANSACTIONAL != 0
     }
 
+    pub fn with_transactional(self) -> Self {
+        Self(self.0 | Self::TRANSACTIONAL)
+    }
+
     pub fn is_control(self) -> bool {
         self.0 & Self::CONTROL != 0
+    }
+
+    pub fn with_control(self) -> Self {
+        Self(self.0 | Self::CONTROL)
     }
 
     /// Whether the base timestamp is the time after which tombstones may be removed (KIP-534).
     pub fn has_delete_horizon(self) -> bool {
         self.0 & Self::DELETE_HORIZON != 0
     }
+
+    pub fn with_delete_horizon(self) -> Self {
+        Self(self.0 | Self::DELETE_HORIZON)
+    }
 }
 
-/// A whole batch: its header, parsed, and all of its bytes, header included.
+/// A whole batch: its header, parsed, and all of its bytes, header included. The two agree, but for the base offset and
+/// the leader epoch of a batch that is about to be stored: those are stamped in the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub header: BatchHeader,
     pub bytes: Bytes,
+}
+
+impl Batch {
+    /// The batch at the start of `bytes`, which must hold all of it. Its header is plausible, its CRC is not checked.
+    pub fn parse(bytes: &Bytes) -> Result<Self, BatchError> {
+        let Some(start) = bytes.first_chunk() else {
+            return Err(match prefix_error(bytes) {
+                Some(error) => error,
+                None => BatchError::Incomplete,
+            });
+        };
+        let header = BatchHeader::parse(start);
+        header.check()?;
+        if bytes.len() < header.size() {
+            return Err(BatchError::Incomplete);
+        }
+        Ok(Self { header, bytes: bytes.slice(..header.size()) })
+    }
+
+    /// Compares the CRC with the bytes.
+    pub fn verify_crc(&self) -> Result<(), BatchError> {
+        match crc(&self.bytes) {
+            computed if computed == self.header.crc => Ok(()),
+            computed => Err(BatchError::WrongCrc { stored: self.header.crc, computed }),
+        }
+    }
+
+    /// The records as they stand in the batch, compressed or not.
+    pub fn section(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+
+    /// The records, decompressed, for a [`crate::record::RecordReader`]. They may take `limit` bytes.
+    pub fn records(&self, limit: usize) -> Result<Bytes, BatchError> {
+        match self.header.attributes.codec() {
+            Some(Codec::None) => Ok(self.bytes.slice(HEADER_BYTES..)),
+            Some(codec) => Ok(compress::decompress(codec, self.section(), limit).map_err(RecordError::from)?),
+            None => Err(BatchError::UnknownCodec(self.header.attributes.compression())),
+        }
+    }
+
+    /// A batch of this header and section. Sets the header's length and CRC.
+    fn assemble(mut header: BatchHeader, section: &[u8]) -> Self {
+        let length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + section.len();
+        header.length = i32::try_from(length).expect("a batch is shorter than 2 GiB");
+        header.crc = crc32c::crc32c_append(crc(&header.to_bytes()), section);
+        let mut bytes = BytesMut::with_capacity(header.size());
+        bytes.put_slice(&header.to_bytes());
+        bytes.put_slice(section);
+        Self { header, bytes: bytes.freeze() }
+    }
+}
+
+/// What is wrong with bytes that are too short for a header, as far as they go.
+fn prefix_error(bytes: &[u8]) -> Option<BatchError> {
+    const UP_TO_MAGIC_BYTES: usize = 17;
+    if bytes.is_empty() {
+        return Some(BatchError::Empty);
+    }
+    if bytes.len() < UP_TO_MAGIC_BYTES {
+        return None;
+    }
+    let mut header = [0; HEADER_BYTES];
+    header[..bytes.len()].copy_from_slice(bytes);
+    BatchHeader::parse(&header).check().err()
+}
+
+/// The batches of a fetched or stored range, each with its CRC checked. A range may end in the middle of a batch, as a
+/// Fetch response may; the iterator ends before it. After an error there is no next batch.
+pub struct Batches {
+    rest: Bytes,
+}
+
+impl Batches {
+    pub fn new(bytes: Bytes) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// What has not been read: after the last batch, the start of one that was cut off.
+    pub fn rest(&self) -> &Bytes {
+        &self.rest
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = match Batch::parse(&self.rest) {
+            Err(BatchError::Empty | BatchError::Incomplete) => return None,
+            parsed => parsed.and_then(|batch| batch.verify_crc().map(|()| batch)),
+        };
+        self.rest = match &batch {
+            Ok(batch) => self.rest.slice(batch.header.size()..),
+            Err(_) => Bytes::new(),
+        };
+        Some(batch)
+    }
 }
 
 /// CRC-32C of what the CRC of a batch covers. `batch` is the whole batch.

@@ -28,6 +28,9 @@ pub enum WireError {
     UnsupportedVersion { key: i16, version: i16 },
 }
 
+/// Longest string.
+const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
 pub type Result<T> = std::result::Result<T, WireError>;
 
 /// A value that can be read from and written to the wire.
@@ -136,8 +139,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A string may not be longer than its classic form can say, in either form.
     fn string_length(&mut self) -> Result<Option<usize>> {
-        self.length(|r| i16::read(r).map(i64::from))
+        match self.length(|r| i16::read(r).map(i64::from))? {
+            Some(length) if length > STRING_BYTES_MAX => Err(WireError::InvalidLength(length as i64)),
+            length => Ok(length),
+        }
     }
 
     fn bytes_length(&mut self) -> Result<Option<usize>> {
@@ -238,10 +245,10 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// What does not fit is cut: that can only be a text of our own, such as an error message that quotes a long name.
     fn string(&mut self, string: Option<&str>) {
-        self.length(string.map(str::len), |w, length| {
-            w.out.put_i16(i16::try_from(length).expect("a string is shorter than 32 KiB"));
-        });
+        let string = string.map(|string| &string[..string.floor_char_boundary(STRING_BYTES_MAX)]);
+        self.length(string.map(str::len), |w, length| w.out.put_i16(length as i16));
         self.put(string.unwrap_or_default().as_bytes());
     }
 
@@ -419,7 +426,7 @@ pub trait Message: Wire + Default + Clone + PartialEq + std::fmt::Debug {}
 impl<T: Message> Wire for Option<T> {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         match i8::read(r)? {
-            -1 => Ok(None),
+            ..0 => Ok(None),
             _ => T::read(r).map(Some),
         }
     }

@@ -10,8 +10,11 @@ pub mod codec;
 
 pub mod api;
 pub mod batch;
+pub mod compress;
 pub mod error;
 pub mod frame;
+mod lz4;
+pub mod record;
 pub mod uuid;
 
 pub use codec::{Reader, Records, Wire, WireError, Writer};
