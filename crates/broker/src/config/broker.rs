@@ -1,0 +1,496 @@
+//! The settings of a broker.
+
+use std::sync::Arc;
+
+use super::value::{AckDurability, CompressionType, TimestampType};
+use super::{ConfigError, ConfigMap, Endpoint, Scope, Setting, listeners, settings};
+
+settings! {
+    /// A broker's settings, typed: those it was started with under those that were set while it runs.
+    pub struct BrokerConfig {
+        /// What was said about settings, layer by layer.
+        layers: Layers,
+    }
+
+    // Who it is.
+    "node.id" => node_id: i32 = "1", AtLeast(0), ReadOnly, "The number of this node, unique in its cluster.";
+    "broker.id" => broker_id: Option<i32> = null, AtLeast(0), ReadOnly, "The older name of node.id.";
+    "cluster.id" => cluster_id: Option<String> = null, Any, ReadOnly,
+        "The cluster's id, made up at the first start unless it is given.";
+    "process.roles" => process_roles: Vec<String> = "broker,controller", EachOf(&["broker", "controller"]), ReadOnly,
+        "What this node is. A node serves clients and takes part in the metadata quorum.";
+    "broker.rack" => broker_rack: Option<String> = null, Any, ReadOnly,
+        "The rack or zone of this broker: replicas are spread over racks, consumers read from their own.";
+    "controller.quorum.voters" => controller_quorum_voters: Vec<String> = "", Any, ReadOnly,
+        "The nodes that vote on metadata, as id@host:port. Empty is this node alone.";
+    "controller.quorum.bootstrap.servers" => controller_quorum_bootstrap_servers: Vec<String> = "", Any, ReadOnly,
+        "Where to find the metadata quorum. Empty is this node alone.";
+
+    // Listeners.
+    "listeners" => listeners: Vec<String> = "PLAINTEXT://127.0.0.1:9092", Any, ReadOnly,
+        "Addresses to listen on, as NAME://host:port. No host is every interface.";
+    "advertised.listeners" => advertised_listeners: Option<Vec<String>> = null, Any, ReadOnly,
+        "Addresses that clients are told to connect to, where they differ from listeners.";
+    "listener.security.protocol.map" => listener_security_protocol_map: Vec<String>
+        = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", Any, ReadOnly,
+        "Which security protocol each listener name speaks.";
+    "controller.listener.names" => controller_listener_names: Vec<String> = "", Any, ReadOnly,
+        "Names of listeners that serve the metadata quorum and no clients.";
+    "inter.broker.listener.name" => inter_broker_listener_name: Option<String> = null, Any, ReadOnly,
+        "The listener that brokers use among themselves.";
+    "socket.listen.backlog.size" => socket_listen_backlog_size: i32 = "4096", AtLeast(1), ReadOnly,
+        "Connections that may wait to be accepted. The kernel's net.core.somaxconn bounds it.";
+    "socket.send.buffer.bytes" => socket_send_buffer_bytes: i32 = "-1", AtLeast(-1), ReadOnly,
+        "The kernel's send buffer per connection. -1 leaves it to the kernel, which grows it as needed.";
+    "socket.receive.buffer.bytes" => socket_receive_buffer_bytes: i32 = "-1", AtLeast(-1), ReadOnly,
+        "The kernel's receive buffer per connection. -1 leaves it to the kernel, which grows it as needed.";
+    "socket.request.max.bytes" => socket_request_max_bytes: i32 = "104857600", AtLeast(1), ReadOnly,
+        "The largest request. A larger one ends its connection.";
+    "connections.max.idle.ms" => connections_max_idle_ms: i64 = "600000", AtLeast(1), ReadOnly,
+        "A connection without requests for so long is closed.";
+    "max.connections" => max_connections: i32 = "2147483647", AtLeast(0), ClusterWide,
+        "Connections at a time. One more is closed at once.";
+    "max.connections.per.ip" => max_connections_per_ip: i32 = "2147483647", AtLeast(0), ClusterWide,
+        "Connections at a time from one address.";
+    "max.connections.per.ip.overrides" => max_connections_per_ip_overrides: Vec<String> = "", Any, ClusterWide,
+        "Other bounds for single addresses, as address:count.";
+    "queued.max.requests" => queued_max_requests: i32 = "500", AtLeast(1), ReadOnly,
+        "Requests of one connection that may be under way; at the bound it is not read from.";
+    "queued.max.request.bytes" => queued_max_request_bytes: i64 = "-1", AtLeast(-1), ReadOnly,
+        "Memory for all requests under way together; at the bound nothing is read. -1 takes an eighth of the memory.";
+    "request.timeout.ms" => request_timeout_ms: i32 = "30000", AtLeast(1), ReadOnly,
+        "How long a broker waits for another one's answer.";
+
+    // Directories.
+    "log.dir" => log_dir: Vec<String> = "/tmp/kafka-logs", Any, ReadOnly, "The data directory, unless log.dirs is set.";
+    "log.dirs" => log_dirs: Option<Vec<String>> = null, Any, ReadOnly, "The data directory.";
+    "metadata.log.dir" => metadata_log_dir: Option<String> = null, Any, ReadOnly,
+        "The directory of the metadata log, when it is not the data directory.";
+    "disk.reserve.bytes" => disk_reserve_bytes: i64 = "268435456", AtLeast(0), ClusterWide,
+        "Free space below which produce requests are refused, so that the rest goes on working.";
+
+    // Topics.
+    "num.partitions" => num_partitions: i32 = "1", AtLeast(1), ReadOnly,
+        "Partitions of a topic whose creator does not say.";
+    "default.replication.factor" => default_replication_factor: i32 = "1", AtLeast(1), ReadOnly,
+        "Replicas of a topic whose creator does not say.";
+    "auto.create.topics.enable" => auto_create_topics_enable: bool = "true", Any, ReadOnly,
+        "Whether a topic comes into being when a client first asks for it.";
+    "delete.topic.enable" => delete_topic_enable: bool = "true", Any, ReadOnly, "Whether topics can be deleted.";
+    "min.insync.replicas" => min_insync_replicas: i32 = "1", AtLeast(1), ClusterWide,
+        "Replicas that must be in sync for acks=all to be accepted.";
+    "unclean.leader.election.enable" => unclean_leader_election_enable: bool = "false", Any, ClusterWide,
+        "Whether a replica that lacks records may lead when no other is left.";
+    "replica.lag.time.max.ms" => replica_lag_time_max_ms: i64 = "30000", AtLeast(1), ReadOnly,
+        "A follower that has not caught up for so long is out of sync.";
+    "message.max.bytes" => message_max_bytes: i32 = "1048588", AtLeast(0), ClusterWide, "The largest record batch.";
+    "compression.type" => compression_type: CompressionType = "producer", OneOf(CompressionType::NAMES), ClusterWide,
+        "How batches are stored: compressed so, uncompressed, or as the producer sent them.";
+    "compression.gzip.level" => compression_gzip_level: i32 = "-1", GzipLevel, ClusterWide,
+        "The level when compression.type is gzip.";
+    "compression.lz4.level" => compression_lz4_level: i32 = "9", Between(1, 17), ClusterWide,
+        "The level when compression.type is lz4.";
+    "compression.zstd.level" => compression_zstd_level: i32 = "3", Between(-131072, 22), ClusterWide,
+        "The level when compression.type is zstd.";
+
+    // Logs.
+    "log.segment.bytes" => log_segment_bytes: i32 = "1073741824", AtLeast(1048576), ClusterWide,
+        "The size at which a segment is closed.";
+    "log.roll.ms" => log_roll_ms: Option<i64> = null, AtLeast(1), ClusterWide,
+        "The age at which a segment is closed.";
+    "log.roll.hours" => log_roll_hours: i32 = "168", AtLeast(1), ReadOnly, "As log.roll.ms, in hours.";
+    "log.roll.jitter.ms" => log_roll_jitter_ms: Option<i64> = null, AtLeast(0), ClusterWide,
+        "The most by which closing a segment for its age is brought forward, at random.";
+    "log.roll.jitter.hours" => log_roll_jitter_hours: i32 = "0", AtLeast(0), ReadOnly, "As log.roll.jitter.ms, in hours.";
+    "log.retention.bytes" => log_retention_bytes: i64 = "-1", Any, ClusterWide,
+        "The size of a partition above which its oldest segments are deleted. -1 is no bound.";
+    "log.retention.ms" => log_retention_ms: Option<i64> = null, AtLeast(-1), ClusterWide,
+        "The age above which segments are deleted. -1 is no bound.";
+    "log.retention.minutes" => log_retention_minutes: Option<i32> = null, AtLeast(-1), ReadOnly,
+        "As log.retention.ms, in minutes.";
+    "log.retention.hours" => log_retention_hours: i32 = "168", AtLeast(-1), ReadOnly, "As log.retention.ms, in hours.";
+    "log.retention.check.interval.ms" => log_retention_check_interval_ms: i64 = "300000", AtLeast(1), ReadOnly,
+        "How often segments are looked at for deletion.";
+    "log.segment.delete.delay.ms" => log_segment_delete_delay_ms: i64 = "60000", AtLeast(0), ClusterWide,
+        "How long a deleted segment's files stay.";
+    "log.cleanup.policy" => log_cleanup_policy: Vec<String> = "delete", EachOf(&["compact", "delete"]), ClusterWide,
+        "What is done about old records: delete them by age and size, compact them by key, or both.";
+    "log.index.interval.bytes" => log_index_interval_bytes: i32 = "4096", AtLeast(0), ClusterWide,
+        "Bytes of records per index entry.";
+    "log.index.size.max.bytes" => log_index_size_max_bytes: i32 = "10485760", AtLeast(4), ClusterWide,
+        "The largest index of a segment.";
+    "log.preallocate" => log_preallocate: bool = "false", Any, ClusterWide,
+        "Whether a new segment's space is taken at once.";
+    "log.message.timestamp.type" => log_message_timestamp_type: TimestampType
+        = "CreateTime", OneOf(TimestampType::NAMES), ClusterWide,
+        "Whether a record's timestamp is its producer's or the time of its arrival.";
+    "log.message.timestamp.before.max.ms" => log_message_timestamp_before_max_ms: i64
+        = "9223372036854775807", AtLeast(0), ClusterWide, "How far in the past a record's timestamp may lie.";
+    "log.message.timestamp.after.max.ms" => log_message_timestamp_after_max_ms: i64
+        = "3600000", AtLeast(0), ClusterWide, "How far in the future a record's timestamp may lie.";
+    "log.local.retention.bytes" => log_local_retention_bytes: i64 = "-2", AtLeast(-2), ClusterWide,
+        "As log.retention.bytes for what is kept locally of a topic in tiered storage. -2 is the same.";
+    "log.local.retention.ms" => log_local_retention_ms: i64 = "-2", AtLeast(-2), ClusterWide,
+        "As log.retention.ms for what is kept locally of a topic in tiered storage. -2 is the same.";
+
+    // Durability.
+    "log.ack.durability" => log_ack_durability: AckDurability = "disk", OneOf(AckDurability::NAMES), ClusterWide,
+        "When acks=all counts a record as written: on disk, or in the operating system's cache as Kafka has it.";
+    "log.background.flush.interval.ms" => log_background_flush_interval_ms: i64 = "500", Between(1, 60000), ClusterWide,
+        "How long a record that nobody waits for may stay off the disk.";
+    "log.flush.interval.messages" => log_flush_interval_messages: i64 = "9223372036854775807", AtLeast(1), ClusterWide,
+        "Records after which a partition is flushed to disk at once.";
+    "log.flush.interval.ms" => log_flush_interval_ms: Option<i64> = null, AtLeast(0), ClusterWide,
+        "The time after which a partition is flushed to disk.";
+    "log.flush.scheduler.interval.ms" => log_flush_scheduler_interval_ms: i64 = "9223372036854775807", AtLeast(0), ReadOnly,
+        "As log.flush.interval.ms, where that is not set.";
+    "log.flush.offset.checkpoint.interval.ms" => log_flush_offset_checkpoint_interval_ms: i32 = "60000", AtLeast(0), ReadOnly,
+        "How often it is noted up to where logs are on disk.";
+    "log.flush.start.offset.checkpoint.interval.ms" => log_flush_start_offset_checkpoint_interval_ms: i32
+        = "60000", AtLeast(0), ReadOnly, "How often it is noted where logs begin.";
+    "replica.high.watermark.checkpoint.interval.ms" => replica_high_watermark_checkpoint_interval_ms: i64
+        = "5000", AtLeast(1), ReadOnly, "How often high watermarks are noted on disk.";
+
+    // Compaction.
+    "log.cleaner.enable" => log_cleaner_enable: bool = "true", Any, ReadOnly, "Whether topics are compacted at all.";
+    "log.cleaner.backoff.ms" => log_cleaner_backoff_ms: i64 = "15000", AtLeast(0), ClusterWide,
+        "How long the cleaner rests when there is nothing to compact.";
+    "log.cleaner.dedupe.buffer.size" => log_cleaner_dedupe_buffer_size: i64 = "134217728", AtLeast(1048576), ClusterWide,
+        "Memory for the keys of what is compacted.";
+    "log.cleaner.io.max.bytes.per.second" => log_cleaner_io_max_bytes_per_second: f64
+        = "1.7976931348623157E308", Any, ClusterWide, "Bytes that the cleaner reads and writes in a second.";
+    "log.cleaner.delete.retention.ms" => log_cleaner_delete_retention_ms: i64 = "86400000", AtLeast(0), ClusterWide,
+        "How long a tombstone stays in a compacted topic.";
+    "log.cleaner.min.cleanable.ratio" => log_cleaner_min_cleanable_ratio: f64 = "0.5", Ratio, ClusterWide,
+        "The part of a log that must be new before it is compacted.";
+    "log.cleaner.min.compaction.lag.ms" => log_cleaner_min_compaction_lag_ms: i64 = "0", AtLeast(0), ClusterWide,
+        "The age below which a record is not compacted away.";
+    "log.cleaner.max.compaction.lag.ms" => log_cleaner_max_compaction_lag_ms: i64
+        = "9223372036854775807", AtLeast(1), ClusterWide, "The age at which a record is compacted at last.";
+
+    // Fetch.
+    "fetch.max.bytes" => fetch_max_bytes: i32 = "57671680", AtLeast(1024), ReadOnly,
+        "The most that one fetch response holds.";
+    "max.incremental.fetch.session.cache.slots" => max_incremental_fetch_session_cache_slots: i32
+        = "1000", AtLeast(0), ReadOnly, "Fetch sessions that are remembered.";
+    "max.request.partition.size.limit" => max_request_partition_size_limit: i32 = "2000", AtLeast(1), ReadOnly,
+        "Partitions in one answer to DescribeTopicPartitions.";
+
+    // Groups.
+    "group.min.session.timeout.ms" => group_min_session_timeout_ms: i32 = "6000", AtLeast(1), ReadOnly,
+        "The shortest session timeout that a member may ask for.";
+    "group.max.session.timeout.ms" => group_max_session_timeout_ms: i32 = "1800000", AtLeast(1), ReadOnly,
+        "The longest session timeout that a member may ask for.";
+    "group.initial.rebalance.delay.ms" => group_initial_rebalance_delay_ms: i32 = "3000", AtLeast(0), ReadOnly,
+        "How long a new group waits for more members.";
+    "group.max.size" => group_max_size: i32 = "2147483647", AtLeast(1), ReadOnly, "Members of one group.";
+    "group.consumer.session.timeout.ms" => group_consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
+        "The session timeout of groups of the consumer protocol.";
+    "group.consumer.min.session.timeout.ms" => group_consumer_min_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
+        "The shortest session timeout that a group of the consumer protocol may be given.";
+    "group.consumer.max.session.timeout.ms" => group_consumer_max_session_timeout_ms: i32 = "60000", AtLeast(1), ReadOnly,
+        "The longest session timeout that a group of the consumer protocol may be given.";
+    "group.consumer.heartbeat.interval.ms" => group_consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
+        "How often members of the consumer protocol report.";
+    "group.consumer.min.heartbeat.interval.ms" => group_consumer_min_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
+        "The shortest heartbeat interval that a group of the consumer protocol may be given.";
+    "group.consumer.max.heartbeat.interval.ms" => group_consumer_max_heartbeat_interval_ms: i32 = "15000", AtLeast(1), ReadOnly,
+        "The longest heartbeat interval that a group of the consumer protocol may be given.";
+    "group.consumer.max.size" => group_consumer_max_size: i32 = "2147483647", AtLeast(1), ReadOnly,
+        "Members of one group of the consumer protocol.";
+    "offset.metadata.max.bytes" => offset_metadata_max_bytes: i32 = "4096", AtLeast(0), ReadOnly,
+        "The longest text that may go with a committed offset.";
+    "offsets.commit.timeout.ms" => offsets_commit_timeout_ms: i32 = "5000", AtLeast(1), ReadOnly,
+        "How long a commit waits to be replicated.";
+    "offsets.retention.minutes" => offsets_retention_minutes: i32 = "10080", AtLeast(1), ReadOnly,
+        "How long the offsets of a group without members are kept.";
+    "offsets.retention.check.interval.ms" => offsets_retention_check_interval_ms: i64 = "600000", AtLeast(1), ReadOnly,
+        "How often offsets are looked at for expiry.";
+    "offsets.topic.num.partitions" => offsets_topic_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
+        "Partitions of __consumer_offsets.";
+    "offsets.topic.replication.factor" => offsets_topic_replication_factor: i16 = "3", AtLeast(1), ReadOnly,
+        "Replicas of __consumer_offsets; by default three or as many as there are brokers.";
+    "offsets.topic.segment.bytes" => offsets_topic_segment_bytes: i32 = "104857600", AtLeast(1), ReadOnly,
+        "The segment size of __consumer_offsets.";
+    "offsets.topic.compression.codec" => offsets_topic_compression_codec: i32 = "0", Between(0, 4), ReadOnly,
+        "The compression of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.";
+
+    // Transactions and producers.
+    "transaction.max.timeout.ms" => transaction_max_timeout_ms: i32 = "900000", AtLeast(1), ReadOnly,
+        "The longest transaction timeout that a producer may ask for.";
+    "transaction.state.log.num.partitions" => transaction_state_log_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
+        "Partitions of __transaction_state.";
+    "transaction.state.log.replication.factor" => transaction_state_log_replication_factor: i16 = "3", AtLeast(1), ReadOnly,
+        "Replicas of __transaction_state; by default three or as many as there are brokers.";
+    "transaction.state.log.min.isr" => transaction_state_log_min_isr: i32 = "2", AtLeast(1), ReadOnly,
+        "min.insync.replicas of __transaction_state; by default two, or one where there is one broker.";
+    "transaction.state.log.segment.bytes" => transaction_state_log_segment_bytes: i32 = "104857600", AtLeast(1), ReadOnly,
+        "The segment size of __transaction_state.";
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms" => transaction_abort_timed_out_cleanup_interval_ms: i32
+        = "10000", AtLeast(1), ReadOnly, "How often transactions are looked at for their timeout.";
+    "transaction.remove.expired.transaction.cleanup.interval.ms" => transaction_remove_expired_cleanup_interval_ms: i32
+        = "3600000", AtLeast(1), ReadOnly, "How often transactional ids are looked at for expiry.";
+    "transactional.id.expiration.ms" => transactional_id_expiration_ms: i32 = "604800000", AtLeast(1), ReadOnly,
+        "How long an unused transactional id is remembered.";
+    "producer.id.expiration.ms" => producer_id_expiration_ms: i32 = "86400000", AtLeast(1), ClusterWide,
+        "How long a partition remembers an idempotent producer that sends nothing.";
+
+    // The metadata log.
+    "metadata.log.max.record.bytes.between.snapshots" => metadata_log_max_record_bytes_between_snapshots: i64
+        = "20971520", AtLeast(1), ReadOnly, "Bytes of metadata records after which a snapshot is written.";
+    "metadata.log.segment.bytes" => metadata_log_segment_bytes: i32 = "1073741824", AtLeast(8388608), ReadOnly,
+        "The segment size of the metadata log.";
+}
+
+/// Layers of what was said about settings. Defaults are the table's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// Flags, environment and file.
+    pub(super) started_with: Arc<ConfigMap>,
+    /// Set while running, for all brokers.
+    pub(super) cluster: Arc<ConfigMap>,
+    /// Set while running, for this broker.
+    pub(super) broker: Arc<ConfigMap>,
+}
+
+impl Layers {
+    fn said(&self, name: &str) -> Option<&str> {
+        [&self.broker, &self.cluster, &self.started_with]
+            .into_iter()
+            .find_map(|layer| layer.get(name))
+            .map(String::as_str)
+    }
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self::new(ConfigMap::new()).expect("the defaults of the table are valid")
+    }
+}
+
+impl BrokerConfig {
+    /// The configuration that these values make, over the defaults.
+    pub fn new(started_with: ConfigMap) -> Result<Self, ConfigError> {
+        let layers = Layers { started_with: Arc::new(started_with), ..Layers::default() };
+        for (name, text) in layers.started_with.iter() {
+            Scope::Broker.expect(name)?.check(text)?;
+        }
+        let config = Self::from_layers(layers)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn from_layers(layers: Layers) -> Result<Self, ConfigError> {
+        let said = layers.clone();
+        let mut config = Self::typed(layers, |setting| said.said(setting.name).or(setting.default).map(str::to_owned))?;
+        if let Some(id) = config.broker_id.filter(|_| said.said("node.id").is_none()) {
+            config.node_id = id;
+        }
+        Ok(config)
+    }
+
+    /// This configuration with other dynamic values. One that may not be changed, is unknown or out of bounds is left
+    /// out and reported: it was refused when it was set, or comes from a newer version.
+    pub fn with_dynamic(&self, cluster: &ConfigMap, broker: &ConfigMap) -> (Self, Vec<ConfigError>) {
+        let mut errors = Vec::new();
+        let mut usable = |map: &ConfigMap| {
+            let good = map.iter().filter(|(name, text)| match super::alter::check_dynamic(name, text) {
+                Ok(()) => true,
+                Err(error) => {
+                    errors.push(error);
+                    false
+                }
+            });
+            Arc::new(good.map(|(name, text)| (name.clone(), text.clone())).collect::<ConfigMap>())
+        };
+        let layers =
+            Layers { started_with: self.layers.started_with.clone(), cluster: usable(cluster), broker: usable(broker) };
+        match Self::from_layers(layers) {
+            Ok(config) => (config, errors),
+            Err(error) => {
+                errors.push(error);
+                (self.clone(), errors)
+            }
+        }
+    }
+
+    /// What holds between settings.
+    fn check(&self) -> Result<(), ConfigError> {
+        let conflict = |text: String| Err(ConfigError::Conflict(text));
+        if let (Some(broker_id), Some(_)) = (self.broker_id, self.said("node.id"))
+            && broker_id != self.node_id
+        {
+            return conflict(format!("node.id is {} but broker.id is {broker_id}: give one of them", self.node_id));
+        }
+        let dirs = self.data_dirs();
+        if dirs.len() != 1 {
+            return conflict(format!("log.dirs names {} directories; one is supported", dirs.len()));
+        }
+        for role in ["broker", "controller"] {
+            if !self.process_roles.iter().any(|given| given == role) {
+                return conflict(format!("process.roles must include {role}: nodes of one role are not supported"));
+            }
+        }
+        if self.controller_quorum_voters.len() > 1 {
+            return conflict("controller.quorum.voters names several nodes; one is supported".to_owned());
+        }
+        for (least_name, least, most_name, most) in [
+            (
+                "group.min.session.timeout.ms",
+                self.group_min_session_timeout_ms,
+                "group.max.session.timeout.ms",
+                self.group_max_session_timeout_ms,
+            ),
+            (
+                "group.consumer.min.session.timeout.ms",
+                self.group_consumer_min_session_timeout_ms,
+                "group.consumer.max.session.timeout.ms",
+                self.group_consumer_max_session_timeout_ms,
+            ),
+            (
+                "group.consumer.min.heartbeat.interval.ms",
+                self.group_consumer_min_heartbeat_interval_ms,
+                "group.consumer.max.heartbeat.interval.ms",
+                self.group_consumer_max_heartbeat_interval_ms,
+            ),
+        ] {
+            if least > most {
+                return conflict(format!("{least_name} ({least}) is greater than {most_name} ({most})"));
+            }
+        }
+        self.client_endpoints()?;
+        self.advertised_endpoints()?;
+        Ok(())
+    }
+
+    /// What somebody said about a setting, in the layer that wins.
+    pub fn said(&self, name: &str) -> Option<&str> {
+        self.layers.said(name)
+    }
+
+    pub(super) fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The text of a setting: what was said, or its default.
+    pub fn text(&self, setting: &'static Setting) -> Option<&str> {
+        self.said(setting.name).or(setting.default)
+    }
+
+    /// The data directories, in order.
+    pub fn data_dirs(&self) -> &[String] {
+        self.log_dirs.as_deref().unwrap_or(&self.log_dir)
+    }
+
+    /// Addresses to listen on for clients.
+    pub fn client_endpoints(&self) -> Result<Vec<Endpoint>, ConfigError> {
+        listeners::client_endpoints(self)
+    }
+
+    /// Addresses that clients are told, one for each of [`Self::client_endpoints`].
+    pub fn advertised_endpoints(&self) -> Result<Vec<Endpoint>, ConfigError> {
+        listeners::advertised_endpoints(self)
+    }
+
+    /// Replicas of an internal topic: as configured, but where that is only the default, not more than there are
+    /// brokers, so that one node works as it comes.
+    pub fn internal_replication_factor(&self, setting: &str, configured: i16, brokers: usize) -> i16 {
+        match self.said(setting) {
+            Some(_) => configured,
+            None => configured.min(i16::try_from(brokers).unwrap_or(i16::MAX)).max(1),
+        }
+    }
+
+    /// Memory for requests under way, where the machine has so much.
+    pub fn request_memory_bytes(&self, machine_bytes: u64) -> u64 {
+        match self.queued_max_request_bytes {
+            -1 | 0 => (machine_bytes / 8).max(64 << 20),
+            bytes => bytes.unsigned_abs(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> Result<BrokerConfig, String> {
+        let map = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        BrokerConfig::new(map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        let config = config(&[]).unwrap();
+        assert_eq!((config.node_id, config.num_partitions, config.log_retention_hours), (1, 1, 168));
+        assert_eq!(config.log_ack_durability, AckDurability::Disk);
+        assert_eq!(config.data_dirs(), ["/tmp/kafka-logs"]);
+        assert!(config.log_background_flush_interval_ms <= 1000);
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_setting_and_its_bounds() {
+        for (name, value, line) in [
+            ("num.partitions", "0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+            ("num.partitions", "x", "Invalid value x for configuration num.partitions: Not a number of type INT"),
+            (
+                "compression.lz4.level",
+                "18",
+                "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17",
+            ),
+            (
+                "compression.type",
+                "brotli",
+                "Invalid value brotli for configuration compression.type: String must be one of: \
+                 uncompressed, zstd, lz4, snappy, gzip, producer",
+            ),
+            (
+                "log.cleanup.policy",
+                "compact,shred",
+                "Invalid value compact,shred for configuration log.cleanup.policy: String must be one of: compact, delete",
+            ),
+            ("num.partition", "1", "Unknown broker config name: num.partition (did you mean num.partitions?)"),
+            ("colour", "red", "Unknown broker config name: colour"),
+            (
+                "authorizer.class.name",
+                "x.Y",
+                "Configuration authorizer.class.name is not supported: access control is not served yet",
+            ),
+            ("log.dirs", "/a,/b", "log.dirs names 2 directories; one is supported"),
+            (
+                "group.min.session.timeout.ms",
+                "1800001",
+                "group.min.session.timeout.ms (1800001) is greater than group.max.session.timeout.ms (1800000)",
+            ),
+        ] {
+            assert_eq!(config(&[(name, value)]).unwrap_err(), line);
+        }
+    }
+
+    #[test]
+    fn broker_id_is_node_id() {
+        assert_eq!(config(&[("broker.id", "7")]).unwrap().node_id, 7);
+        assert_eq!(config(&[("broker.id", "7"), ("node.id", "7")]).unwrap().node_id, 7);
+        assert!(config(&[("broker.id", "7"), ("node.id", "8")]).is_err());
+    }
+
+    #[test]
+    fn dynamic_layers_win_and_bad_ones_are_left_out() {
+        let map = |name: &str, value: &str| ConfigMap::from([(name.to_owned(), value.to_owned())]);
+        let config = config(&[("min.insync.replicas", "2")]).unwrap();
+        let (changed, errors) = config.with_dynamic(&map("min.insync.replicas", "3"), &ConfigMap::new());
+        assert_eq!((changed.min_insync_replicas, errors.len()), (3, 0));
+        let (changed, errors) = config.with_dynamic(&map("min.insync.replicas", "3"), &map("min.insync.replicas", "4"));
+        assert_eq!((changed.min_insync_replicas, errors.len()), (4, 0));
+        let (changed, errors) = config.with_dynamic(&map("min.insync.replicas", "0"), &map("num.partitions", "9"));
+        assert_eq!((changed.min_insync_replicas, changed.num_partitions, errors.len()), (2, 1, 2));
+    }
+
+    #[test]
+    fn a_default_replication_factor_does_not_exceed_the_brokers() {
+        let name = "offsets.topic.replication.factor";
+        assert_eq!(config(&[]).unwrap().internal_replication_factor(name, 3, 1), 1);
+        assert_eq!(config(&[]).unwrap().internal_replication_factor(name, 3, 5), 3);
+        assert_eq!(config(&[(name, "3")]).unwrap().internal_replication_factor(name, 3, 1), 3);
+    }
+}
