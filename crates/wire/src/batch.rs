@@ -286,14 +286,13 @@ impl Batch {
 
 /// What is wrong with bytes that are too short for a header, as far as they go.
 fn prefix_error(bytes: &[u8]) -> Option<BatchError> {
-    const UP_TO_MAGIC_BYTES: usize = 17;
     if bytes.is_empty() {
         return Some(BatchError::Empty);
     }
-    if bytes.len() < UP_TO_MAGIC_BYTES {
+    if bytes.len() < LENGTH_OVERHEAD_BYTES {
         return None;
     }
-    let mut header = [0; HEADER_BYTES];
+    let mut header = BatchHeader::default().to_bytes();
     header[..bytes.len()].copy_from_slice(bytes);
     BatchHeader::parse(&header).check().err()
 }

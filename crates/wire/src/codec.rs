@@ -26,6 +26,12 @@ pub enum WireError {
     TooLarge,
     #[error("API {key} version {version} is not served")]
     UnsupportedVersion { key: i16, version: i16 },
+    #[error("a stored record of type {key} and version {version} is not known")]
+    UnknownRecord { key: u32, version: u32 },
+    #[error("version {0} of a stored record is not known")]
+    UnknownStoredVersion(i16),
+    #[error("the CRC is not that of the bytes")]
+    WrongCrc,
 }
 
 /// Longest string.

@@ -92,11 +92,10 @@ fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Vec<Splice>) 
     splices
 }
 
-/// Reads the body of a request whose header has been read, to its last byte.
+/// Reads the body of a message whose header has been read. Bytes that follow it are ignored: Kafka serves clients that
+/// send some.
 pub fn read_body<T: Wire>(r: &mut Reader<'_>) -> Result<T> {
-    let body = T::read(r)?;
-    r.finish()?;
-    Ok(body)
+    T::read(r)
 }
 
 /// Reads a response frame without its length prefix: the correlation id and the body.
