@@ -6,19 +6,20 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The partitions of `__consumer_offsets` that this broker leads.
 pub trait OffsetsLog: Send + Sync + 'static {
-    /// Appends one batch (offsets, leader epoch and CRC-exempt fields still unset) and resolves to the offset of its
-    /// first record once it is as durable as `acks=all` makes it.
+    /// Appends one batch and resolves to the offset of its first record once it is as durable as `acks=all` makes it.
     ///
     /// The batch's place in the log is decided before this returns: of two calls, the later one gets the later offset.
     /// The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the future is
-    /// polled, and concurrent batches share them. A future that is dropped may leave the batch written or not.
-    fn append(&self, partition: i32, batch: Bytes) -> BoxFuture<Result<i64, ErrorCode>>;
+    /// polled, and concurrent batches share them. The coordinator polls every future to its end, also if the request
+    /// that it belongs to is gone.
+    fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>>;
 
     /// The first offset of the log, and the offset after its last record.
     fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode>;
@@ -40,7 +41,7 @@ pub trait Topics: Send + Sync + 'static {
     /// How many partitions `__consumer_offsets` has, if it exists.
     fn offsets_partition_count(&self) -> Option<i32>;
 
-    /// Creates `__consumer_offsets` as [`super::OffsetsTopicConfig`] says. Resolves when the partitions can be led,
+    /// Creates `__consumer_offsets`, compacted, with `offsets.topic.num.partitions` partitions. Resolves when the partitions can be led,
     /// also if another request has created it meanwhile.
     fn create_offsets_topic(&self) -> BoxFuture<Result<(), ErrorCode>>;
 }

@@ -1,0 +1,258 @@
+//! The committed offsets of a group: who may commit, what is visible when, and when they expire.
+//!
+//! A commit becomes visible when its record is durable, so that no reader sees an offset that a crash takes back. Writes
+//! of one group get a sequence in the order of the log; whichever is durable first, the later one in the log wins.
+
+use std::collections::BTreeMap;
+
+use wire::{ErrorCode, Uuid};
+
+use super::{CONSUMER_PROTOCOL_TYPE, Group, State};
+use crate::group::Now;
+
+/// An offset as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommittedOffset {
+    pub offset: i64,
+    /// -1 if the client did not tell.
+    pub leader_epoch: i32,
+    pub metadata: String,
+    pub commit_timestamp_ms: i64,
+    /// When it expires if the client asked for a time of its own (OffsetCommit v2 to v4), else -1.
+    pub expire_timestamp_ms: i64,
+    /// Zero in records that do not tell.
+    pub topic_id: Uuid,
+    /// Monotonic time of the commit.
+    pub known_ms: i64,
+}
+
+/// A change of one offset whose record is on its way to the log. `None` removes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetWrite {
+    pub topic: String,
+    pub partition: i32,
+    pub value: Option<CommittedOffset>,
+    sequence: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    committed: Option<CommittedOffset>,
+    /// Sequence of the write that `committed` comes from.
+    sequence: u64,
+    in_flight: u32,
+}
+
+/// All offsets of a group, by topic and partition.
+#[derive(Clone, Debug, Default)]
+pub struct Offsets {
+    topics: BTreeMap<String, BTreeMap<i32, Slot>>,
+    last_sequence: u64,
+    in_flight: usize,
+    bytes: usize,
+}
+
+impl Offsets {
+    const SLOT_BYTES: usize = 160;
+    const TOPIC_BYTES: usize = 120;
+
+    /// Whether there is neither an offset nor one on its way.
+    pub fn is_empty(&self) -> bool {
+        self.topics.is_empty()
+    }
+
+    /// Whether a write is on its way.
+    pub fn has_in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// Whether a write to this partition is on its way.
+    pub fn is_in_flight(&self, topic: &str, partition: i32) -> bool {
+        self.slot(topic, partition).is_some_and(|slot| slot.in_flight > 0)
+    }
+
+    pub fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The visible offset.
+    pub fn get(&self, topic: &str, partition: i32) -> Option<&CommittedOffset> {
+        self.slot(topic, partition)?.committed.as_ref()
+    }
+
+    /// Whether there is an offset, visible or on its way.
+    pub fn contains(&self, topic: &str, partition: i32) -> bool {
+        self.slot(topic, partition).is_some()
+    }
+
+    /// All visible offsets, topic by topic.
+    pub fn topics(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = (i32, &CommittedOffset)>)> {
+        self.topics.iter().map(|(topic, partitions)| {
+            let visible =
+                partitions.iter().filter_map(|(partition, slot)| Some((*partition, slot.committed.as_ref()?)));
+            (topic.as_str(), visible)
+        })
+    }
+
+    /// All partitions that have an offset, visible or on its way.
+    pub fn partitions(&self) -> Vec<(String, i32)> {
+        let of_topic = |(topic, partitions): (&String, &BTreeMap<i32, Slot>)| {
+            partitions.keys().map(|partition| (topic.clone(), *partition)).collect::<Vec<_>>()
+        };
+        self.topics.iter().flat_map(of_topic).collect()
+    }
+
+    /// Begins a write, in the order of the log. Every one has to be ended by [`Self::finish`].
+    pub fn begin(&mut self, topic: &str, partition: i32, value: Option<CommittedOffset>) -> OffsetWrite {
+        self.last_sequence += 1;
+        self.in_flight += 1;
+        self.slot_mut(topic, partition).in_flight += 1;
+        OffsetWrite { topic: topic.to_owned(), partition, value, sequence: self.last_sequence }
+    }
+
+    /// Ends a write: it counts if its record is durable.
+    pub fn finish(&mut self, write: OffsetWrite, is_durable: bool) {
+        self.in_flight -= 1;
+        let slot = self.slot_mut(&write.topic, write.partition);
+        slot.in_flight -= 1;
+        let mut grown = 0;
+        let mut shrunk = 0;
+        if is_durable && write.sequence > slot.sequence {
+            slot.sequence = write.sequence;
+            grown = write.value.as_ref().map_or(0, |value| value.metadata.len());
+            let former = std::mem::replace(&mut slot.committed, write.value);
+            shrunk = former.map_or(0, |value| value.metadata.len());
+        }
+        let is_gone = slot.committed.is_none() && slot.in_flight == 0;
+        self.bytes = self.bytes + grown - shrunk;
+        if is_gone {
+            self.drop_slot(&write.topic, write.partition);
+        }
+    }
+
+    /// Applies a record that has been read from the log.
+    pub fn replay(&mut self, topic: &str, partition: i32, value: Option<CommittedOffset>) {
+        let write = self.begin(topic, partition, value);
+        self.finish(write, true);
+    }
+
+    fn shift_known(&mut self, by_ms: i64) {
+        for committed in self.topics.values_mut().flat_map(|p| p.values_mut()).filter_map(|s| s.committed.as_mut()) {
+            committed.known_ms += by_ms;
+        }
+    }
+
+    fn slot(&self, topic: &str, partition: i32) -> Option<&Slot> {
+        self.topics.get(topic)?.get(&partition)
+    }
+
+    fn slot_mut(&mut self, topic: &str, partition: i32) -> &mut Slot {
+        // Looked up twice, so that the common case, a topic that is there, needs no copy of its name.
+        if !self.topics.contains_key(topic) {
+            self.bytes += Self::TOPIC_BYTES + topic.len();
+            self.topics.insert(topic.to_owned(), BTreeMap::new());
+        }
+        let partitions = self.topics.get_mut(topic).expect("the topic was just put there");
+        let bytes = &mut self.bytes;
+        partitions.entry(partition).or_insert_with(|| {
+            *bytes += Self::SLOT_BYTES;
+            Slot::default()
+        })
+    }
+
+    fn drop_slot(&mut self, topic: &str, partition: i32) {
+        let Some(partitions) = self.topics.get_mut(topic) else { return };
+        if partitions.remove(&partition).is_some() {
+            self.bytes -= Self::SLOT_BYTES;
+        }
+        if partitions.is_empty() {
+            self.topics.remove(topic);
+            self.bytes -= Self::TOPIC_BYTES + topic.len();
+        }
+    }
+}
+
+impl Group {
+    /// Whether the sender may commit. A member's commit is a sign of life.
+    pub fn check_commit(
+        &mut self,
+        now: Now,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+    ) -> Result<(), ErrorCode> {
+        match self.state {
+            State::Dead => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            // Consumers without a group, and administrators.
+            State::Empty if generation < 0 => return Ok(()),
+            _ => {}
+        }
+        if generation < 0 && member_id.is_empty() && instance_id.is_none() {
+            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
+        }
+        self.validate_member(member_id, instance_id)?;
+        if generation != self.generation {
+            return Err(ErrorCode::ILLEGAL_GENERATION);
+        }
+        // The member knows the new generation and must not commit before it knows what it owns.
+        if self.state == State::CompletingRebalance {
+            return Err(ErrorCode::REBALANCE_IN_PROGRESS);
+        }
+        self.touch(now, member_id);
+        Ok(())
+    }
+
+    /// Whether offsets may be deleted (KIP-496): in a group with members only if it tells what it consumes.
+    pub fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
+        match self.state {
+            State::Dead => Err(ErrorCode::GROUP_ID_NOT_FOUND),
+            State::Empty => Ok(()),
+            _ if self.protocol_type() == Some(CONSUMER_PROTOCOL_TYPE) => Ok(()),
+            _ => Err(ErrorCode::NON_EMPTY_GROUP),
+        }
+    }
+
+    /// The partitions whose offsets have outlived the retention (KIP-211).
+    ///
+    /// Time counts from when the group became empty or from the commit, whichever is later; while the group has members,
+    /// from the commit for topics that nobody subscribes to. It is time on the monotonic clock: a jump of the wall clock
+    /// expires nothing. `load` says what stands for the time before the broker started.
+    pub fn expired_offsets(&self, now: Now, retention_ms: i64) -> Vec<(String, i32)> {
+        let empty_since_ms = match (self.state, &self.protocol_type) {
+            (State::Empty, Some(_)) if self.state_timestamp_ms >= 0 => self.state_known_ms,
+            (State::Empty, _) => i64::MIN,
+            (State::Stable, Some(_)) if self.subscribed_topics.is_some() => i64::MIN,
+            _ => return Vec::new(),
+        };
+        let is_expired = |slot: &Slot| {
+            let Some(committed) = slot.committed.as_ref().filter(|_| slot.in_flight == 0) else { return false };
+            let (since_ms, retention_ms) = match committed.expire_timestamp_ms {
+                -1 => (committed.known_ms.max(empty_since_ms), retention_ms),
+                expire_ms => (committed.known_ms, expire_ms - committed.commit_timestamp_ms),
+            };
+            now.monotonic_ms - since_ms >= retention_ms
+        };
+        let mut expired = Vec::new();
+        for (topic, partitions) in self.offsets.topics.iter().filter(|(topic, _)| !self.is_subscribed_to(topic)) {
+            let of_topic = partitions.iter().filter(|(_, slot)| is_expired(slot));
+            expired.extend(of_topic.map(|(partition, _)| (topic.clone(), *partition)));
+        }
+        expired
+    }
+
+    /// Moves what was timed on another clock, as the log's own time is, to the monotonic one.
+    pub fn shift_known(&mut self, by_ms: i64) {
+        self.state_known_ms += by_ms;
+        self.offsets.shift_known(by_ms);
+    }
+
+    /// Whether the group is nothing but a name in the log: no members, no offsets.
+    pub fn is_obsolete(&self) -> bool {
+        self.is_idle() && self.offsets.is_empty()
+    }
+
+    /// Whether nobody is in the group or on the way into it.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Empty && self.pending_joins.is_empty()
+    }
+}

@@ -1,0 +1,206 @@
+//! The groups of one partition of `__consumer_offsets`, under one lock.
+//!
+//! Nothing in here waits: what has to be written is handed to the log, which only enqueues it, and answers go through
+//! oneshots.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use wire::ErrorCode;
+use wire::api::join_group::JoinGroupResponse;
+use wire::api::sync_group::SyncGroupResponse;
+
+use super::core::{Group, Output, RequestId, Write};
+use super::{GroupConfig, Now};
+
+pub(super) struct Shard {
+    pub(super) partition: i32,
+    pub(super) state: Mutex<ShardState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Loading,
+    Active,
+    Unloaded,
+}
+
+pub(super) struct ShardState {
+    pub(super) phase: Phase,
+    pub(super) groups: BTreeMap<String, Slot>,
+    pub(super) joins: BTreeMap<RequestId, oneshot::Sender<JoinGroupResponse>>,
+    pub(super) syncs: BTreeMap<RequestId, oneshot::Sender<SyncGroupResponse>>,
+    /// When each group with a deadline wants to be looked at.
+    deadlines: BTreeSet<(i64, String)>,
+    /// Member ids that were handed out, oldest first. Those that were used meanwhile stay until they are the oldest.
+    pending: VecDeque<Pending>,
+    pending_bytes: usize,
+    last_incarnation: u64,
+}
+
+struct Pending {
+    group_id: String,
+    member_id: String,
+}
+
+impl Pending {
+    fn size_bytes(&self) -> usize {
+        const PENDING_BYTES: usize = 1_000;
+        PENDING_BYTES + 2 * self.group_id.len() + 2 * self.member_id.len()
+    }
+}
+
+/// A group and what the shard keeps about it.
+pub(super) struct Slot {
+    pub(super) group: Group,
+    /// Told whenever offsets have become visible.
+    pub(super) offsets_visible: Arc<Notify>,
+    /// Tells this group from a former one of the same name.
+    pub(super) incarnation: u64,
+    scheduled_ms: i64,
+    counted_bytes: usize,
+}
+
+impl ShardState {
+    pub(super) fn loading() -> Self {
+        Self {
+            phase: Phase::Loading,
+            groups: BTreeMap::new(),
+            joins: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            last_incarnation: 0,
+        }
+    }
+
+    pub(super) fn check_active(&self) -> Result<(), ErrorCode> {
+        match self.phase {
+            Phase::Active => Ok(()),
+            Phase::Loading => Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
+            Phase::Unloaded => Err(ErrorCode::NOT_COORDINATOR),
+        }
+    }
+
+    pub(super) fn group(&mut self, group_id: &str) -> Option<&mut Group> {
+        self.groups.get_mut(group_id).map(|slot| &mut slot.group)
+    }
+
+    /// The group, new if it does not exist.
+    pub(super) fn group_or_new(&mut self, group_id: &str, now: Now) -> &mut Group {
+        if !self.groups.contains_key(group_id) {
+            self.insert(group_id.to_owned(), Group::new(now));
+        }
+        &mut self.groups.get_mut(group_id).expect("the group was just put there").group
+    }
+
+    pub(super) fn insert(&mut self, group_id: String, group: Group) {
+        self.last_incarnation += 1;
+        let slot = Slot {
+            group,
+            offsets_visible: Arc::new(Notify::new()),
+            incarnation: self.last_incarnation,
+            scheduled_ms: i64::MAX,
+            counted_bytes: 0,
+        };
+        self.groups.insert(group_id, slot);
+    }
+
+    /// Answers requests; what is to be written comes back.
+    pub(super) fn answer(&mut self, out: Vec<Output>) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for output in out {
+            // A receiver that is gone is a connection that is gone.
+            match output {
+                Output::Joined(request, response) => {
+                    if let Some(sender) = self.joins.remove(&request) {
+                        sender.send(response).ok();
+                    }
+                }
+                Output::Synced(request, response) => {
+                    if let Some(sender) = self.syncs.remove(&request) {
+                        sender.send(response).ok();
+                    }
+                }
+                Output::Write(write) => writes.push(write),
+            }
+        }
+        writes
+    }
+
+    /// Puts the books right after a group has changed: its place in the deadlines, and its memory, whose change is
+    /// returned. A group that holds nothing is forgotten.
+    pub(super) fn settle(&mut self, group_id: &str) -> isize {
+        let Some(slot) = self.groups.get_mut(group_id) else { return 0 };
+        let wake_ms = slot.group.wake_ms();
+        if wake_ms != slot.scheduled_ms {
+            if slot.scheduled_ms != i64::MAX {
+                self.deadlines.remove(&(slot.scheduled_ms, group_id.to_owned()));
+            }
+            if wake_ms != i64::MAX {
+                self.deadlines.insert((wake_ms, group_id.to_owned()));
+            }
+            slot.scheduled_ms = wake_ms;
+        }
+        if slot.group.is_vacant() {
+            return self.remove(group_id);
+        }
+        let bytes = slot.group.size_bytes() + 2 * group_id.len();
+        let grown = bytes as isize - slot.counted_bytes as isize;
+        slot.counted_bytes = bytes;
+        grown
+    }
+
+    /// Forgets a group. Returns the change of memory.
+    pub(super) fn remove(&mut self, group_id: &str) -> isize {
+        let Some(slot) = self.groups.remove(group_id) else { return 0 };
+        if slot.scheduled_ms != i64::MAX {
+            self.deadlines.remove(&(slot.scheduled_ms, group_id.to_owned()));
+        }
+        slot.offsets_visible.notify_waiters();
+        -(slot.counted_bytes as isize)
+    }
+
+    /// The memory of all groups, as it was counted.
+    pub(super) fn counted_bytes(&self) -> usize {
+        self.groups.values().map(|slot| slot.counted_bytes).sum()
+    }
+
+    pub(super) fn next_deadline_ms(&self) -> i64 {
+        self.deadlines.first().map_or(i64::MAX, |(deadline_ms, _)| *deadline_ms)
+    }
+
+    /// A group whose time has come.
+    pub(super) fn pop_due(&mut self, now: Now) -> Option<String> {
+        if self.next_deadline_ms() > now.monotonic_ms {
+            return None;
+        }
+        let (_, group_id) = self.deadlines.pop_first()?;
+        if let Some(slot) = self.groups.get_mut(&group_id) {
+            slot.scheduled_ms = i64::MAX;
+        }
+        Some(group_id)
+    }
+
+    /// Remembers a member id that was handed out. Returns those that give way to it.
+    pub(super) fn add_pending(
+        &mut self,
+        config: &GroupConfig,
+        group_id: &str,
+        member_id: &str,
+    ) -> Vec<(String, String)> {
+        let pending = Pending { group_id: group_id.to_owned(), member_id: member_id.to_owned() };
+        self.pending_bytes += pending.size_bytes();
+        self.pending.push_back(pending);
+        let mut oldest = Vec::new();
+        while self.pending_bytes > config.max_pending_member_bytes && self.pending.len() > 1 {
+            let Some(pending) = self.pending.pop_front() else { break };
+            self.pending_bytes -= pending.size_bytes();
+            oldest.push((pending.group_id, pending.member_id));
+        }
+        oldest
+    }
+}
