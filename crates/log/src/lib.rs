@@ -1,1 +1,47 @@
-//! x
+//! One partition's log on one disk, in Kafka's format: `kafka-dump-log.sh` reads it.
+//!
+//! Sync, no async, no network, no clock. A [`Log`] is the writer's side; its owner serialises the calls. A [`LogView`]
+//! is shared by the readers and by whoever syncs, at the same time as appends.
+//!
+//! What is promised:
+//! - After [`LogView::sync`] returned an offset, all records below it survive power loss, and so do the names of the
+//!   files that hold them.
+//! - After a failed write or sync the log takes and promises nothing any more. A full disk is no failure: what was
+//!   being appended is taken back, and the log goes on.
+//! - Recovery cuts only what was torn behind the last valid batch. A bad batch in front of valid ones stays where it is,
+//!   is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
+//! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
+
+pub mod checkpoint;
+mod config;
+pub mod disk;
+mod epochs;
+mod error;
+mod index;
+mod log;
+mod markers;
+pub mod metadata;
+mod names;
+mod producers;
+mod recovery;
+mod retention;
+mod scan;
+mod scrub;
+mod segment;
+pub mod simdisk;
+mod snapshot;
+mod timestamps;
+mod view;
+
+pub use config::{CleanupPolicy, LogConfig, Now, TimestampType};
+pub use disk::{Disk, File, OpenMode, RealDisk};
+pub use epochs::{EpochEndOffset, EpochEntry};
+pub use error::{AppendError, LogError, ReadError};
+pub use log::{Appended, Log, Origin};
+pub use producers::{BatchMetadata, ProducerState};
+pub use recovery::{Cut, OpenOptions, RecoveryReport};
+pub use scan::BadRange;
+pub use scrub::{ScrubCursor, Scrubbed};
+pub use simdisk::SimDisk;
+pub use timestamps::TimestampOffset;
+pub use view::{HeaderIterator, LogView, Span};

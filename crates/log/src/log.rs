@@ -1,0 +1,665 @@
+//! The writer's side of a log: appending, rolling, truncating.
+//!
+//! Its owner calls one method at a time. Readers go through [`LogView`], which this publishes to after each write.
+
+use std::io::{self, IoSlice};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wire::batch::{Attributes, Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES};
+
+use crate::config::{LogConfig, Now, TimestampType};
+use crate::disk::{self, Disk, write_all_at};
+use crate::error::{AppendError, LogError, ReadError};
+use crate::names::{self, Kind, Stage};
+use crate::producers::{ProducerState, Producers, Verdict};
+use crate::scan::Item;
+use crate::segment::{Placed, Segment};
+use crate::view::LogView;
+use crate::{markers, snapshot};
+
+/// No segment grows beyond what a position in an index can say.
+pub(crate) const SEGMENT_BYTES_MAX: u32 = i32::MAX as u32;
+
+/// Who wrote a batch, which decides how much of it is checked (`AppendOrigin`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer: epoch and sequences are checked.
+    Client,
+    /// A coordinator of this cluster, whose transactional batches have no sequences: the epoch is checked.
+    Coordinator,
+    /// The leader, which has checked everything.
+    Replication,
+}
+
+/// Where a batch is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// -1 unless the topic has `message.timestamp.type=LogAppendTime`.
+    pub log_append_time_ms: i64,
+    /// It was there already: a producer sent it again.
+    pub is_duplicate: bool,
+}
+
+pub struct Log {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: Arc<Path>,
+    pub(crate) config: LogConfig,
+    pub(crate) view: Arc<LogView>,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) producers: Producers,
+    pub(crate) opened: Now,
+    /// By the wall clock, for rolling a segment without timestamps.
+    pub(crate) active_created_ms: i64,
+    /// The greatest timestamp of the active segment's first batch, from which `segment.ms` counts.
+    pub(crate) active_first_timestamp: Option<i64>,
+    /// Offset of the newest producer snapshot.
+    pub(crate) last_snapshot: i64,
+    pub(crate) deleted: Vec<DeletedFile>,
+    /// The batches of the current write; kept for its memory.
+    run: Vec<Placed>,
+    stamped: Vec<[u8; HEADER_BYTES]>,
+}
+
+/// A file that was renamed and waits for its end.
+pub(crate) struct DeletedFile {
+    pub(crate) path: PathBuf,
+    pub(crate) since_ms: i64,
+}
+
+/// What [`Log::append`] is doing: one write to one segment.
+struct Run<'a> {
+    batches: &'a [Batch],
+    results: Vec<Result<Appended, AppendError>>,
+    /// The batches of the current write, by their place in `batches`.
+    members: Vec<usize>,
+    /// How many results stood when the current write began.
+    results_before: usize,
+    next_offset: i64,
+    position: u64,
+    now: Now,
+}
+
+impl Log {
+    #[expect(clippy::too_many_arguments, reason = "called once, by recovery")]
+    pub(crate) fn assemble(
+        disk: Arc<dyn Disk>,
+        dir: Arc<Path>,
+        config: LogConfig,
+        view: Arc<LogView>,
+        active: Arc<Segment>,
+        producers: Producers,
+        last_snapshot: i64,
+        now: Now,
+    ) -> Self {
+        Self {
+            disk,
+            dir,
+            config,
+            view,
+            active,
+            producers,
+            opened: now,
+            active_created_ms: now.wall_ms,
+            active_first_timestamp: None,
+            last_snapshot,
+            deleted: Vec::new(),
+            run: Vec::new(),
+            stamped: Vec::new(),
+        }
+    }
+
+    /// The readers' side.
+    pub fn view(&self) -> Arc<LogView> {
+        self.view.clone()
+    }
+
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Takes effect with the next append, roll or cleaning.
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    pub fn log_end_offset(&self) -> i64 {
+        self.view.log_end_offset()
+    }
+
+    // --- Appending
+
+    /// Appends as the leader: checks producers, assigns offsets, stamps base offset and leader epoch. The batches must
+    /// have been validated. There is one result per batch; one that is refused does not touch the others, but a full
+    /// disk refuses all that follow. `Err` means that the log is closed for good.
+    ///
+    /// One write per segment touched. Readers see the batches afterwards, power loss spares them after the next
+    /// [`LogView::sync`].
+    pub fn append(
+        &mut self,
+        batches: &[Batch],
+        origin: Origin,
+        leader_epoch: i32,
+        now: Now,
+    ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
+        self.append_run(batches, origin, Some(leader_epoch), now)
+    }
+
+    /// Appends as a follower: the batches keep their offsets and leader epochs, and must continue the log.
+    pub fn append_as_follower(
+        &mut self,
+        batches: &[Batch],
+        now: Now,
+    ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
+        self.append_run(batches, Origin::Replication, None, now)
+    }
+
+    fn append_run(
+        &mut self,
+        batches: &[Batch],
+        origin: Origin,
+        leader_epoch: Option<i32>,
+        now: Now,
+    ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
+        self.view.check()?;
+        let mut run = Run {
+            batches,
+            results: Vec::with_capacity(batches.len()),
+            members: Vec::with_capacity(batches.len()),
+            results_before: 0,
+            next_offset: self.view.log_end_offset(),
+            position: self.active.size(),
+            now,
+        };
+        self.producers.begin();
+        for (index, batch) in batches.iter().enumerate() {
+            let result = self.place(&mut run, index, batch, origin, leader_epoch);
+            match result {
+                Ok(Ok(appended)) => run.results.push(Ok(appended)),
+                Ok(Err(error @ (AppendError::DiskFull | AppendError::Exhausted))) => {
+                    run.results.resize_with(batches.len(), || Err(error.clone()));
+                    break;
+                }
+                Ok(Err(error)) => run.results.push(Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Err(error) = self.write_run(&mut run)? {
+            run.results.resize_with(batches.len(), || Err(error.clone()));
+        }
+        self.producers.enforce_limit(self.config.producers_max);
+        Ok(run.results)
+    }
+
+    /// Checks one batch and gives it its place in the current write. The outer error is the log's end.
+    fn place(
+        &mut self,
+        run: &mut Run<'_>,
+        index: usize,
+        batch: &Batch,
+        origin: Origin,
+        leader_epoch: Option<i32>,
+    ) -> Result<Result<Appended, AppendError>, LogError> {
+        let size_bytes = batch.bytes.len();
+        let segment_bytes = self.config.segment_bytes.min(SEGMENT_BYTES_MAX);
+        if size_bytes > segment_bytes as usize {
+            return Ok(Err(AppendError::RecordListTooLarge { size_bytes, segment_bytes }));
+        }
+        let max_message_bytes = self.config.max_message_bytes;
+        if origin == Origin::Client && size_bytes > max_message_bytes as usize {
+            return Ok(Err(AppendError::MessageTooLarge { size_bytes, max_message_bytes }));
+        }
+        let mut header = batch.header;
+        let marker_epoch = markers::coordinator_epoch(batch);
+        let verdict = match marker_epoch {
+            Some(epoch) if origin != Origin::Replication => {
+                self.producers.check_marker(&header, epoch).map(|()| Verdict::Append)
+            }
+            _ => self.producers.check(&header, origin),
+        };
+        match verdict {
+            Ok(Verdict::Append) => {}
+            Ok(Verdict::Duplicate(known)) => {
+                let is_log_append_time = self.config.message_timestamp_type == TimestampType::LogAppendTime;
+                return Ok(Ok(Appended {
+                    base_offset: known.first_offset(),
+                    last_offset: known.last_offset,
+                    log_append_time_ms: if is_log_append_time { known.timestamp } else { -1 },
+                    is_duplicate: true,
+                }));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+        let log_end_offset = run.next_offset;
+        match leader_epoch {
+            Some(epoch) => {
+                header.base_offset = log_end_offset;
+                header.partition_leader_epoch = epoch;
+                self.stamp_time(&mut header, batch, run.now);
+            }
+            None if header.base_offset < log_end_offset => {
+                return Ok(Err(AppendError::OffsetsOutOfOrder { base_offset: header.base_offset, log_end_offset }));
+            }
+            None => {}
+        }
+        if header.base_offset.checked_add(i64::from(header.last_offset_delta) + 1).is_none() {
+            return Ok(Err(AppendError::OffsetsOutOfOrder { base_offset: header.base_offset, log_end_offset }));
+        }
+        if self.must_roll(run, &header, size_bytes) {
+            if let Err(error) = self.write_run(run)? {
+                return Ok(Err(error));
+            }
+            if let Err(error) = self.roll_to(header.base_offset, run.now) {
+                return as_append_error(error).map(Err);
+            }
+            run.position = 0;
+        }
+        match marker_epoch {
+            Some(epoch) => self.producers.note_marker(&header, epoch, run.now.monotonic_ms),
+            None => self.producers.note_batch(&header, run.now.monotonic_ms),
+        }
+        self.run.push(Placed { position: run.position, header });
+        run.members.push(index);
+        run.position += size_bytes as u64;
+        run.next_offset = header.next_offset();
+        let is_log_append_time = leader_epoch.is_some() && header.attributes.is_log_append_time();
+        Ok(Ok(Appended {
+            base_offset: header.base_offset,
+            last_offset: header.last_offset(),
+            log_append_time_ms: if is_log_append_time { header.max_timestamp } else { -1 },
+            is_duplicate: false,
+        }))
+    }
+
+    /// Makes the batch's kind of time the topic's (`DefaultRecordBatch.setMaxTimestamp`).
+    fn stamp_time(&self, header: &mut BatchHeader, batch: &Batch, now: Now) {
+        const LOG_APPEND_TIME: i16 = 1 << 3;
+        match self.config.message_timestamp_type {
+            TimestampType::LogAppendTime => {
+                header.attributes = header.attributes.with_log_append_time();
+                header.max_timestamp = now.wall_ms;
+            }
+            TimestampType::CreateTime if header.attributes.is_log_append_time() => {
+                header.attributes = Attributes(header.attributes.0 & !LOG_APPEND_TIME);
+            }
+            TimestampType::CreateTime => return,
+        }
+        let crc = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
+        header.crc = crc32c::crc32c_append(crc, &batch.bytes[HEADER_BYTES..]);
+    }
+
+    /// `LogSegment.shouldRoll`.
+    fn must_roll(&self, run: &Run<'_>, header: &BatchHeader, size_bytes: usize) -> bool {
+        if run.position == 0 {
+            // A follower's first batch may lie too far from the segment's base offset.
+            return header.last_offset() - self.active.base_offset() > i64::from(i32::MAX);
+        }
+        let segment_bytes = u64::from(self.config.segment_bytes.min(SEGMENT_BYTES_MAX));
+        let first_timestamp = self.active_first_timestamp.or_else(|| self.run.first().map(|b| b.header.max_timestamp));
+        let waited_ms = match first_timestamp {
+            Some(first) if first >= 0 => header.max_timestamp.saturating_sub(first),
+            _ => run.now.wall_ms.saturating_sub(self.active_created_ms),
+        };
+        run.position + size_bytes as u64 > segment_bytes
+            || waited_ms > self.config.segment_ms.saturating_sub(self.roll_jitter_ms())
+            || header.last_offset() - self.active.base_offset() > i64::from(i32::MAX)
+            || self.active.indexes_full(self.config.segment_index_bytes, self.run.len())
+    }
+
+    /// Different for each segment of each log, the same after a restart.
+    fn roll_jitter_ms(&self) -> i64 {
+        let bound = self.config.segment_jitter_ms.min(self.config.segment_ms);
+        if bound <= 0 {
+            return 0;
+        }
+        let name = self.dir.as_os_str().as_encoded_bytes();
+        let hash = crc32c::crc32c_append(crc32c::crc32c(name), &self.active.base_offset().to_be_bytes());
+        i64::from(hash) % bound
+    }
+
+    /// Writes what has gathered, and lets the readers see it. If the disk is full, all of it is taken back.
+    fn write_run(&mut self, run: &mut Run<'_>) -> Result<Result<(), AppendError>, LogError> {
+        if self.run.is_empty() {
+            run.results_before = run.results.len();
+            return Ok(Ok(()));
+        }
+        self.stamped.clear();
+        self.stamped.extend(self.run.iter().map(|placed| placed.header.to_bytes()));
+        let mut slices = Vec::with_capacity(2 * self.run.len());
+        for (stamped, &member) in self.stamped.iter().zip(&run.members) {
+            slices.push(IoSlice::new(stamped));
+            slices.push(IoSlice::new(&run.batches[member].bytes[HEADER_BYTES..]));
+        }
+        let old_size = self.active.size();
+        let written = self.active.log_file().and_then(|file| write_all_at(&*file, &mut slices, old_size));
+        drop(slices);
+        if let Err(error) = written {
+            let result = self.take_back(old_size, &error);
+            run.results.truncate(run.results_before);
+            return result.map(Err);
+        }
+        let write_indexes = self.active.note_appended(&self.run);
+        self.active.set_last_append_ms(run.now.monotonic_ms);
+        if self.active_first_timestamp.is_none() {
+            self.active_first_timestamp = self.run.first().map(|first| first.header.max_timestamp);
+        }
+        {
+            let mut epochs = self.view.epochs();
+            for placed in &self.run {
+                epochs.observe(placed.header.partition_leader_epoch, placed.header.base_offset);
+            }
+        }
+        self.view.publish(|published| {
+            self.active.set_size(run.position);
+            published.log_end_offset = run.next_offset;
+        });
+        self.run.clear();
+        run.members.clear();
+        run.results_before = run.results.len();
+        self.producers.begin();
+        if write_indexes {
+            self.index_result(self.active.write_indexes())?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// An index that cannot be written for want of room is written later; all else is a broken disk.
+    fn index_result(&self, result: io::Result<()>) -> Result<(), LogError> {
+        match result {
+            Err(error) if !disk::is_disk_full(&error) && !disk::is_exhausted(&error) => {
+                Err(self.view.fail("writing an index failed", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After a failed write: the file gets its old length, the producers their old state, or the log ends.
+    fn take_back(&mut self, old_size: u64, error: &io::Error) -> Result<AppendError, LogError> {
+        self.run.clear();
+        self.producers.roll_back();
+        let refusal = if disk::is_disk_full(error) {
+            AppendError::DiskFull
+        } else if disk::is_exhausted(error) {
+            AppendError::Exhausted
+        } else {
+            return Err(self.view.fail("append failed", error));
+        };
+        match self.active.log_file().and_then(|file| file.set_len(old_size)) {
+            Ok(()) => {
+                tracing::warn!(dir = %self.dir.display(), "append refused: {error}");
+                Ok(refusal)
+            }
+            // The file was not even opened, so there is nothing to undo.
+            Err(error) if disk::is_exhausted(&error) => Ok(refusal),
+            Err(error) => Err(self.view.fail("taking back an append failed", &error)),
+        }
+    }
+
+    // --- Rolling
+
+    /// Starts a new segment, if the active one has anything in it.
+    pub fn roll(&mut self, now: Now) -> Result<(), LogError> {
+        self.view.check()?;
+        if self.active.size() == 0 { Ok(()) } else { self.roll_to(self.view.log_end_offset(), now) }
+    }
+
+    /// Starts a new segment at `base_offset`. A retriable error leaves everything as it was.
+    pub(crate) fn roll_to(&mut self, base_offset: i64, now: Now) -> Result<(), LogError> {
+        let segment = Arc::new(self.new_segment(base_offset));
+        segment.create()?;
+        self.view.note_dir_changed();
+        let old = std::mem::replace(&mut self.active, segment.clone());
+        self.active_created_ms = now.wall_ms;
+        self.active_first_timestamp = None;
+        let was_empty = old.size() == 0;
+        self.view.publish(|published| {
+            if was_empty {
+                published.segments.pop();
+            }
+            published.segments.push(segment);
+        });
+        if was_empty {
+            self.remove_files(&old)?;
+        } else {
+            self.index_result(old.complete_indexes())?;
+        }
+        match self.write_snapshot(false) {
+            Err(error) if error.is_retriable() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn new_segment(&self, base_offset: i64) -> Segment {
+        let retired = self.view.retired().clone();
+        Segment::new(self.disk.clone(), self.dir.clone(), retired, base_offset, self.config.index_interval_bytes, 0)
+    }
+
+    /// Removes the files of a segment that nobody reads any more.
+    fn remove_files(&self, segment: &Segment) -> Result<(), LogError> {
+        for kind in Kind::OF_SEGMENT {
+            remove_if_there(&*self.disk, &segment.path(kind))?;
+        }
+        self.view.note_dir_changed();
+        Ok(())
+    }
+
+    // --- Producers
+
+    /// For DescribeProducers, in the order of their ids.
+    pub fn describe_producers(&self) -> Vec<ProducerState> {
+        self.producers.sorted()
+    }
+
+    pub fn producer(&self, producer_id: i64) -> Option<&ProducerState> {
+        self.producers.get(producer_id)
+    }
+
+    pub fn producer_count(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// The first offset of the oldest open transaction: the last stable offset is this or the high watermark.
+    pub fn first_unstable_offset(&self) -> Option<i64> {
+        self.producers.first_unstable_offset()
+    }
+
+    /// Forgets producers that were silent for `producer.id.expiration.ms`; to be called now and then.
+    pub fn remove_expired_producers(&mut self, now: Now) -> usize {
+        self.producers.remove_expired(now, self.config.producer_id_expiration_ms)
+    }
+
+    /// Writes the producers' state at the log's end, so that a recovery from here on need not look further back. To be
+    /// called before the recovery point is checkpointed, and done by rolls and by a clean close.
+    pub fn write_snapshot(&mut self, sync: bool) -> Result<(), LogError> {
+        let offset = self.view.log_end_offset();
+        if offset <= self.last_snapshot {
+            return Ok(());
+        }
+        snapshot::write(&*self.disk, &self.dir, offset, &self.producers.sorted(), sync)?;
+        self.view.note_dir_changed();
+        // Kafka keeps one per segment; those in between were for the recovery point before.
+        let between = std::mem::replace(&mut self.last_snapshot, offset);
+        let is_of_segment = {
+            let published = self.view.published();
+            published.segments.iter().any(|segment| segment.base_offset() == between)
+        };
+        if !is_of_segment {
+            remove_if_there(&*self.disk, &names::path(&self.dir, between, Kind::Snapshot, Stage::Live))?;
+        }
+        Ok(())
+    }
+
+    // --- Truncating
+
+    /// Cuts everything from the batch that has `offset` on, durably. Returns the new log end offset.
+    pub fn truncate_to(&mut self, offset: i64, now: Now) -> Result<i64, LogError> {
+        self.view.check()?;
+        let view = self.view.clone();
+        let _no_sync = view.sync_lock();
+        let (parts, log_start_offset, log_end_offset) = {
+            let published = self.view.published();
+            (published.with_sizes(), published.log_start_offset, published.log_end_offset)
+        };
+        if offset >= log_end_offset {
+            return Ok(log_end_offset);
+        }
+        if offset <= parts[0].segment.base_offset() {
+            self.restart_at(offset, log_start_offset.min(offset), now)?;
+            return Ok(offset);
+        }
+        let last = parts.partition_point(|part| part.segment.base_offset() < offset) - 1;
+        let part = &parts[last];
+        let (position, end_offset) = match part.segment.locate(offset, part.size, part.upper_offset) {
+            Ok(None) => (part.size, offset.min(part.upper_offset)),
+            Ok(Some(position)) => {
+                let file = part.segment.log_file()?;
+                let mut walk = part.segment.headers(file, part.size, part.upper_offset).from(position, 0);
+                let base_offset = match walk.step()? {
+                    Some(Item::Batch(_, header)) => header.base_offset,
+                    _ => offset,
+                };
+                (position, base_offset.min(offset))
+            }
+            Err(ReadError::Corrupt { first_offset, .. }) => {
+                let bad = part.segment.bad_ranges();
+                let range = bad.iter().find(|range| range.first_offset == first_offset);
+                (range.map_or(part.size, |range| range.position), first_offset.min(offset))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for removed in &parts[last + 1..] {
+            removed.segment.pin()?;
+        }
+        // A new object for the same files: readers that still look at the old one mark their damage there.
+        let segment = Arc::new(self.new_segment(part.segment.base_offset()));
+        segment.set_size(position);
+        for range in part.segment.bad_ranges().into_iter().filter(|range| range.end_position <= position) {
+            segment.mark_bad(range);
+        }
+        self.view.publish(|published| {
+            published.segments.truncate(last);
+            published.segments.push(segment.clone());
+            published.log_end_offset = end_offset;
+            published.log_start_offset = published.log_start_offset.min(end_offset);
+            published.synced_offset = published.synced_offset.min(end_offset);
+        });
+        self.active = segment;
+        self.active_first_timestamp = None;
+        let cut = || {
+            for removed in &parts[last + 1..] {
+                self.remove_files(&removed.segment).map_err(|error| io::Error::other(error.to_string()))?;
+            }
+            let file = self.active.log_file()?;
+            file.set_len(position)?;
+            // Before anything is written over it: what was cut must not come back behind new batches.
+            file.sync_data()?;
+            self.disk.sync_dir(&self.dir)
+        };
+        cut().map_err(|error| self.view.fail("truncating failed", &error))?;
+        self.reopen_active(end_offset)?;
+        self.view.epochs().truncate_from_end(end_offset);
+        self.view.flush_epochs()?;
+        self.reload_producers(end_offset, now)?;
+        Ok(end_offset)
+    }
+
+    /// Brings the active segment's indexes in step with its log file.
+    fn reopen_active(&self, log_end_offset: i64) -> Result<(), LogError> {
+        let segment = &self.active;
+        let (position, next_offset, _) = segment.trim_indexes(i64::MAX, log_end_offset)?;
+        let mut walk = segment.headers(segment.log_file()?, segment.size(), log_end_offset).from(position, next_offset);
+        while let Some(item) = walk.step()? {
+            if let Item::Batch(position, header) = item {
+                if segment.note_appended(&[Placed { position, header }]) {
+                    segment.write_indexes()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops everything; the log goes on at `offset`.
+    pub fn truncate_fully_and_start_at(&mut self, offset: i64, now: Now) -> Result<(), LogError> {
+        self.view.check()?;
+        let view = self.view.clone();
+        let _no_sync = view.sync_lock();
+        self.restart_at(offset, offset, now)
+    }
+
+    fn restart_at(&mut self, offset: i64, log_start_offset: i64, now: Now) -> Result<(), LogError> {
+        let old = self.view.published().segments.clone();
+        for segment in &old {
+            segment.pin()?;
+        }
+        for segment in &old {
+            self.remove_files(segment)?;
+        }
+        let segment = Arc::new(self.new_segment(offset));
+        let made = segment.create().and_then(|()| self.disk.sync_dir(&self.dir));
+        made.map_err(|error| self.view.fail("truncating failed", &error))?;
+        self.active = segment.clone();
+        self.active_created_ms = now.wall_ms;
+        self.active_first_timestamp = None;
+        self.view.publish(|published| {
+            published.segments = vec![segment];
+            published.log_start_offset = log_start_offset;
+            published.log_end_offset = offset;
+            published.synced_offset = offset;
+        });
+        self.view.epochs().clear();
+        self.view.flush_epochs()?;
+        self.producers.clear();
+        self.remove_snapshots(|_| true)?;
+        self.last_snapshot = offset;
+        Ok(())
+    }
+
+    /// Removes the producer snapshots whose offsets are of the given kind.
+    pub(crate) fn remove_snapshots(&self, of: impl Fn(i64) -> bool) -> Result<(), LogError> {
+        for entry in self.disk.read_dir(&self.dir)? {
+            if let Some((offset, Kind::Snapshot, Stage::Live)) = names::parse(&entry.name)
+                && of(offset)
+            {
+                remove_if_there(&*self.disk, &self.dir.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    // --- Closing
+
+    /// Writes and syncs everything, so that the next opening has nothing to recover. Returns the recovery point.
+    pub fn close(&mut self) -> Result<i64, LogError> {
+        self.view.check()?;
+        self.index_result(self.active.complete_indexes())?;
+        self.write_snapshot(true)?;
+        let end = self.view.sync()?;
+        self.active.sync_indexes().map_err(|error| self.view.fail("sync failed", &error))?;
+        Ok(end)
+    }
+
+    /// Ends all use of the directory, before it is renamed or removed because its topic was deleted. Reads that are under
+    /// way finish, new ones are refused.
+    pub fn retire(&mut self) {
+        self.view.retired().store(true, Ordering::SeqCst);
+    }
+}
+
+/// The retriable ones concern the batch, the others end the log's use.
+fn as_append_error(error: LogError) -> Result<AppendError, LogError> {
+    match error {
+        LogError::DiskFull(_) => Ok(AppendError::DiskFull),
+        LogError::Exhausted(_) => Ok(AppendError::Exhausted),
+        error => Err(error),
+    }
+}
+
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,319 @@
+//! What a log knows about its idempotent and transactional producers (`ProducerStateManager`, `ProducerAppendInfo`).
+//!
+//! Of each producer the last five batches are remembered (KIP-679 allows five requests in flight): a batch that comes
+//! again is answered with its first offset. The writer owns this. An append that fails takes its changes back
+//! ([`Producers::begin`], [`Producers::roll_back`]).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use wire::batch::BatchHeader;
+
+use crate::config::Now;
+use crate::error::AppendError;
+use crate::log::Origin;
+
+/// How many batches of a producer are remembered (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
+pub(crate) const BATCHES_KEPT: usize = 5;
+const NO_EPOCH: i16 = -1;
+const NO_SEQUENCE: i32 = -1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchMetadata {
+    pub last_sequence: i32,
+    pub last_offset: i64,
+    /// Last offset minus first offset.
+    pub offset_delta: i32,
+    pub timestamp: i64,
+}
+
+impl BatchMetadata {
+    const NONE: Self = Self { last_sequence: NO_SEQUENCE, last_offset: -1, offset_delta: 0, timestamp: -1 };
+
+    pub fn first_offset(&self) -> i64 {
+        self.last_offset - i64::from(self.offset_delta)
+    }
+
+    pub fn first_sequence(&self) -> i32 {
+        wire::batch::add_sequence(self.last_sequence, -self.offset_delta)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerState {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    /// Of the last transaction marker; -1 for none.
+    pub coordinator_epoch: i32,
+    /// Greatest timestamp of the last batch.
+    pub last_timestamp: i64,
+    pub current_txn_first_offset: Option<i64>,
+    batches: [BatchMetadata; BATCHES_KEPT],
+    batch_count: u8,
+    /// By the monotonic clock; when the log was opened for those read from a snapshot.
+    pub(crate) last_seen_ms: i64,
+    /// The append that last changed this, see [`Producers::begin`].
+    changed_by: u64,
+}
+
+impl PartialEq for ProducerState {
+    /// Compares what is in the log, not when this process saw it.
+    fn eq(&self, other: &Self) -> bool {
+        self.producer_id == other.producer_id
+            && self.producer_epoch == other.producer_epoch
+            && self.coordinator_epoch == other.coordinator_epoch
+            && self.last_timestamp == other.last_timestamp
+            && self.current_txn_first_offset == other.current_txn_first_offset
+            && self.batches() == other.batches()
+    }
+}
+
+impl ProducerState {
+    pub(crate) fn new(producer_id: i64) -> Self {
+        Self {
+            producer_id,
+            producer_epoch: NO_EPOCH,
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            current_txn_first_offset: None,
+            batches: [BatchMetadata::NONE; BATCHES_KEPT],
+            batch_count: 0,
+            last_seen_ms: i64::MIN,
+            changed_by: 0,
+        }
+    }
+
+    /// The last batches, oldest first.
+    pub fn batches(&self) -> &[BatchMetadata] {
+        &self.batches[..usize::from(self.batch_count)]
+    }
+
+    pub fn last_batch(&self) -> Option<&BatchMetadata> {
+        self.batches().last()
+    }
+
+    /// -1 if no batch of the current epoch is known.
+    pub fn last_sequence(&self) -> i32 {
+        self.last_batch().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    fn set_epoch(&mut self, epoch: i16) {
+        if self.producer_epoch != epoch {
+            self.producer_epoch = epoch;
+            self.batch_count = 0;
+        }
+    }
+
+    pub(crate) fn push(&mut self, batch: BatchMetadata) {
+        if usize::from(self.batch_count) == BATCHES_KEPT {
+            self.batches.rotate_left(1);
+            self.batch_count -= 1;
+        }
+        self.batches[usize::from(self.batch_count)] = batch;
+        self.batch_count += 1;
+    }
+
+    fn find_duplicate(&self, header: &BatchHeader) -> Option<BatchMetadata> {
+        if header.producer_epoch != self.producer_epoch {
+            return None;
+        }
+        let (first, last) = (header.base_sequence, header.last_sequence());
+        self.batches().iter().find(|batch| batch.first_sequence() == first && batch.last_sequence == last).copied()
+    }
+}
+
+/// What is to be done with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Append,
+    /// It is in the log already.
+    Duplicate(BatchMetadata),
+}
+
+#[derive(Default)]
+pub(crate) struct Producers {
+    states: HashMap<i64, ProducerState>,
+    append: u64,
+    /// The states that the current append changed, as they were.
+    undo: Vec<(i64, Option<ProducerState>)>,
+}
+
+impl Producers {
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// In the order of their ids.
+    pub(crate) fn sorted(&self) -> Vec<ProducerState> {
+        let mut states: Vec<_> = self.states.values().copied().collect();
+        states.sort_unstable_by_key(|state| state.producer_id);
+        states
+    }
+
+    pub(crate) fn get(&self, producer_id: i64) -> Option<&ProducerState> {
+        self.states.get(&producer_id)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.states = HashMap::new();
+        self.undo.clear();
+    }
+
+    /// Takes over what a snapshot says.
+    pub(crate) fn load(&mut self, states: Vec<ProducerState>, monotonic_ms: i64) {
+        self.clear();
+        for mut state in states {
+            state.last_seen_ms = monotonic_ms;
+            self.states.insert(state.producer_id, state);
+        }
+    }
+
+    /// The lowest first offset of the transactions that are open.
+    pub(crate) fn first_unstable_offset(&self) -> Option<i64> {
+        self.states.values().filter_map(|state| state.current_txn_first_offset).min()
+    }
+
+    /// From here on changes can be taken back.
+    pub(crate) fn begin(&mut self) {
+        self.append += 1;
+        self.undo.clear();
+    }
+
+    pub(crate) fn roll_back(&mut self) {
+        for (producer_id, state) in self.undo.drain(..) {
+            match state {
+                Some(state) => self.states.insert(producer_id, state),
+                None => self.states.remove(&producer_id),
+            };
+        }
+    }
+
+    /// Whether a batch of records may be appended (`ProducerAppendInfo.maybeValidateDataBatch`).
+    pub(crate) fn check(&self, header: &BatchHeader, origin: Origin) -> Result<Verdict, AppendError> {
+        if !header.has_producer_id() || header.attributes.is_control() || origin == Origin::Replication {
+            return Ok(Verdict::Append);
+        }
+        let Some(state) = self.states.get(&header.producer_id) else {
+            // Nothing is known, perhaps because all of its records are deleted: any sequence starts (KAFKA-5793).
+            return Ok(Verdict::Append);
+        };
+        if origin == Origin::Client
+            && let Some(batch) = state.find_duplicate(header)
+        {
+            return Ok(Verdict::Duplicate(batch));
+        }
+        let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
+        let current_epoch = state.producer_epoch;
+        if producer_epoch < current_epoch {
+            return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
+        }
+        if origin == Origin::Client {
+            let last_sequence = if producer_epoch == current_epoch { state.last_sequence() } else { NO_SEQUENCE };
+            let sequence = header.base_sequence;
+            if sequence != following(last_sequence) {
+                return Err(AppendError::OutOfOrderSequence { producer_id, producer_epoch, sequence, last_sequence });
+            }
+        }
+        if state.current_txn_first_offset.is_some() && !header.attributes.is_transactional() {
+            return Err(AppendError::InvalidTxnState { producer_id });
+        }
+        Ok(Verdict::Append)
+    }
+
+    /// Whether a transaction marker may be appended (`ProducerAppendInfo.appendEndTxnMarker`).
+    pub(crate) fn check_marker(&self, header: &BatchHeader, coordinator_epoch: i32) -> Result<(), AppendError> {
+        let Some(state) = self.states.get(&header.producer_id) else { return Ok(()) };
+        let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
+        if producer_epoch < state.producer_epoch {
+            let current_epoch = state.producer_epoch;
+            return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
+        }
+        if coordinator_epoch < state.coordinator_epoch {
+            let current_epoch = state.coordinator_epoch;
+            return Err(AppendError::TransactionCoordinatorFenced { producer_id, coordinator_epoch, current_epoch });
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, producer_id: i64, monotonic_ms: i64) -> &mut ProducerState {
+        let state = match self.states.entry(producer_id) {
+            Entry::Occupied(entry) => {
+                if entry.get().changed_by != self.append {
+                    self.undo.push((producer_id, Some(*entry.get())));
+                }
+                entry.into_mut()
+            }
+            Entry::Vacant(entry) => {
+                self.undo.push((producer_id, None));
+                entry.insert(ProducerState::new(producer_id))
+            }
+        };
+        state.changed_by = self.append;
+        state.last_seen_ms = monotonic_ms;
+        state
+    }
+
+    /// Takes note of a batch of records with its final offsets.
+    pub(crate) fn note_batch(&mut self, header: &BatchHeader, monotonic_ms: i64) {
+        if !header.has_producer_id() || header.attributes.is_control() {
+            return;
+        }
+        let state = self.change(header.producer_id, monotonic_ms);
+        state.set_epoch(header.producer_epoch);
+        state.push(BatchMetadata {
+            last_sequence: if header.base_sequence < 0 { NO_SEQUENCE } else { header.last_sequence() },
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        });
+        state.last_timestamp = header.max_timestamp;
+        if header.attributes.is_transactional() && state.current_txn_first_offset.is_none() {
+            state.current_txn_first_offset = Some(header.base_offset);
+        }
+    }
+
+    /// Takes note of a transaction marker.
+    pub(crate) fn note_marker(&mut self, header: &BatchHeader, coordinator_epoch: i32, monotonic_ms: i64) {
+        let state = self.change(header.producer_id, monotonic_ms);
+        state.set_epoch(header.producer_epoch);
+        state.coordinator_epoch = coordinator_epoch;
+        state.current_txn_first_offset = None;
+        state.last_timestamp = header.max_timestamp;
+    }
+
+    /// Forgets producers that were silent for too long by both clocks: a wall clock that jumps makes nobody's retries
+    /// into duplicates. After a restart the silence counts from the opening of the log.
+    pub(crate) fn remove_expired(&mut self, now: Now, expiration_ms: i64) -> usize {
+        let before = self.states.len();
+        self.states.retain(|_, state| {
+            state.current_txn_first_offset.is_some()
+                || now.wall_ms.saturating_sub(state.last_timestamp) < expiration_ms
+                || now.monotonic_ms.saturating_sub(state.last_seen_ms) < expiration_ms
+        });
+        before - self.states.len()
+    }
+
+    /// Forgets those that were silent for longest if there are more than `producers_max`, an eighth of them at once
+    /// so that the search for them is rare. Not during an append.
+    pub(crate) fn enforce_limit(&mut self, producers_max: usize) {
+        if self.states.len() <= producers_max {
+            return;
+        }
+        let mut idle: Vec<_> = self
+            .states
+            .values()
+            .filter(|state| state.current_txn_first_offset.is_none())
+            .map(|state| (state.last_seen_ms, state.last_timestamp, state.producer_id))
+            .collect();
+        idle.sort_unstable();
+        let excess = self.states.len() - producers_max + producers_max / 8;
+        for (_, _, producer_id) in idle.into_iter().take(excess) {
+            self.states.remove(&producer_id);
+        }
+    }
+}
+
+/// The sequence that has to follow: 0 after none and after the greatest.
+fn following(last_sequence: i32) -> i32 {
+    last_sequence.checked_add(1).unwrap_or(0)
+}

@@ -1,0 +1,653 @@
+//! A simulated disk for tests and the simulator: in memory, from a seed, with the faults that real disks have.
+//!
+//! What is written is in the "page cache" at once, and on the "platter" only after a sync. [`SimDisk::crash`] is power
+//! loss: of each page that was not synced the old or the new content survives, the length may be anything between, and
+//! names that were made, changed or removed without a sync of their directory may be as before. [`SimDisk::kill`] is
+//! the death of the process: the page cache survives. Both make all open files stale, so that a log from before can do
+//! no more harm. The same seed and the same calls give the same disk ([`SimDisk::trace`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::disk::{DirEntry, Disk, File, OpenMode};
+
+const PAGE_BYTES: usize = 4096;
+
+/// A small reproducible generator (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `bound` (exclusive); 0 if `bound` is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.next_u64() % bound }
+    }
+
+    /// True `n` times out of 100.
+    pub fn percent(&mut self, n: u64) -> bool {
+        self.below(100) < n
+    }
+}
+
+/// An operation on which an error can be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SimOp {
+    Read,
+    Write,
+    /// Of a file; the pages count as clean afterwards although they are not on the platter, as the kernel does it.
+    Sync,
+    SyncDir,
+    Open,
+    Rename,
+}
+
+#[derive(Default)]
+struct Inode {
+    /// As processes see it.
+    live: Vec<u8>,
+    /// As it is on the platter.
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+}
+
+/// A change to a directory that is not on the platter yet.
+#[derive(Clone, Debug)]
+enum DirChange {
+    Link(PathBuf, u64),
+    Rename(PathBuf, PathBuf),
+    Unlink(PathBuf),
+}
+
+impl DirChange {
+    fn dir(&self) -> Option<&Path> {
+        match self {
+            Self::Link(path, _) | Self::Unlink(path) => path.parent(),
+            Self::Rename(_, to) => to.parent(),
+        }
+    }
+
+    fn apply(self, names: &mut BTreeMap<PathBuf, u64>) {
+        match self {
+            Self::Link(path, inode) => {
+                names.insert(path, inode);
+            }
+            Self::Rename(from, to) => {
+                if let Some(inode) = names.remove(&from) {
+                    names.insert(to, inode);
+                }
+            }
+            Self::Unlink(path) => {
+                names.remove(&path);
+            }
+        }
+    }
+}
+
+struct State {
+    rng: Rng,
+    inodes: BTreeMap<u64, Inode>,
+    next_inode: u64,
+    /// Files by path.
+    names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    changes: Vec<DirChange>,
+    /// Directories are durable at once.
+    dirs: BTreeSet<PathBuf>,
+    generation: u64,
+    capacity_bytes: u64,
+    file_bytes_max: u64,
+    /// Operations that fail: after how many more of their kind, and with what.
+    faults: BTreeMap<SimOp, (u64, Errno)>,
+    trace: u64,
+    operations: u64,
+}
+
+/// See the module's documentation. Clones share the disk.
+#[derive(Clone)]
+pub struct SimDisk(Arc<Mutex<State>>);
+
+struct SimFile {
+    disk: SimDisk,
+    inode: u64,
+    generation: u64,
+}
+
+impl SimDisk {
+    pub fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            rng: Rng::new(seed),
+            inodes: BTreeMap::new(),
+            next_inode: 1,
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            changes: Vec::new(),
+            dirs: BTreeSet::from([PathBuf::from("/")]),
+            generation: 0,
+            capacity_bytes: u64::MAX,
+            file_bytes_max: u64::MAX,
+            faults: BTreeMap::new(),
+            trace: seed,
+            operations: 0,
+        })))
+    }
+
+    /// Power loss. The disk afterwards is what a restart finds.
+    pub fn crash(&self) {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        state.trace(&[1]);
+        // Either the file system keeps the order of its directories' changes, or it does not.
+        let changes = std::mem::take(&mut state.changes);
+        let in_order = state.rng.percent(60);
+        let survivors = state.rng.below(changes.len() as u64 + 1) as usize;
+        for (index, change) in changes.into_iter().enumerate() {
+            let survives = if in_order { index < survivors } else { state.rng.percent(50) };
+            if survives {
+                change.apply(&mut state.durable_names);
+            }
+        }
+        state.names = state.durable_names.clone();
+        for inode in state.inodes.values_mut() {
+            inode.lose_power(&mut state.rng);
+        }
+        state.end_process();
+    }
+
+    /// The process dies, the machine does not: everything written stays.
+    pub fn kill(&self) {
+        let mut state = self.0.lock();
+        state.trace(&[2]);
+        state.end_process();
+    }
+
+    /// Fails one operation with an error, after `after` more of its kind have succeeded.
+    pub fn fail(&self, op: SimOp, after: u64, error: Errno) {
+        self.0.lock().faults.insert(op, (after, error));
+    }
+
+    pub fn clear_faults(&self) {
+        let mut state = self.0.lock();
+        state.faults.clear();
+        (state.capacity_bytes, state.file_bytes_max) = (u64::MAX, u64::MAX);
+    }
+
+    /// From here on only so many bytes more can be written (ENOSPC).
+    pub fn set_free_bytes(&self, bytes: u64) {
+        let mut state = self.0.lock();
+        state.capacity_bytes = state.used_bytes().saturating_add(bytes);
+    }
+
+    /// No file can grow beyond this (EFBIG).
+    pub fn set_file_bytes_max(&self, bytes: u64) {
+        self.0.lock().file_bytes_max = bytes;
+    }
+
+    /// Flips a bit, in the page cache and on the platter. False if there is no such byte.
+    pub fn flip_bit(&self, path: &Path, position: u64, bit: u32) -> bool {
+        let mut state = self.0.lock();
+        let Some(inode) = state.names.get(path).copied().and_then(|inode| state.inodes.get_mut(&inode)) else {
+            return false;
+        };
+        let mut is_there = false;
+        for bytes in [&mut inode.live, &mut inode.durable] {
+            if let Some(byte) = bytes.get_mut(position as usize) {
+                *byte ^= 1 << (bit % 8);
+                is_there = true;
+            }
+        }
+        is_there
+    }
+
+    /// Replaces a file's bytes, in the page cache and on the platter.
+    pub fn put(&self, path: &Path, bytes: &[u8]) {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        let inode = match state.names.get(path) {
+            Some(&inode) => inode,
+            None => {
+                state.next_inode += 1;
+                state.names.insert(path.to_owned(), state.next_inode);
+                state.next_inode
+            }
+        };
+        state.durable_names.insert(path.to_owned(), inode);
+        let content = Inode { live: bytes.to_owned(), durable: bytes.to_owned(), dirty: BTreeSet::new() };
+        state.inodes.insert(inode, content);
+    }
+
+    /// A file's bytes as processes see them.
+    pub fn get(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.0.lock();
+        Some(state.inodes.get(state.names.get(path)?)?.live.clone())
+    }
+
+    /// All files as processes see them.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.0.lock().names.keys().cloned().collect()
+    }
+
+    /// A hash over all that was done to the disk.
+    pub fn trace(&self) -> u64 {
+        self.0.lock().trace
+    }
+
+    /// How many operations there were.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+}
+
+impl Inode {
+    /// Makes the content what it is on the platter.
+    fn sync(&mut self) {
+        self.durable.resize(self.live.len(), 0);
+        for page in std::mem::take(&mut self.dirty) {
+            let start = (page * PAGE_BYTES).min(self.live.len());
+            let end = (start + PAGE_BYTES).min(self.live.len());
+            self.durable[start..end].copy_from_slice(&self.live[start..end]);
+        }
+    }
+
+    fn lose_power(&mut self, rng: &mut Rng) {
+        let (old, new) = (self.durable.len(), self.live.len());
+        if self.dirty.is_empty() && old == new {
+            self.live.clone_from(&self.durable);
+            return;
+        }
+        let len = match rng.below(4) {
+            0 => old,
+            1 => new,
+            _ => old.min(new) + rng.below(old.abs_diff(new) as u64 + 1) as usize,
+        };
+        let mut survived = std::mem::take(&mut self.durable);
+        survived.resize(len, 0);
+        let page_percent = [0, 50, 90, 100][rng.below(4) as usize];
+        for page in std::mem::take(&mut self.dirty) {
+            let start = page * PAGE_BYTES;
+            let end = (start + PAGE_BYTES).min(len).min(new);
+            if start < end && rng.percent(page_percent) {
+                survived[start..end].copy_from_slice(&self.live[start..end]);
+            }
+        }
+        self.live.clone_from(&survived);
+        self.durable = survived;
+    }
+}
+
+impl State {
+    fn trace(&mut self, words: &[u64]) {
+        self.operations += 1;
+        for &word in words {
+            let mut rng = Rng::new(self.trace ^ word);
+            self.trace = rng.next_u64();
+        }
+    }
+
+    fn end_process(&mut self) {
+        self.generation += 1;
+        self.faults.clear();
+        (self.capacity_bytes, self.file_bytes_max) = (u64::MAX, u64::MAX);
+        let linked: BTreeSet<u64> = self.names.values().chain(self.durable_names.values()).copied().collect();
+        self.inodes.retain(|inode, _| linked.contains(inode));
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.inodes.values().map(|inode| inode.live.len() as u64).sum()
+    }
+
+    fn attempt(&mut self, op: SimOp) -> io::Result<()> {
+        match self.faults.get_mut(&op) {
+            Some((0, error)) => {
+                let error = *error;
+                self.faults.remove(&op);
+                Err(error.into())
+            }
+            Some((after, _)) => {
+                *after -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn change(&mut self, change: DirChange) {
+        change.clone().apply(&mut self.names);
+        self.changes.push(change);
+    }
+
+    fn check_dir(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(parent) if !self.dirs.contains(parent) => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut state = self.0.lock();
+        state.attempt(SimOp::Open)?;
+        state.check_dir(path)?;
+        let makes = matches!(mode, OpenMode::Create | OpenMode::CreateEmpty);
+        let inode = match state.names.get(path) {
+            Some(&inode) => inode,
+            None if makes => {
+                if state.used_bytes() >= state.capacity_bytes {
+                    return Err(Errno::NOSPC.into());
+                }
+                state.next_inode += 1;
+                let inode = state.next_inode;
+                state.inodes.insert(inode, Inode::default());
+                state.change(DirChange::Link(path.to_owned(), inode));
+                inode
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        state.trace(&[3, inode]);
+        let file = SimFile { disk: self.clone(), inode, generation: state.generation };
+        drop(state);
+        if mode == OpenMode::CreateEmpty {
+            file.set_len(0)?;
+        }
+        Ok(Arc::new(file))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.lock().dirs.extend(path.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let state = self.0.lock();
+        if !state.dirs.contains(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let name = |child: &Path, is_dir| {
+            let name = child.file_name()?.to_str()?.to_owned();
+            (child.parent() == Some(path)).then_some(DirEntry { name, is_dir })
+        };
+        let files = state.names.keys().filter_map(|child| name(child, false));
+        let dirs = state.dirs.iter().filter_map(|child| name(child, true));
+        let mut entries: Vec<_> = files.chain(dirs).collect();
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.attempt(SimOp::Rename)?;
+        state.check_dir(to)?;
+        if let Some(&inode) = state.names.get(from) {
+            state.trace(&[4, inode]);
+            state.change(DirChange::Rename(from.to_owned(), to.to_owned()));
+            return Ok(());
+        }
+        if !state.dirs.contains(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // A directory: durable at once, with all below it.
+        state.trace(&[5]);
+        let moved = |path: &Path| match path.strip_prefix(from) {
+            Ok(rest) if rest.as_os_str().is_empty() => to.to_owned(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path.to_owned(),
+        };
+        state.dirs = state.dirs.iter().map(|path| moved(path)).collect();
+        state.names = state.names.iter().map(|(path, &inode)| (moved(path), inode)).collect();
+        state.durable_names = state.durable_names.iter().map(|(path, &inode)| (moved(path), inode)).collect();
+        for change in &mut state.changes {
+            match change {
+                DirChange::Link(path, _) | DirChange::Unlink(path) => *path = moved(path),
+                DirChange::Rename(one, other) => (*one, *other) = (moved(one), moved(other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        let inode = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        state.trace(&[6, inode]);
+        state.change(DirChange::Unlink(path.to_owned()));
+        Ok(())
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if !state.dirs.contains(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.trace(&[7]);
+        state.dirs.retain(|dir| !dir.starts_with(path));
+        state.names.retain(|name, _| !name.starts_with(path));
+        state.durable_names.retain(|name, _| !name.starts_with(path));
+        state.changes.retain(|change| !change.dir().is_some_and(|dir| dir.starts_with(path)));
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.attempt(SimOp::SyncDir)?;
+        if !state.dirs.contains(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.trace(&[8]);
+        let changes = std::mem::take(&mut state.changes);
+        let (synced, left): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| change.dir() == Some(path));
+        state.changes = left;
+        for change in synced {
+            change.apply(&mut state.durable_names);
+        }
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        let state = self.0.lock();
+        Ok(state.names.contains_key(path) || state.dirs.contains(path))
+    }
+
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        let state = self.0.lock();
+        Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
+    }
+
+    fn total_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Ok(self.0.lock().capacity_bytes)
+    }
+}
+
+impl SimFile {
+    fn with<T>(&self, op: Option<SimOp>, act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.disk.0.lock();
+        let state = &mut *state;
+        if state.generation != self.generation {
+            return Err(io::Error::other("a file of a process that is dead"));
+        }
+        let attempt = op.map_or(Ok(()), |op| state.attempt(op));
+        let mut inode = state.inodes.remove(&self.inode).ok_or(io::ErrorKind::NotFound)?;
+        let result = match attempt {
+            Ok(()) => act(state, &mut inode),
+            Err(error) => {
+                if op == Some(SimOp::Sync) {
+                    // The kernel calls the pages clean although they are not on the platter.
+                    inode.dirty.clear();
+                }
+                Err(error)
+            }
+        };
+        state.inodes.insert(self.inode, inode);
+        result
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.with(Some(SimOp::Read), |_, inode| {
+            let start = (position as usize).min(inode.live.len());
+            let n = buffer.len().min(inode.live.len() - start);
+            buffer[..n].copy_from_slice(&inode.live[start..start + n]);
+            Ok(n)
+        })
+    }
+
+    fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.with(Some(SimOp::Write), |state, inode| {
+            let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+            // The inode itself is taken out of the state here.
+            let used = state.used_bytes() + inode.live.len() as u64;
+            let free = state.capacity_bytes.saturating_sub(used);
+            let room_by_disk = (inode.live.len() as u64).saturating_add(free).saturating_sub(position);
+            let room_by_file = state.file_bytes_max.saturating_sub(position);
+            let room = usize::try_from(room_by_disk.min(room_by_file)).unwrap_or(usize::MAX);
+            if wanted > 0 && room == 0 {
+                return Err(if room_by_disk <= room_by_file { Errno::NOSPC } else { Errno::FBIG }.into());
+            }
+            let taken = wanted.min(room);
+            let (mut at, end) = (position as usize, position as usize + taken);
+            state.trace(&[9, self.inode, position, taken as u64]);
+            if inode.live.len() < end {
+                inode.live.resize(end, 0);
+            }
+            for slice in slices {
+                let n = slice.len().min(end - at);
+                inode.live[at..at + n].copy_from_slice(&slice[..n]);
+                at += n;
+            }
+            if taken > 0 {
+                inode.dirty.extend(position as usize / PAGE_BYTES..=(end - 1) / PAGE_BYTES);
+            }
+            Ok(taken)
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.with(Some(SimOp::Sync), |state, inode| {
+            state.trace(&[10, self.inode]);
+            inode.sync();
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with(None, |state, inode| {
+            state.trace(&[11, self.inode, len]);
+            let old = inode.live.len();
+            inode.live.resize(len as usize, 0);
+            // The page at the new end is changed by the cut; growing makes pages of zeros.
+            inode.dirty.retain(|page| page * PAGE_BYTES < len as usize);
+            if len as usize > old {
+                inode.dirty.extend(old / PAGE_BYTES..=(len as usize - 1) / PAGE_BYTES);
+            } else if len > 0 {
+                inode.dirty.insert((len as usize - 1) / PAGE_BYTES);
+            }
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.with(None, |_, inode| Ok(inode.live.len() as u64))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{read_up_to, write_all_at};
+
+    fn write(disk: &SimDisk, path: &str, bytes: &[u8], position: u64) -> io::Result<Arc<dyn File>> {
+        let file = disk.open(Path::new(path), OpenMode::Create)?;
+        write_all_at(&*file, &mut [IoSlice::new(bytes)], position)?;
+        Ok(file)
+    }
+
+    #[test]
+    fn what_is_synced_survives_and_the_rest_may_not() {
+        let (mut whole, mut torn, mut nameless) = (0, 0, 0);
+        for seed in 0..200 {
+            let disk = SimDisk::new(seed);
+            let file = write(&disk, "/a", &[1; 10_000], 0).unwrap();
+            file.sync_data().unwrap();
+            disk.sync_dir(Path::new("/")).unwrap();
+            write(&disk, "/a", &[2; 10_000], 10_000).unwrap();
+            write(&disk, "/b", &[3; 10], 0).unwrap().sync_data().unwrap();
+            disk.crash();
+            assert!(file.len().is_err(), "stale files do nothing");
+            let bytes = disk.get(Path::new("/a")).unwrap();
+            assert_eq!(bytes[..10_000], [1; 10_000]);
+            assert!(bytes.len() <= 20_000 && bytes[10_000..].iter().all(|byte| [0, 2].contains(byte)));
+            whole += u32::from(bytes.len() == 20_000 && bytes[10_000..] == [2; 10_000]);
+            torn += u32::from(bytes[10_000..].contains(&0));
+            match disk.get(Path::new("/b")) {
+                Some(bytes) => assert_eq!(bytes, [3; 10]),
+                None => nameless += 1,
+            }
+        }
+        assert!(whole > 10 && torn > 10 && nameless > 10, "{whole} {torn} {nameless}");
+    }
+
+    #[test]
+    fn a_kill_loses_nothing() {
+        let disk = SimDisk::new(1);
+        write(&disk, "/a", b"abc", 0).unwrap();
+        disk.kill();
+        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn a_failed_sync_is_clean_the_second_time_and_the_bytes_are_gone() {
+        let disk = SimDisk::new(1);
+        let file = write(&disk, "/a", b"abc", 0).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk.fail(SimOp::Sync, 0, Errno::IO);
+        assert!(file.sync_data().is_err());
+        file.sync_data().unwrap();
+        disk.crash();
+        assert_ne!(disk.get(Path::new("/a")).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn a_full_disk_takes_a_part_and_then_nothing() {
+        let disk = SimDisk::new(1);
+        disk.set_free_bytes(5);
+        let file = disk.open(Path::new("/a"), OpenMode::Create).unwrap();
+        let error = write_all_at(&*file, &mut [IoSlice::new(b"abcdefgh")], 0).unwrap_err();
+        assert!(crate::disk::is_disk_full(&error));
+        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abcde");
+        disk.set_free_bytes(100);
+        disk.set_file_bytes_max(6);
+        let error = write_all_at(&*file, &mut [IoSlice::new(b"fgh")], 5).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
+    }
+
+    #[test]
+    fn removed_files_stay_readable_while_open() {
+        let disk = SimDisk::new(1);
+        let file = write(&disk, "/a", b"abc", 0).unwrap();
+        disk.remove_file(Path::new("/a")).unwrap();
+        let mut buffer = [0; 3];
+        assert_eq!(read_up_to(&*file, &mut buffer, 0).unwrap(), 3);
+        assert!(disk.get(Path::new("/a")).is_none());
+    }
+}

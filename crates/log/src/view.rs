@@ -1,0 +1,460 @@
+//! The readers' side of a log: shared by any number of threads, at the same time as the writer appends.
+//!
+//! What readers may see is in [`Published`], behind a lock that is held for a few instructions and never during IO: the
+//! segments, and the offsets. The writer changes it after the bytes are in the file.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use wire::batch::{BatchHeader, HEADER_BYTES};
+
+use crate::disk::{self, Disk, File, read_exact_at};
+use crate::epochs::{EpochEndOffset, EpochEntry, Epochs};
+use crate::error::{LogError, ReadError};
+use crate::scan::{BadRange, Item, Offsets, Walk, is_plausible};
+use crate::segment::Segment;
+
+pub struct LogView {
+    disk: Arc<dyn Disk>,
+    dir: Arc<Path>,
+    published: RwLock<Published>,
+    /// One sync at a time; also held by the writer while it takes something back.
+    sync: Mutex<()>,
+    /// Names were made or changed since the directory's last sync.
+    dir_is_dirty: AtomicBool,
+    failure: OnceLock<Arc<str>>,
+    retired: Arc<AtomicBool>,
+    epochs: Mutex<Epochs>,
+}
+
+/// What readers may see.
+pub(crate) struct Published {
+    /// At least one; the last is the active one.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) log_start_offset: i64,
+    pub(crate) log_end_offset: i64,
+    /// All below is on disk.
+    pub(crate) synced_offset: i64,
+}
+
+/// A segment as it was at one moment.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) size: u64,
+    /// All of its offsets are below.
+    pub(crate) upper_offset: i64,
+}
+
+impl Part {
+    pub(crate) fn headers(&self) -> io::Result<Walk> {
+        Ok(self.segment.headers(self.segment.log_file()?, self.size, self.upper_offset))
+    }
+}
+
+impl Published {
+    fn part(&self, index: usize) -> Part {
+        let segment = self.segments[index].clone();
+        let upper_offset = self.segments.get(index + 1).map_or(self.log_end_offset, |next| next.base_offset());
+        Part { size: segment.size(), segment, upper_offset }
+    }
+
+    /// The segment that has this offset, if any has.
+    pub(crate) fn part_for(&self, offset: i64) -> Part {
+        let after = self.segments.partition_point(|segment| segment.base_offset() <= offset);
+        self.part(after.saturating_sub(1))
+    }
+
+    pub(crate) fn with_sizes(&self) -> Vec<Part> {
+        (0..self.segments.len()).map(|index| self.part(index)).collect()
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size()).sum()
+    }
+}
+
+/// Bytes of a segment, named and not read. They start with a whole batch, and may end within one.
+#[derive(Clone)]
+pub struct Span {
+    /// Stays readable after the segment is deleted.
+    pub file: Arc<dyn File>,
+    pub position: u64,
+    /// 0 if there is nothing at this offset yet.
+    pub length: u32,
+}
+
+impl std::fmt::Debug for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Span").field("position", &self.position).field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+impl LogView {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: Arc<Path>,
+        published: Published,
+        retired: Arc<AtomicBool>,
+        epochs: Epochs,
+    ) -> Self {
+        Self {
+            disk,
+            dir,
+            published: RwLock::new(published),
+            sync: Mutex::new(()),
+            dir_is_dirty: AtomicBool::new(true),
+            failure: OnceLock::new(),
+            retired,
+            epochs: Mutex::new(epochs),
+        }
+    }
+
+    pub(crate) fn published(&self) -> RwLockReadGuard<'_, Published> {
+        self.published.read()
+    }
+
+    /// Changes what readers see.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Published)) {
+        let mut published = self.published.write();
+        change(&mut published);
+        debug_assert!(!published.segments.is_empty());
+        assert!(published.log_start_offset <= published.log_end_offset, "the log starts behind its end");
+    }
+
+    pub(crate) fn sync_lock(&self) -> MutexGuard<'_, ()> {
+        self.sync.lock()
+    }
+
+    pub(crate) fn epochs(&self) -> MutexGuard<'_, Epochs> {
+        self.epochs.lock()
+    }
+
+    pub(crate) fn note_dir_changed(&self) {
+        self.dir_is_dirty.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn retired(&self) -> &Arc<AtomicBool> {
+        &self.retired
+    }
+
+    // --- Failure
+
+    /// Ends the log: it takes and promises nothing any more.
+    pub(crate) fn fail(&self, what: &str, error: &io::Error) -> LogError {
+        let reason: Arc<str> = format!("{what}: {error}").into();
+        if self.failure.set(reason.clone()).is_ok() {
+            tracing::error!(dir = %self.dir.display(), "log closed for good: {reason}");
+        }
+        LogError::Failed(self.failure.get().cloned().unwrap_or(reason))
+    }
+
+    /// Why the log was closed, if it was.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.failure.get().cloned()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), LogError> {
+        match self.failure() {
+            Some(reason) => Err(LogError::Failed(reason)),
+            None if self.retired.load(Ordering::SeqCst) => Err(LogError::Failed("the log was deleted".into())),
+            None => Ok(()),
+        }
+    }
+
+    // --- What the log has
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn log_start_offset(&self) -> i64 {
+        self.published().log_start_offset
+    }
+
+    /// The offset that the next record gets.
+    pub fn log_end_offset(&self) -> i64 {
+        self.published().log_end_offset
+    }
+
+    /// All records below survive power loss.
+    pub fn synced_offset(&self) -> i64 {
+        self.published().synced_offset
+    }
+
+    /// Bytes of all batches.
+    pub fn size_bytes(&self) -> u64 {
+        self.published().size_bytes()
+    }
+
+    pub fn segment_count(&self) -> usize {
+        self.published().segments.len()
+    }
+
+    /// What is known to be unreadable, in order.
+    pub fn bad_ranges(&self) -> Vec<BadRange> {
+        let segments = self.published().segments.clone();
+        segments.iter().flat_map(|segment| segment.bad_ranges()).collect()
+    }
+
+    pub fn latest_epoch(&self) -> Option<EpochEntry> {
+        self.epochs().latest()
+    }
+
+    /// All leader epochs that the log has records of.
+    pub fn epoch_entries(&self) -> Vec<EpochEntry> {
+        self.epochs().entries().to_vec()
+    }
+
+    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
+        self.epochs().epoch_for_offset(offset)
+    }
+
+    /// Where `epoch` ends in this log (OffsetsForLeaderEpoch, KIP-279). `log_end_offset` is the answer for the latest.
+    pub fn end_offset_for_epoch(&self, epoch: i32, log_end_offset: i64) -> EpochEndOffset {
+        self.epochs().end_offset_for(epoch, log_end_offset)
+    }
+
+    // --- Reading
+
+    /// Names the bytes from the batch that has `offset` on, up to the batch that has `end_offset` (exclusive), to a bad
+    /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch.
+    pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Span, ReadError> {
+        let mut at = offset;
+        loop {
+            let (part, log_end_offset) = {
+                let published = self.published();
+                let (log_start_offset, log_end_offset) = (published.log_start_offset, published.log_end_offset);
+                if offset < log_start_offset || offset > log_end_offset {
+                    return Err(ReadError::OffsetOutOfRange { offset, log_start_offset, log_end_offset });
+                }
+                (published.part_for(at), log_end_offset)
+            };
+            if self.retired.load(Ordering::SeqCst) {
+                return Err(ReadError::Closed);
+            }
+            let file = part.segment.log_file()?;
+            let nothing = Span { file: file.clone(), position: part.size, length: 0 };
+            let end_offset = end_offset.min(log_end_offset);
+            if at >= end_offset {
+                return Ok(nothing);
+            }
+            let Some(position) = part.segment.locate(at, part.size, part.upper_offset)? else {
+                // The last batches of the segment were compacted away.
+                if part.upper_offset >= end_offset || part.upper_offset <= at {
+                    return Ok(nothing);
+                }
+                at = part.upper_offset;
+                continue;
+            };
+            let end = self.end_position(&part, position, end_offset)?;
+            let available = end.saturating_sub(position);
+            let mut length = available.min(u64::from(max_bytes));
+            if length < available {
+                let Some(first) = first_batch_bytes(&*file, position, &part, at)? else {
+                    return Err(self.find_damage(at)?);
+                };
+                length = length.max(first).min(available);
+            }
+            return Ok(Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) });
+        }
+    }
+
+    /// Where reading from `position` has to stop.
+    fn end_position(&self, part: &Part, position: u64, end_offset: i64) -> Result<u64, ReadError> {
+        let mut end = part.size;
+        if end_offset < part.upper_offset {
+            end = match part.segment.locate(end_offset, part.size, part.upper_offset) {
+                Ok(located) => located.unwrap_or(part.size),
+                // The bad batch itself bounds the span below.
+                Err(ReadError::Corrupt { .. }) => part.size,
+                Err(error) => return Err(error),
+            };
+        }
+        let bad = part.segment.bad_ranges();
+        Ok(bad.iter().find(|range| range.position >= position).map_or(end, |range| end.min(range.position)))
+    }
+
+    /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none
+    /// yet. For users inside the process; those outside check CRCs themselves.
+    pub fn read(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
+        let span = self.span(offset, end_offset, max_bytes)?;
+        let mut bytes = vec![0; span.length as usize];
+        match read_exact_at(&*span.file, &mut bytes, span.position) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
+            result => result?,
+        }
+        let mut whole = 0;
+        while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>().map(BatchHeader::parse) {
+            let room = (bytes.len() - whole) as u64;
+            if header.length < 0 || header.size() as u64 > room {
+                break;
+            }
+            let offsets = Offsets { lowest: 0, upper: i64::MAX };
+            let batch = &bytes[whole..whole + header.size()];
+            if !is_plausible(&header, room, offsets) || wire::batch::crc(batch) != header.crc {
+                break;
+            }
+            whole += header.size();
+        }
+        if whole == 0 && !bytes.is_empty() {
+            return Err(self.find_damage(offset)?);
+        }
+        bytes.truncate(whole);
+        Ok(bytes.into())
+    }
+
+    /// What is wrong with the batch at `offset`, whose CRC does not fit.
+    fn find_damage(&self, offset: i64) -> Result<ReadError, ReadError> {
+        let part = self.published().part_for(offset);
+        let Some(position) = part.segment.locate(offset, part.size, part.upper_offset)? else {
+            return Ok(ReadError::from(io::Error::from(io::ErrorKind::UnexpectedEof)));
+        };
+        let mut walk =
+            part.segment.verified(part.segment.log_file()?, part.size, part.upper_offset).from(position, offset);
+        Ok(match walk.step()? {
+            Some(Item::Bad { range, .. }) => {
+                part.segment.mark_bad(range);
+                ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset }
+            }
+            // It was the reading that went wrong.
+            _ => ReadError::from(io::Error::from(io::ErrorKind::InvalidData)),
+        })
+    }
+
+    /// The headers of the batches from the one that has `offset` on, as long as they start below `end_offset`. A bad
+    /// batch is an item of its own, behind which the iteration goes on.
+    pub fn headers(&self, offset: i64, end_offset: i64) -> HeaderIterator<'_> {
+        HeaderIterator { view: self, offset, end_offset, walk: None, is_done: false }
+    }
+
+    // --- Durability
+
+    /// Makes everything appended so far durable, and returns up to which offset that is. Does not hinder appends.
+    ///
+    /// A failure closes the log for good: after a failed fsync the kernel may call pages clean that were never written.
+    pub fn sync(&self) -> Result<i64, LogError> {
+        let _one = self.sync.lock();
+        self.check()?;
+        let (parts, end, synced) = {
+            let published = self.published();
+            let (end, synced) = (published.log_end_offset, published.synced_offset);
+            let unsynced = published.segments.partition_point(|segment| segment.base_offset() <= synced);
+            // The one before may have been rolled since, its indexes are still to be synced.
+            let first = unsynced.saturating_sub(2);
+            ((first..published.segments.len()).map(|index| published.part(index)).collect::<Vec<_>>(), end, synced)
+        };
+        let dir_was_dirty = self.dir_is_dirty.swap(false, Ordering::SeqCst);
+        if end == synced && !dir_was_dirty && !self.epochs().is_dirty() {
+            return Ok(end);
+        }
+        self.flush_epochs()?;
+        let sync = || {
+            for (index, part) in parts.iter().enumerate() {
+                part.segment.sync_log(part.size)?;
+                if index + 1 < parts.len() {
+                    part.segment.sync_indexes()?;
+                }
+            }
+            if dir_was_dirty { self.disk.sync_dir(&self.dir) } else { Ok(()) }
+        };
+        sync().map_err(|error: io::Error| self.fail("sync failed", &error))?;
+        self.publish(|published| {
+            published.synced_offset = end.min(published.log_end_offset).max(published.synced_offset);
+        });
+        Ok(end)
+    }
+
+    /// Writes the leader epochs that are not in their file yet.
+    pub(crate) fn flush_epochs(&self) -> Result<(), LogError> {
+        self.epochs().flush(&*self.disk, &self.dir).map_err(|error| {
+            if disk::is_disk_full(&error) || disk::is_exhausted(&error) {
+                self.note_dir_changed();
+                LogError::from(error)
+            } else {
+                self.fail("writing the leader epochs failed", &error)
+            }
+        })
+    }
+}
+
+fn first_batch_bytes(file: &dyn File, position: u64, part: &Part, offset: i64) -> Result<Option<u64>, ReadError> {
+    let mut bytes = [0; HEADER_BYTES];
+    read_exact_at(file, &mut bytes, position)?;
+    let header = BatchHeader::parse(&bytes);
+    let offsets = Offsets { lowest: part.segment.base_offset(), upper: part.upper_offset };
+    let is_it = is_plausible(&header, part.size.saturating_sub(position), offsets) && header.last_offset() >= offset;
+    Ok(is_it.then_some(header.size() as u64))
+}
+
+/// See [`LogView::headers`].
+pub struct HeaderIterator<'a> {
+    view: &'a LogView,
+    offset: i64,
+    end_offset: i64,
+    walk: Option<(Part, Walk)>,
+    is_done: bool,
+}
+
+impl HeaderIterator<'_> {
+    fn advance(&mut self) -> Result<Option<BatchHeader>, ReadError> {
+        loop {
+            if self.offset >= self.end_offset {
+                return Ok(None);
+            }
+            if self.walk.is_none() {
+                let part = {
+                    let published = self.view.published();
+                    if self.offset >= published.log_end_offset {
+                        return Ok(None);
+                    }
+                    published.part_for(self.offset)
+                };
+                let position = match part.segment.locate(self.offset, part.size, part.upper_offset) {
+                    Ok(position) => position.unwrap_or(part.size),
+                    Err(ReadError::Corrupt { first_offset, next_offset }) => {
+                        self.offset = next_offset;
+                        return Err(ReadError::Corrupt { first_offset, next_offset });
+                    }
+                    Err(error) => return Err(error),
+                };
+                let walk = part.headers()?.from(position, part.segment.base_offset());
+                self.walk = Some((part, walk));
+            }
+            let Some((part, walk)) = &mut self.walk else { return Ok(None) };
+            match walk.step()? {
+                Some(Item::Batch(_, header)) => {
+                    self.offset = header.next_offset();
+                    return Ok(Some(header).filter(|header| header.base_offset < self.end_offset));
+                }
+                Some(Item::Bad { range, .. }) => {
+                    part.segment.mark_bad(range);
+                    self.offset = range.next_offset;
+                    let (first_offset, next_offset) = (range.first_offset, range.next_offset);
+                    return Err(ReadError::Corrupt { first_offset, next_offset });
+                }
+                None => {
+                    self.offset = self.offset.max(part.upper_offset);
+                    self.walk = None;
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for HeaderIterator<'_> {
+    type Item = Result<BatchHeader, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let item = self.advance().transpose();
+        self.is_done = !matches!(item, Some(Ok(_) | Err(ReadError::Corrupt { .. })));
+        item
+    }
+}
