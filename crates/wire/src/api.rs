@@ -72,6 +72,13 @@ pub fn find(key: i16) -> Option<&'static Api> {
     TABLE.binary_search_by_key(&key, |api| api.key).ok().map(|row| &TABLE[row])
 }
 
+/// Something to be done with the types of an API: see [`visit`].
+pub trait Visitor {
+    type Output;
+
+    fn visit<R: Request>(self) -> Self::Output;
+}
+
 macro_rules! apis {
     ($($key:literal $name:ident $versions:expr, $flexible_since:expr, $module:ident $request:ident $response:ident;)*) => {
         /// All APIs that this crate knows, by key.
@@ -81,6 +88,14 @@ macro_rules! apis {
             const API: Api = Api { key: $key, name: stringify!($name), versions: $versions, flexible_since: $flexible_since };
             type Response = $module::$response;
         })*
+
+        /// Calls the visitor with the request type of an API key, if the table has it.
+        pub fn visit<V: Visitor>(key: i16, visitor: V) -> Option<V::Output> {
+            match key {
+                $($key => Some(visitor.visit::<$module::$request>()),)*
+                _ => None,
+            }
+        }
     };
 }
 

@@ -457,7 +457,7 @@ pub fn differs<T: PartialEq>(value: &T, default: T) -> bool {
 ///
 /// A field is `name: Type = default, versions, tag N;` where default and tag may be missing. A field that the version
 /// at hand does not have is read as its default and not written. A tagged field is written when it differs from its
-/// default.
+/// default; tagged fields stand in the order of their tags.
 ///
 /// ```
 /// wire::message! {

@@ -95,11 +95,12 @@ impl BatchBuilder {
         headers: impl Iterator<Item = Header<'h>> + Clone,
     ) {
         let header = &mut self.header;
-        let timestamp = if header.attributes.is_log_append_time() { header.max_timestamp } else { timestamp };
         if header.record_count == 0 && !header.attributes.has_delete_horizon() {
             header.base_timestamp = timestamp;
         }
-        header.max_timestamp = header.max_timestamp.max(timestamp);
+        if !header.attributes.is_log_append_time() {
+            header.max_timestamp = header.max_timestamp.max(timestamp);
+        }
         header.last_offset_delta = offset_delta;
         header.record_count += 1;
         let timestamp_delta = timestamp.wrapping_sub(header.base_timestamp);
@@ -194,6 +195,7 @@ mod tests {
         let mut builder = BatchBuilder::new().log_append_time(5000);
         builder.push(9000, None, None, &[]);
         let batch = builder.build();
-        assert_eq!((batch.header.base_timestamp, batch.header.max_timestamp), (5000, 5000));
+        let record = RecordReader::new(&batch.header, batch.section()).next().unwrap().unwrap();
+        assert_eq!((record.timestamp, batch.header.max_timestamp), (5000, 5000));
     }
 }

@@ -80,9 +80,9 @@ crate::message! {
         removing_replicas: Option<Vec<i32>>, 0.., tag 3;
         adding_replicas: Option<Vec<i32>>, 0.., tag 4;
         leader_recovery_state: i8 = -1, 0.., tag 5;
-        directories: Option<Vec<Uuid>>, 1.., tag 8;
         eligible_leader_replicas: Option<Vec<i32>>, 2.., tag 6;
         last_known_elr: Option<Vec<i32>>, 2.., tag 7;
+        directories: Option<Vec<Uuid>>, 1.., tag 8;
     }
 
     pub struct RemoveTopicRecord {
