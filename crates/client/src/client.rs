@@ -145,9 +145,8 @@ impl Client {
                 Err(error) => reason = Some(error),
             }
         }
-        let servers = self.inner.config.bootstrap_servers.join(",");
-        let none = || ConnectionError::Connect { address: servers.clone(), reason: "no address is given".to_owned() };
-        Err(ClientError::Unreachable { reason: reason.unwrap_or_else(none), servers })
+        let none = ConnectionError::Connect { address: "no address".to_owned(), reason: "none is given".to_owned() };
+        Err(ClientError::Unreachable { reason: reason.unwrap_or(none) })
     }
 
     /// A connection to a broker by its id.

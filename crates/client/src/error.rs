@@ -6,8 +6,8 @@ use crate::{ConnectionError, TopicPartition};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ClientError {
-    #[error("no broker at {servers} can be reached: {reason}")]
-    Unreachable { servers: String, reason: ConnectionError },
+    #[error("no broker can be reached: {reason}")]
+    Unreachable { reason: ConnectionError },
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     #[error("{subject}: {}", describe(*code, message.as_deref()))]
@@ -44,7 +44,7 @@ impl ClientError {
     /// Whether the same thing may succeed a moment later.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Connection(error) | Self::Unreachable { reason: error, .. } => error.is_retriable(),
+            Self::Connection(error) | Self::Unreachable { reason: error } => error.is_retriable(),
             Self::Refused { code, .. } => code.is_retriable(),
             Self::NoLeader(_) | Self::UnknownTopic { .. } | Self::UnknownPartition(_) => true,
             _ => false,

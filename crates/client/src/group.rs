@@ -11,14 +11,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use wire::api::heartbeat::HeartbeatRequest;
-use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
+use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember};
 use wire::api::leave_group::{LeaveGroupRequest, MemberIdentity};
 use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
 use wire::{ErrorCode, Uuid};
 
-use crate::{Assignment, Client, ClientError, Subscription, TopicPartition, assign_ranges};
+use crate::protocol::{assign_ranges, assigned_partitions, assignment, subscribed, subscription};
+use crate::{Client, ClientError, TopicPartition};
 
 const PROTOCOL_TYPE: &str = "consumer";
 const RANGE: &str = "range";
@@ -258,15 +259,14 @@ impl Membership {
 
     async fn try_join(&mut self) -> Result<(), ClientError> {
         let connection = self.client.coordinator(&self.group.id).await?;
-        let subscription =
-            Subscription { topics: self.topics.clone(), generation_id: self.generation, ..Default::default() };
+        let metadata = subscription(&self.topics, self.generation);
         let request = JoinGroupRequest {
             group_id: self.group.id.clone(),
             session_timeout_ms: milliseconds(self.config.session_timeout),
             rebalance_timeout_ms: milliseconds(self.config.rebalance_timeout),
             member_id: self.member_id.clone(),
             protocol_type: PROTOCOL_TYPE.to_owned(),
-            protocols: vec![JoinGroupRequestProtocol { name: RANGE.to_owned(), metadata: subscription.encode() }],
+            protocols: vec![JoinGroupRequestProtocol { name: RANGE.to_owned(), metadata }],
             ..Default::default()
         };
         // The coordinator answers when all members have joined, which may take a whole rebalance.
@@ -293,26 +293,19 @@ impl Membership {
         let version = connection.version::<SyncGroupRequest>()?;
         let synced = connection.start_as(&request, version, patience)?.await?;
         ClientError::check(|| format!("joining group {}", self.group.id), synced.error_code, None)?;
-        let assignment = Assignment::decode(&synced.assignment).map_err(|error| ClientError::Refused {
-            subject: format!("the assignment of group {} cannot be read ({error})", self.group.id),
+        self.assigned = assigned_partitions(&synced.assignment).ok_or_else(|| ClientError::Refused {
+            subject: format!("the assignment of group {}", self.group.id),
             code: ErrorCode::INCONSISTENT_GROUP_PROTOCOL,
-            message: None,
+            message: Some("it cannot be read".to_owned()),
         })?;
-        self.assigned = assignment.partitions();
         self.heart = Some(self.start_heart());
         Ok(())
     }
 
     /// What the leader does: divides the partitions among all members.
     async fn assign(&self, joined: &JoinGroupResponse) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
-        let members: Vec<_> = joined
-            .members
-            .iter()
-            .map(|member| {
-                let topics = Subscription::decode(&member.metadata).map_or_else(|_| Vec::new(), |s| s.topics);
-                (member.member_id.clone(), topics)
-            })
-            .collect();
+        let member = |member: &JoinGroupResponseMember| (member.member_id.clone(), subscribed(&member.metadata));
+        let members: Vec<_> = joined.members.iter().map(member).collect();
         let mut topics: Vec<_> = members.iter().flat_map(|(_, topics)| topics).map(String::as_str).collect();
         topics.sort_unstable();
         topics.dedup();
@@ -323,7 +316,7 @@ impl Membership {
         let exists = |name: &&str| metadata.topic(name).ok().map(|topic| ((*name).to_owned(), topic.partitions.len()));
         let counts = topics.iter().filter_map(exists).collect();
         let assignments = assign_ranges(&members, &counts).into_iter().map(|(member_id, partitions)| {
-            SyncGroupRequestAssignment { member_id, assignment: Assignment::of(&partitions).encode() }
+            SyncGroupRequestAssignment { member_id, assignment: assignment(&partitions) }
         });
         Ok(assignments.collect())
     }

@@ -27,7 +27,7 @@ pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use offsets::{EARLIEST, LATEST, ListedOffset};
 pub use partitioner::{Partitioner, murmur2};
 pub use producer::{Acks, Delivered, Delivery, Producer, ProducerConfig, ProducerRecord};
-pub use protocol::{Assignment, Subscription, TopicPartitions, assign_ranges};
+pub use protocol::assigned_partitions;
 
 /// A partition of a topic, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

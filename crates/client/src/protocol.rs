@@ -1,96 +1,54 @@
-//! What members of a classic group tell each other through the coordinator, which does not look inside: subscriptions,
-//! assignments, and the range assignor (`ConsumerProtocolSubscription.json`, `RangeAssignor`).
+//! What members of a classic group tell each other through the coordinator, and the range assignor (`RangeAssignor`).
 
 use std::collections::BTreeMap;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use wire::{Reader, Wire, WireError, Writer};
+use bytes::Bytes;
+use wire::state::consumer_protocol as protocol;
+use wire::state::consumer_protocol::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 
 use crate::TopicPartition;
 
-wire::message! {
-    pub struct Subscription {
-        topics: Vec<String>, 0..;
-        user_data: Option<Bytes>, 0..;
-        owned_partitions: Vec<TopicPartitions>, 1..;
-        generation_id: i32 = -1, 2..;
-        rack_id: Option<String>, 3..;
-    }
-
-    pub struct Assignment {
-        assigned_partitions: Vec<TopicPartitions>, 0..;
-        user_data: Option<Bytes>, 0..;
-    }
-
-    pub struct TopicPartitions {
-        topic: String, 0..;
-        partitions: Vec<i32>, 0..;
-    }
+/// What a member that wants these topics tells the leader.
+pub(crate) fn subscription(topics: &[String], generation_id: i32) -> Bytes {
+    ConsumerProtocolSubscription { topics: topics.to_vec(), generation_id, ..Default::default() }.to_bytes()
 }
 
-impl Subscription {
-    /// The newest version; a later one is read as far as it is the same.
-    const VERSION: i16 = 3;
-
-    pub fn encode(&self) -> Bytes {
-        encode(self, Self::VERSION)
-    }
-
-    pub fn decode(bytes: &Bytes) -> Result<Self, WireError> {
-        decode(bytes, Self::VERSION)
-    }
+/// The topics that a member wants. One whose words cannot be read gets nothing.
+pub(crate) fn subscribed(subscription: &Bytes) -> Vec<String> {
+    ConsumerProtocolSubscription::from_bytes(subscription).map_or_else(|_| Vec::new(), |it| it.topics)
 }
 
-impl Assignment {
-    const VERSION: i16 = 3;
-
-    pub fn encode(&self) -> Bytes {
-        encode(self, Self::VERSION)
+/// What the leader gives a member.
+pub(crate) fn assignment(partitions: &[TopicPartition]) -> Bytes {
+    let mut topics = BTreeMap::<&str, Vec<i32>>::new();
+    for partition in partitions {
+        topics.entry(&partition.topic).or_default().push(partition.partition);
     }
-
-    /// A member without an assignment has no bytes at all.
-    pub fn decode(bytes: &Bytes) -> Result<Self, WireError> {
-        match bytes.is_empty() {
-            true => Ok(Self::default()),
-            false => decode(bytes, Self::VERSION),
-        }
-    }
-
-    pub fn partitions(&self) -> Vec<TopicPartition> {
-        let topics = self.assigned_partitions.iter();
-        topics.flat_map(|t| t.partitions.iter().map(|p| TopicPartition::new(t.topic.clone(), *p))).collect()
-    }
-
-    pub fn of(partitions: &[TopicPartition]) -> Self {
-        let mut topics = BTreeMap::<&str, Vec<i32>>::new();
-        for partition in partitions {
-            topics.entry(&partition.topic).or_default().push(partition.partition);
-        }
-        let topics =
-            topics.into_iter().map(|(topic, partitions)| TopicPartitions { topic: topic.to_owned(), partitions });
-        Self { assigned_partitions: topics.collect(), user_data: None }
-    }
+    let topic = |(topic, partitions): (&str, _)| protocol::TopicPartition { topic: topic.to_owned(), partitions };
+    let assigned_partitions = topics.into_iter().map(topic).collect();
+    ConsumerProtocolAssignment { assigned_partitions, user_data: None }.to_bytes()
 }
 
-fn encode(message: &impl Wire, version: i16) -> Bytes {
-    let mut out = BytesMut::new();
-    out.put_i16(version);
-    message.write(&mut Writer::new(&mut out, version, false));
-    out.freeze()
-}
-
-fn decode<T: Wire>(bytes: &Bytes, newest: i16) -> Result<T, WireError> {
-    let mut reader = Reader::new(bytes, 0, false);
-    let version = i16::read(&mut reader)?;
-    reader.set_version(version.clamp(0, newest), false);
-    T::read(&mut reader)
+/// The partitions of a consumer's assignment, sorted. `None` when it is that of another protocol.
+pub fn assigned_partitions(assignment: &Bytes) -> Option<Vec<TopicPartition>> {
+    // A member without an assignment has no bytes at all.
+    if assignment.is_empty() {
+        return Some(Vec::new());
+    }
+    let topics = ConsumerProtocolAssignment::from_bytes(assignment).ok()?.assigned_partitions;
+    let partitions = |topic: protocol::TopicPartition| {
+        topic.partitions.into_iter().map(move |partition| TopicPartition::new(topic.topic.clone(), partition))
+    };
+    let mut partitions: Vec<_> = topics.into_iter().flat_map(partitions).collect();
+    partitions.sort();
+    Some(partitions)
 }
 
 /// Gives each topic's partitions to the members that want it: ranges of equal length in the order of the member ids,
 /// the first ones longer by one where it does not come out even.
 ///
 /// `members` are ids with the topics they want, `counts` the number of partitions of each topic.
-pub fn assign_ranges(
+pub(crate) fn assign_ranges(
     members: &[(String, Vec<String>)],
     counts: &BTreeMap<String, usize>,
 ) -> BTreeMap<String, Vec<TopicPartition>> {
@@ -138,24 +96,22 @@ mod tests {
         assert_eq!(assignments["c"], []);
     }
 
-    /// Bytes as a Java consumer sends them (version 3).
     #[test]
-    fn subscription_is_read_in_every_version() {
-        let v0 = Bytes::from_static(b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff");
-        let v1 = Bytes::from_static(b"\0\x01\0\0\0\x01\0\x01t\xff\xff\xff\xff\0\0\0\0");
-        let v9 = Bytes::from_static(b"\0\x09\0\0\0\x01\0\x01t\xff\xff\xff\xff\0\0\0\0\0\0\0\x05\xff\xffmore");
-        for bytes in [v0, v1, v9] {
-            assert_eq!(Subscription::decode(&bytes).unwrap().topics, ["t"], "{bytes:?}");
-        }
-        let ours = Subscription { topics: vec!["t".to_owned()], generation_id: 7, ..Default::default() };
-        assert_eq!(Subscription::decode(&ours.encode()), Ok(ours));
+    fn an_assignment_comes_back_sorted() {
+        let partitions = [TopicPartition::new("b", 1), TopicPartition::new("a", 2), TopicPartition::new("a", 0)];
+        let names = |partitions: Vec<TopicPartition>| partitions.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            assigned_partitions(&assignment(&partitions)).map(names),
+            Some(vec!["a-0".into(), "a-2".into(), "b-1".into()])
+        );
+        assert_eq!(assigned_partitions(&Bytes::new()), Some(Vec::new()));
+        assert_eq!(assigned_partitions(&Bytes::from_static(b"\0\x01whatever")), None);
     }
 
     #[test]
-    fn an_assignment_comes_back() {
-        let partitions = [TopicPartition::new("a", 0), TopicPartition::new("a", 2), TopicPartition::new("b", 1)];
-        let assignment = Assignment::of(&partitions);
-        assert_eq!(Assignment::decode(&assignment.encode()).unwrap().partitions(), partitions);
-        assert_eq!(Assignment::decode(&Bytes::new()), Ok(Assignment::default()));
+    fn a_subscription_comes_back() {
+        let topics = ["t".to_owned(), "u".to_owned()];
+        assert_eq!(subscribed(&subscription(&topics, 7)), topics);
+        assert_eq!(subscribed(&Bytes::from_static(b"junk")), Vec::<String>::new());
     }
 }

@@ -1,0 +1,53 @@
+//! The subcommands, and what they share: flags, output, times, failures.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use tracing_subscriber::filter::LevelFilter;
+
+mod args;
+mod bytes;
+mod config;
+mod consume;
+mod dump;
+pub(crate) mod failure;
+mod group;
+mod output;
+mod produce;
+mod serve;
+mod time;
+mod topic;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(serve::Args),
+    Topic(topic::Args),
+    Produce(produce::Args),
+    Consume(consume::Args),
+    Group(group::Args),
+    Config(config::Args),
+    Dump(dump::Args),
+}
+
+impl Command {
+    /// A broker tells what it does; a tool is silent unless there is something to say.
+    pub(crate) fn default_log_level(&self) -> LevelFilter {
+        match self {
+            Self::Serve(_) => LevelFilter::INFO,
+            _ => LevelFilter::WARN,
+        }
+    }
+}
+
+pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Serve(args) => serve::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Topic(args) => topic::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Produce(args) => produce::run(args).await,
+        Command::Consume(args) => consume::run(args).await,
+        Command::Group(args) => group::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Dump(args) => dump::run(args),
+    }
+}

@@ -1,0 +1,112 @@
+//! Flags that several subcommands have.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use client::{Client, ClientConfig, ConnectionConfig};
+
+const DEFAULT_PORT: u16 = 9092;
+/// The longest string that old versions of the protocol can carry.
+const NAME_BYTES_MAX: usize = i16::MAX as usize;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// Brokers to ask first, separated by commas; the port is 9092 where none is given
+    #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_BOOTSTRAP_SERVER", default_value = "127.0.0.1:9092")]
+    #[arg(value_delimiter = ',', value_parser = server, hide_env_values = true)]
+    bootstrap_server: Vec<String>,
+}
+
+impl Connection {
+    /// A client that has a connection. One that cannot be made is an error at once; what fails later is tried again.
+    pub(crate) async fn client(&self, name: &str) -> Result<Client> {
+        let client = self.unconnected(name);
+        client.any_broker().await?;
+        Ok(client)
+    }
+
+    /// A client with connections of its own, so that waiting on one does not hold up the other.
+    pub(crate) fn unconnected(&self, name: &str) -> Client {
+        let connection = ConnectionConfig { client_id: format!("parshall-{name}"), ..ConnectionConfig::default() };
+        let config = ClientConfig { connection, ..ClientConfig::new(self.bootstrap_server.clone()) };
+        Client::new(config)
+    }
+}
+
+fn server(text: &str) -> Result<String, String> {
+    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !port.contains(']')
+    });
+    match text {
+        "" => Err("a server is HOST:PORT".to_owned()),
+        _ if has_port => match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
+            Some(Ok(_)) => Ok(text.to_owned()),
+            _ => Err("the port is a number up to 65535".to_owned()),
+        },
+        _ if text.ends_with(':') => Err("the port is missing behind the colon".to_owned()),
+        _ if text.contains("://") => Err("a server is HOST:PORT, without a scheme".to_owned()),
+        _ if text.contains(':') && !text.starts_with('[') => {
+            Err("the port is a number; an IPv6 address needs brackets: [::1]:9092".to_owned())
+        }
+        _ => Ok(format!("{text}:{DEFAULT_PORT}")),
+    }
+}
+
+/// The name of a topic, group or setting.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("a name may not be empty".to_owned()),
+        1..=NAME_BYTES_MAX => Ok(text.to_owned()),
+        _ => Err(format!("a name may not be longer than {NAME_BYTES_MAX} bytes")),
+    }
+}
+
+/// `NAME=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("NAME=VALUE is expected")?;
+    Ok((name(key.trim())?, value.trim().to_owned()))
+}
+
+/// `500ms`, `10s`, `2m`, `1h`, or seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let milliseconds = match text.parse::<f64>() {
+        Ok(seconds) if seconds >= 0.0 && seconds < 1e12 => (seconds * 1000.0) as i64,
+        _ => super::time::parse_span(text).ok_or("a time is a number with ms, s, m, h or d, for example 10s")?,
+    };
+    u64::try_from(milliseconds).map(Duration::from_millis).map_err(|_| "a time may not be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_a_port_gets_kafkas() {
+        assert_eq!(server("kafka"), Ok("kafka:9092".to_owned()));
+        assert_eq!(server("kafka:1"), Ok("kafka:1".to_owned()));
+        assert_eq!(server("[::1]:9093"), Ok("[::1]:9093".to_owned()));
+        assert_eq!(server("[::1]"), Ok("[::1]:9092".to_owned()));
+        for wrong in ["", "kafka:", "kafka:99999", "kafka:port", "http://kafka", "PLAINTEXT://kafka:9092x"] {
+            assert!(server(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        for wrong in ["", "-1", "5 parsecs", "NaN", "inf"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pairs_keep_what_stands_behind_the_first_equals_sign() {
+        assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(pair("a").is_err());
+        assert!(pair("=b").is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! How a failure looks: one line that says what failed and what to do, and an exit code.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use client::ClientError;
+use wire::ErrorCode;
+
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+
+/// A mistake in the command itself that the parser cannot see.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Prints an error of a subcommand.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    let hint = error.chain().find_map(|cause| cause.downcast_ref()).and_then(hint);
+    let text = one_line(&format!("{error:#}"));
+    match hint {
+        Some(hint) => eprintln!("error: {text}; {hint}"),
+        None => eprintln!("error: {text}"),
+    }
+    let is_usage = error.chain().any(|cause| cause.is::<Usage>());
+    ExitCode::from(if is_usage { WRONG_USAGE } else { FAILED })
+}
+
+/// Prints what the parser found: help and version as they are, a mistake in one line.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Nobody may be reading: `parshall --help | head`.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let rendered = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{rendered}");
+    } else {
+        eprintln!("{}", mistake(&rendered));
+    }
+    ExitCode::from(WRONG_USAGE)
+}
+
+/// The parser's paragraphs as one line, with the help to ask for.
+fn mistake(rendered: &str) -> String {
+    let is_end = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+    let text: Vec<_> = rendered.lines().take_while(is_end).map(str::trim).filter(|line| !line.is_empty()).collect();
+    let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_word = |word: &&str| !word.starts_with(['[', '<', '-']);
+    let command: Vec<_> = usage.unwrap_or("parshall").split_whitespace().take_while(is_word).collect();
+    format!("{}; see '{} --help'", text.join(" "), command.join(" "))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn hint(error: &ClientError) -> Option<&'static str> {
+    match error {
+        ClientError::Unreachable { .. } => {
+            Some("start a broker with 'parshall serve', or name another with --bootstrap-server")
+        }
+        ClientError::UnknownTopic { .. } => Some("'parshall topic list' shows the topics"),
+        ClientError::UnknownPartition(_) => Some("'parshall topic describe' shows the partitions"),
+        ClientError::OffsetOutOfRange { .. } => Some("start with --offset beginning or --offset end"),
+        ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => {
+            Some("'parshall group list' shows the groups")
+        }
+        _ => None,
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_one_line_with_the_help_to_ask_for() {
+        let rendered = "error: unexpected argument '--partition' found\n\n  tip: a similar argument exists: \
+            '--partitions'\n\nUsage: parshall topic create --partitions <N> <TOPIC>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            mistake(rendered),
+            "error: unexpected argument '--partition' found tip: a similar argument exists: '--partitions'; \
+             see 'parshall topic create --help'"
+        );
+    }
+
+    #[test]
+    fn an_error_of_many_lines_becomes_one() {
+        assert_eq!(one_line("a\n  b\n\nc"), "a; b; c");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_found_under_context() {
+        let pipe = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
+        assert!(is_broken_pipe(&pipe));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
+    }
+}

@@ -1,0 +1,386 @@
+//! `parshall group describe`, in the layout of `kafka-consumer-groups.sh --describe`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use anyhow::Result;
+use client::{Broker, Client, ClientError, Group, LATEST, TopicPartition, assigned_partitions};
+use serde::Serialize;
+use wire::api::describe_groups::DescribedGroup;
+
+use super::{described, listed};
+use crate::cmd::args::{self, Connection};
+use crate::cmd::output::{self, columns};
+
+const MISSING: &str = "-";
+
+/// Show where groups stand: offsets and lag, members, or state.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall group describe billing
+  parshall group describe billing --members --verbose
+  parshall group describe --all-groups --state")]
+pub(super) struct Describe {
+    /// Names of the groups
+    #[arg(value_name = "GROUP", value_parser = args::name, required_unless_present = "all_groups")]
+    groups: Vec<String>,
+    /// Describe all groups
+    #[arg(long, conflicts_with = "groups")]
+    all_groups: bool,
+    /// Show the members in place of the offsets
+    #[arg(long, conflicts_with = "state")]
+    members: bool,
+    /// Show the state in place of the offsets
+    #[arg(long)]
+    state: bool,
+    /// With --members: show what each is assigned
+    #[arg(long, requires = "members")]
+    verbose: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(super) async fn run(args: Describe) -> Result<()> {
+    let client = args.connection.client("group").await?;
+    let groups: Vec<_> = match args.all_groups {
+        true => listed(&client).await?.into_keys().collect(),
+        false => args.groups.clone(),
+    };
+    let mut found = Vec::new();
+    for group in groups {
+        found.push(described(&client, &group).await?);
+    }
+    if args.json {
+        let mut documents = Vec::new();
+        for group in &found {
+            documents.push(document(&client, group).await?);
+        }
+        return Ok(output::print_json(&documents)?);
+    }
+    for group in &found {
+        warn_of_state(group);
+        let text = match (args.members, args.state) {
+            (true, _) => render_members(group, args.verbose),
+            (_, true) => render_state(group, &client.find_coordinator(&group.group_id).await?),
+            _ => render_offsets(&group.group_id, &offsets(&client, group).await?),
+        };
+        output::print(&text)?;
+    }
+    Ok(())
+}
+
+/// To stderr, as Kafka's tool does.
+fn warn_of_state(group: &DescribedGroup) {
+    match group.group_state.as_str() {
+        "Empty" => eprintln!("\nConsumer group '{}' has no active members.", group.group_id),
+        "PreparingRebalance" | "CompletingRebalance" => {
+            eprintln!("\nWarning: Consumer group '{}' is rebalancing.", group.group_id);
+        }
+        _ => {}
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Offset {
+    topic: String,
+    partition: i32,
+    current_offset: Option<i64>,
+    log_end_offset: Option<i64>,
+    lag: Option<i64>,
+    consumer_id: Option<String>,
+    host: Option<String>,
+    client_id: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Member<'a> {
+    consumer_id: &'a str,
+    group_instance_id: Option<&'a str>,
+    host: &'a str,
+    client_id: &'a str,
+    partitions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    group: &'a str,
+    state: &'a str,
+    protocol_type: &'a str,
+    assignment_strategy: &'a str,
+    coordinator: i32,
+    members: Vec<Member<'a>>,
+    offsets: Vec<Offset>,
+}
+
+async fn document<'a>(client: &Client, group: &'a DescribedGroup) -> Result<Document<'a>, ClientError> {
+    Ok(Document {
+        group: &group.group_id,
+        state: &group.group_state,
+        protocol_type: &group.protocol_type,
+        assignment_strategy: &group.protocol_data,
+        coordinator: client.find_coordinator(&group.group_id).await?.id,
+        members: group
+            .members
+            .iter()
+            .map(|member| Member {
+                consumer_id: &member.member_id,
+                group_instance_id: member.group_instance_id.as_deref(),
+                host: &member.client_host,
+                client_id: &member.client_id,
+                partitions: assigned(&member.member_assignment).iter().map(ToString::to_string).collect(),
+            })
+            .collect(),
+        offsets: offsets(client, group).await?,
+    })
+}
+
+/// Groups of other protocols (Kafka Connect) assign something else than partitions.
+fn assigned(assignment: &bytes::Bytes) -> Vec<TopicPartition> {
+    assigned_partitions(assignment).unwrap_or_default()
+}
+
+/// What each member reads, member by member, then what nobody reads.
+async fn offsets(client: &Client, group: &DescribedGroup) -> Result<Vec<Offset>, ClientError> {
+    let committed = Group::new(client.clone(), &group.group_id).committed().await?;
+    let mut owners = Vec::new();
+    let mut owned = BTreeSet::new();
+    for member in &group.members {
+        for partition in assigned(&member.member_assignment) {
+            owned.insert(partition.clone());
+            owners.push((partition, Some(member)));
+        }
+    }
+    owners.extend(committed.keys().filter(|p| !owned.contains(*p)).map(|p| (p.clone(), None)));
+    let ends = log_ends(client, owners.iter().map(|(partition, _)| partition)).await?;
+    let rows = owners.into_iter().map(|(partition, member)| {
+        let current_offset = committed.get(&partition).map(|committed| committed.offset);
+        let log_end_offset = ends.get(&partition).copied();
+        Offset {
+            lag: current_offset.zip(log_end_offset).map(|(current, end)| end - current),
+            topic: partition.topic,
+            partition: partition.partition,
+            current_offset,
+            log_end_offset,
+            consumer_id: member.map(|member| member.member_id.clone()),
+            host: member.map(|member| member.client_host.clone()),
+            client_id: member.map(|member| member.client_id.clone()),
+        }
+    });
+    Ok(rows.collect())
+}
+
+/// The ends of those partitions that (still) exist.
+async fn log_ends(
+    client: &Client,
+    partitions: impl Iterator<Item = &TopicPartition>,
+) -> Result<BTreeMap<TopicPartition, i64>, ClientError> {
+    let partitions: BTreeSet<_> = partitions.collect();
+    let topics: BTreeSet<_> = partitions.iter().map(|partition| partition.topic.as_str()).collect();
+    let metadata = client.describe(&topics.into_iter().collect::<Vec<_>>()).await?;
+    let existing = partitions.into_iter().filter(|partition| metadata.leader(partition).is_ok());
+    let wanted = existing.map(|partition| (partition.clone(), LATEST)).collect();
+    let found = client.list_offsets(&wanted).await?;
+    Ok(found.into_iter().map(|(partition, listed)| (partition, listed.offset)).collect())
+}
+
+/// `ConsumerGroupCommand.printOffsets`: every line starts with a line break, and one more ends the table.
+fn render_offsets(group: &str, rows: &[Offset]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let number = |number: Option<i64>| number.map_or_else(|| MISSING.to_owned(), |number| number.to_string());
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| MISSING.to_owned());
+    let header =
+        ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"];
+    let mut table = vec![header.map(str::to_owned)];
+    table.extend(rows.iter().map(|row| {
+        [
+            group.to_owned(),
+            row.topic.clone(),
+            row.partition.to_string(),
+            number(row.current_offset),
+            number(row.log_end_offset),
+            number(row.lag),
+            text(&row.consumer_id),
+            text(&row.host),
+            text(&row.client_id),
+        ]
+    }));
+    let mut widths = [15, 15, 10, 15, 15, 15, 15, 15, 0];
+    for column in [0, 1, 6, 7] {
+        widths[column] = table.iter().map(|row| row[column].len()).max().unwrap_or(0).max(15);
+    }
+    let lines = table.iter().map(|row| format!("\n{}", columns(&row.each_ref().map(String::as_str), &widths)));
+    lines.collect::<String>() + "\n"
+}
+
+/// `ConsumerGroupCommand.printMembers`.
+fn render_members(group: &DescribedGroup, verbose: bool) -> String {
+    let has_instances = group.members.iter().any(|member| member.group_instance_id.is_some());
+    let mut header = vec!["GROUP", "CONSUMER-ID"];
+    let mut minimums = vec![15, 15];
+    if has_instances {
+        header.push("GROUP-INSTANCE-ID");
+        minimums.push(17);
+    }
+    header.extend(["HOST", "CLIENT-ID", "#PARTITIONS"]);
+    minimums.extend([15, 15, 15]);
+    if verbose {
+        header.extend(["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]);
+        minimums.extend([15, 20, 15, 20]);
+    }
+    let mut table = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    for member in &group.members {
+        let partitions = assigned(&member.member_assignment);
+        let mut row = vec![group.group_id.clone(), member.member_id.clone()];
+        if has_instances {
+            row.push(member.group_instance_id.clone().unwrap_or_default());
+        }
+        row.extend([member.client_host.clone(), member.client_id.clone(), partitions.len().to_string()]);
+        if verbose {
+            // Epochs and targets are those of the newer protocol (KIP-848).
+            row.extend([MISSING.to_owned(), by_topic(&partitions), MISSING.to_owned(), MISSING.to_owned()]);
+        }
+        table.push(row);
+    }
+    let fixed = minimums.len() - if verbose { 4 } else { 0 } - 1;
+    let widths: Vec<_> = minimums
+        .iter()
+        .enumerate()
+        .map(|(i, minimum)| match i < fixed || i == fixed + 2 {
+            true => table.iter().map(|row| row[i].len()).max().unwrap_or(0).max(*minimum),
+            false => *minimum,
+        })
+        .collect();
+    let lines = table.iter().map(|row| {
+        let cells: Vec<_> = row.iter().map(String::as_str).collect();
+        format!("{}{}\n", columns(&cells, &widths), if verbose { "" } else { " " })
+    });
+    format!("\n{}", lines.collect::<String>())
+}
+
+/// `orders:0,1; payments:2`, or a dash.
+fn by_topic(partitions: &[TopicPartition]) -> String {
+    let mut topics = BTreeMap::<&str, Vec<String>>::new();
+    for partition in partitions {
+        topics.entry(&partition.topic).or_default().push(partition.partition.to_string());
+    }
+    match topics.is_empty() {
+        true => MISSING.to_owned(),
+        false => topics.iter().map(|(topic, p)| format!("{topic}:{}", p.join(","))).collect::<Vec<_>>().join(";"),
+    }
+}
+
+/// `ConsumerGroupCommand.printStates`.
+fn render_state(group: &DescribedGroup, coordinator: &Broker) -> String {
+    let coordinator = format!("{}  ({})", coordinator.address(), coordinator.id);
+    let strategy = if group.protocol_data.is_empty() { MISSING } else { &group.protocol_data };
+    let members = group.members.len().to_string();
+    let widths = [group.group_id.len().max(15), coordinator.len().max(25), 20, 20];
+    let header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"];
+    let row = [&group.group_id, &coordinator, strategy, &group.group_state, &members];
+    let mut text = String::new();
+    for cells in [header, row] {
+        let _ = write!(text, "\n{}", columns(&cells, &widths));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::api::describe_groups::DescribedGroupMember;
+    use wire::state::consumer_protocol::{ConsumerProtocolAssignment, TopicPartition as TopicPartitions};
+
+    use super::*;
+
+    fn group() -> DescribedGroup {
+        let gamma = TopicPartitions { topic: "gamma".to_owned(), partitions: vec![0, 1, 2] };
+        let assignment = ConsumerProtocolAssignment { assigned_partitions: vec![gamma], user_data: None }.to_bytes();
+        let member = DescribedGroupMember {
+            member_id: "console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad".to_owned(),
+            client_id: "console-consumer".to_owned(),
+            client_host: "/127.0.0.1".to_owned(),
+            member_assignment: assignment,
+            ..Default::default()
+        };
+        DescribedGroup {
+            group_id: "g1".to_owned(),
+            group_state: "Stable".to_owned(),
+            protocol_data: "range".to_owned(),
+            members: vec![member],
+            ..Default::default()
+        }
+    }
+
+    // The expected texts are what kafka-consumer-groups.sh of Apache Kafka 4.3.1 printed.
+
+    #[test]
+    fn offsets_look_like_kafkas() {
+        let row = Offset {
+            topic: "gamma".to_owned(),
+            partition: 1,
+            current_offset: Some(35),
+            log_end_offset: Some(100),
+            lag: Some(65),
+            consumer_id: Some("console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad".to_owned()),
+            host: Some("/127.0.0.1".to_owned()),
+            client_id: Some("console-consumer".to_owned()),
+        };
+        let lonely = Offset {
+            topic: "alpha".to_owned(),
+            partition: 0,
+            current_offset: Some(0),
+            log_end_offset: Some(0),
+            lag: Some(0),
+            consumer_id: None,
+            host: None,
+            client_id: None,
+        };
+        assert_eq!(
+            render_offsets("g1", &[row, lonely]),
+            "
+GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID                                           HOST            CLIENT-ID
+g1              gamma           1          35              100             65              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer
+g1              alpha           0          0               0               0               -                                                     -               -
+"
+        );
+    }
+
+    #[test]
+    fn members_look_like_kafkas() {
+        let empty = DescribedGroup { group_id: "g1".to_owned(), ..Default::default() };
+        assert_eq!(
+            render_members(&empty, false),
+            "\nGROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     \n"
+        );
+        assert_eq!(
+            render_members(&group(), true),
+            "
+GROUP           CONSUMER-ID                                           HOST            CLIENT-ID        #PARTITIONS     CURRENT-EPOCH   CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT   
+g1              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer 3               -               gamma:0,1,2          -               -                   
+"
+        );
+    }
+
+    #[test]
+    fn states_look_like_kafkas() {
+        let coordinator = Broker { id: 1, host: "127.0.0.1".to_owned(), port: 22001, rack: None };
+        assert_eq!(
+            render_state(&group(), &coordinator),
+            "
+GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS
+g1              127.0.0.1:22001  (1)      range                Stable               1
+"
+        );
+    }
+
+    #[test]
+    fn an_assignment_of_another_protocol_is_no_error() {
+        assert_eq!(assigned(&Bytes::from_static(b"\0\x01whatever")), []);
+    }
+}

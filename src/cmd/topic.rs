@@ -1,0 +1,333 @@
+//! `parshall topic`: what topics there are, and changing them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use client::{Client, ClientError, Metadata};
+use serde::Serialize;
+use wire::ErrorCode;
+use wire::api::create_partitions::{
+    CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+};
+use wire::api::create_topics::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+};
+use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+
+use super::args::{self, Connection};
+use super::failure::Usage;
+use super::{config, output};
+
+mod describe;
+
+/// Less than what we wait for an answer, so that the broker can say that it took too long.
+const TIMEOUT_MS: i32 = 20_000;
+
+/// Create, list, describe, alter and delete topics.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Create(Create),
+    List(List),
+    Describe(describe::Describe),
+    Alter(Alter),
+    Delete(Delete),
+}
+
+/// Create a topic.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall topic create orders
+  parshall topic create orders --partitions 12 --replication-factor 3 --config retention.ms=86400000
+  parshall topic create orders --replica-assignment 1:2,2:3,3:1")]
+struct Create {
+    /// Name of the topic
+    #[arg(value_parser = args::name)]
+    topic: String,
+    /// Number of partitions; the broker's num.partitions where none is given
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: Option<i32>,
+    /// Replicas of each partition; the broker's default.replication.factor where none is given
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
+    replication_factor: Option<i16>,
+    /// A setting of the topic, as often as needed
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = args::pair)]
+    config: Vec<(String, String)>,
+    /// Brokers of each partition: partitions are separated by commas, the brokers of one by colons
+    #[arg(long, value_name = "BROKERS", value_parser = assignment)]
+    #[arg(conflicts_with_all = ["partitions", "replication_factor"])]
+    replica_assignment: Option<Assignment>,
+    /// Succeed when the topic is there already
+    #[arg(long)]
+    if_not_exists: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// List the names of all topics.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall topic list
+  parshall topic list --exclude-internal --json")]
+struct List {
+    /// Leave out the brokers' own topics
+    #[arg(long)]
+    exclude_internal: bool,
+    /// Print one JSON array with names, ids and partition counts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Change a topic: more partitions, other settings.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall topic alter orders --partitions 24
+  parshall topic alter orders --config retention.ms=3600000 --delete-config segment.bytes")]
+struct Alter {
+    /// Name of the topic
+    #[arg(value_parser = args::name)]
+    topic: String,
+    /// Number of partitions, more than there are
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: Option<i32>,
+    /// Brokers of each new partition: partitions are separated by commas, the brokers of one by colons
+    #[arg(long, value_name = "BROKERS", value_parser = assignment, requires = "partitions")]
+    replica_assignment: Option<Assignment>,
+    /// A setting to change, as often as needed
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = args::pair)]
+    config: Vec<(String, String)>,
+    /// A setting to put back to its default, as often as needed
+    #[arg(long, value_name = "NAME", value_parser = args::name)]
+    delete_config: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Delete topics with all of their records.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall topic delete orders
+  parshall topic delete orders payments --if-exists")]
+struct Delete {
+    /// Names of the topics
+    #[arg(required = true, value_name = "TOPIC", value_parser = args::name)]
+    topics: Vec<String>,
+    /// Succeed for topics that are not there
+    #[arg(long)]
+    if_exists: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Create(args) => create(args).await,
+        Command::List(args) => list(args).await,
+        Command::Describe(args) => describe::run(args).await,
+        Command::Alter(args) => alter(args).await,
+        Command::Delete(args) => delete(args).await,
+    }
+}
+
+/// By partition the ids of its brokers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Assignment(Vec<Vec<i32>>);
+
+fn assignment(text: &str) -> Result<Assignment, String> {
+    let broker = |id: &str| id.trim().parse().map_err(|_| format!("{:?} is not the number of a broker", id.trim()));
+    let partition = |brokers: &str| brokers.split(':').map(broker).collect::<Result<Vec<i32>, _>>();
+    let partitions = text.split(',').map(partition).collect::<Result<Vec<_>, _>>()?;
+    for (i, brokers) in partitions.iter().enumerate() {
+        if brokers.iter().collect::<BTreeSet<_>>().len() != brokers.len() {
+            return Err(format!("partition {i} names a broker twice"));
+        }
+        if brokers.len() != partitions[0].len() {
+            return Err(format!("partition {i} has another number of replicas than partition 0"));
+        }
+    }
+    Ok(Assignment(partitions))
+}
+
+async fn create(args: Create) -> Result<()> {
+    let client = args.connection.client("topic").await?;
+    let assignments = args.replica_assignment.iter().flat_map(|assignment| &assignment.0).zip(0..);
+    let topic = CreatableTopic {
+        name: args.topic.clone(),
+        num_partitions: args.partitions.unwrap_or(-1),
+        replication_factor: args.replication_factor.unwrap_or(-1),
+        assignments: assignments
+            .map(|(broker_ids, partition_index)| CreatableReplicaAssignment {
+                partition_index,
+                broker_ids: broker_ids.clone(),
+            })
+            .collect(),
+        configs: args
+            .config
+            .into_iter()
+            .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
+            .collect(),
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: TIMEOUT_MS, ..Default::default() };
+    let code = |response: &CreateTopicsResponse| response.topics.first().map_or(ErrorCode::NONE, |t| t.error_code);
+    let response = client.send_to_controller(&request, code).await?;
+    for result in response.topics {
+        if result.error_code == ErrorCode::TOPIC_ALREADY_EXISTS && args.if_not_exists {
+            return Ok(());
+        }
+        let subject = || format!("cannot create topic {}", result.name);
+        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+    }
+    output::print(&format!("Created topic {}.\n", args.topic))?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    topic: &'a str,
+    topic_id: String,
+    partitions: usize,
+    replication_factor: usize,
+    internal: bool,
+}
+
+async fn list(args: List) -> Result<()> {
+    let client = args.connection.client("topic").await?;
+    let cluster = client.cluster().await?;
+    let topics = cluster.topics.iter().filter(|(_, topic)| !(args.exclude_internal && topic.is_internal));
+    if args.json {
+        let listed = topics.map(|(name, topic)| Listed {
+            topic: name,
+            topic_id: topic.id.to_string(),
+            partitions: topic.partitions.len(),
+            replication_factor: topic.partitions.first().map_or(0, |partition| partition.replicas.len()),
+            internal: topic.is_internal,
+        });
+        return Ok(output::print_json(&listed.collect::<Vec<_>>())?);
+    }
+    let names: String = topics.map(|(name, _)| format!("{name}\n")).collect();
+    Ok(output::print(&names)?)
+}
+
+async fn alter(args: Alter) -> Result<()> {
+    if args.partitions.is_none() && args.config.is_empty() && args.delete_config.is_empty() {
+        bail!(Usage("nothing to change; give --partitions, --config or --delete-config".to_owned()));
+    }
+    let client = args.connection.client("topic").await?;
+    client.existing(&[&args.topic]).await?;
+    if let Some(count) = args.partitions {
+        create_partitions(&client, &args.topic, count, args.replica_assignment).await?;
+    }
+    if !args.config.is_empty() || !args.delete_config.is_empty() {
+        let resource = config::Resource::topic(&args.topic);
+        config::alter_resource(&client, &resource, &args.config, &args.delete_config).await?;
+    }
+    Ok(())
+}
+
+async fn create_partitions(
+    client: &Client,
+    topic: &str,
+    count: i32,
+    assignment: Option<Assignment>,
+) -> Result<(), ClientError> {
+    let assignments = assignment.map(|assignment| {
+        assignment.0.into_iter().map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect()
+    });
+    let request = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic { name: topic.to_owned(), count, assignments }],
+        timeout_ms: TIMEOUT_MS,
+        ..Default::default()
+    };
+    let code = |response: &CreatePartitionsResponse| response.results.first().map_or(ErrorCode::NONE, |r| r.error_code);
+    for result in client.send_to_controller(&request, code).await?.results {
+        let subject = || format!("cannot alter topic {topic}");
+        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+    }
+    Ok(())
+}
+
+async fn delete(args: Delete) -> Result<()> {
+    let client = args.connection.client("topic").await?;
+    let (mut deleted, mut failed) = (Vec::new(), Vec::new());
+    // One at a time: the versions before 6 say less of each, and one failure must not hide the others.
+    for topic in &args.topics {
+        match delete_one(&client, topic).await {
+            Ok(()) => deleted.push(topic),
+            Err(ClientError::UnknownTopic { .. }) if args.if_exists => {}
+            Err(error) => failed.push(error),
+        }
+    }
+    for topic in deleted {
+        output::print(&format!("Deleted topic {topic}.\n"))?;
+    }
+    let others = failed.iter().skip(1).map(|error| format!("; {error}")).collect::<String>();
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some(first) if others.is_empty() => Err(first.into()),
+        Some(first) => bail!("{first}{others}"),
+    }
+}
+
+async fn delete_one(client: &Client, topic: &str) -> Result<(), ClientError> {
+    let request = DeleteTopicsRequest {
+        topics: vec![DeleteTopicState { name: Some(topic.to_owned()), ..Default::default() }],
+        topic_names: vec![topic.to_owned()],
+        timeout_ms: TIMEOUT_MS,
+    };
+    let code = |response: &DeleteTopicsResponse| response.responses.first().map_or(ErrorCode::NONE, |t| t.error_code);
+    for result in client.send_to_controller(&request, code).await?.responses {
+        if result.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
+            return Err(ClientError::UnknownTopic { topic: topic.to_owned() });
+        }
+        let subject = || format!("cannot delete topic {topic}");
+        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+    }
+    Ok(())
+}
+
+/// The settings of topics that are not at their defaults, in the order in which the broker tells them.
+async fn changed_settings(client: &Client, topics: &[&str]) -> Result<HashMap<String, Vec<(String, String)>>> {
+    let mut settings = HashMap::new();
+    for topic in topics {
+        let entries = config::describe_resource(client, &config::Resource::topic(topic)).await?;
+        let changed = entries.into_iter().filter(|entry| !entry.is_default());
+        let pairs = changed.map(|entry| (entry.name, entry.value.unwrap_or_else(|| "null".to_owned())));
+        settings.insert((*topic).to_owned(), pairs.collect());
+    }
+    Ok(settings)
+}
+
+/// Those topics of the cluster that were named, or all, or the first that is not there.
+fn named_or_all(cluster: &Metadata, names: &[String]) -> Result<BTreeMap<String, client::Topic>, ClientError> {
+    if names.is_empty() {
+        return Ok(cluster.topics.clone());
+    }
+    names.iter().map(|name| Ok((name.clone(), cluster.topic(name)?.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_read_as_kafka_writes_them() {
+        assert_eq!(assignment("0:1,1:2"), Ok(Assignment(vec![vec![0, 1], vec![1, 2]])));
+        assert_eq!(assignment(" 5 "), Ok(Assignment(vec![vec![5]])));
+        for wrong in ["", "a", "1:1", "1:2,3", "1,,2"] {
+            assert!(assignment(wrong).is_err(), "{wrong}");
+        }
+    }
+}

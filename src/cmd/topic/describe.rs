@@ -1,0 +1,254 @@
+//! `parshall topic describe`, in the layout of `kafka-topics.sh --describe`.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use anyhow::Result;
+use client::{Client, ClientError, Metadata};
+use serde::Serialize;
+use wire::api::describe_topic_partitions::{
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponsePartition as Described, TopicRequest,
+};
+use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics};
+
+use super::{changed_settings, named_or_all};
+use crate::cmd::args::{self, Connection};
+use crate::cmd::output;
+
+/// Show the partitions, replicas and changed settings of topics.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall topic describe
+  parshall topic describe orders payments
+  parshall topic describe orders --json
+
+Elr are the eligible leader replicas (KIP-966): out of the ISR, but with all that was acknowledged.")]
+pub(super) struct Describe {
+    /// Names of the topics; all where none is given
+    #[arg(value_name = "TOPIC", value_parser = args::name)]
+    topics: Vec<String>,
+    /// Leave out the brokers' own topics
+    #[arg(long)]
+    exclude_internal: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Topic {
+    topic: String,
+    topic_id: Option<String>,
+    partition_count: usize,
+    replication_factor: usize,
+    #[serde(serialize_with = "as_object")]
+    configs: Vec<(String, String)>,
+    partitions: Vec<Partition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Partition {
+    partition: i32,
+    leader: Option<i32>,
+    replicas: Vec<i32>,
+    isr: Vec<i32>,
+    adding_replicas: Vec<i32>,
+    removing_replicas: Vec<i32>,
+    elr: Option<Vec<i32>>,
+    last_known_elr: Option<Vec<i32>>,
+}
+
+fn as_object<S: serde::Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+pub(super) async fn run(args: Describe) -> Result<()> {
+    let client = args.connection.client("topic").await?;
+    let cluster = match args.topics.is_empty() {
+        true => client.cluster().await?,
+        false => client.existing(&args.topics.iter().map(String::as_str).collect::<Vec<_>>()).await?,
+    };
+    let topics = collect(&client, &cluster, &args).await?;
+    if args.json {
+        return Ok(output::print_json(&topics)?);
+    }
+    Ok(output::print(&topics.iter().map(render).collect::<String>())?)
+}
+
+async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result<Vec<Topic>> {
+    let mut wanted = named_or_all(cluster, &args.topics)?;
+    wanted.retain(|_, topic| !(args.exclude_internal && topic.is_internal) && topic.error_code.is_none());
+    let names: Vec<_> = wanted.keys().map(String::as_str).collect();
+    let mut settings = changed_settings(client, &names).await?;
+    let mut elrs = eligible_leaders(client, &names).await?;
+    let mut moves = reassignments(client, &wanted).await;
+    let topics = wanted.into_iter().map(|(name, topic)| {
+        let partitions: Vec<_> = topic
+            .partitions
+            .into_iter()
+            .map(|partition| {
+                let key = (name.clone(), partition.index);
+                let (elr, last_known_elr) = elrs.remove(&key).unwrap_or_default();
+                let (adding_replicas, removing_replicas) = moves.remove(&key).unwrap_or_default();
+                Partition {
+                    partition: partition.index,
+                    leader: (partition.leader >= 0).then_some(partition.leader),
+                    replicas: partition.replicas,
+                    isr: partition.isr,
+                    adding_replicas,
+                    removing_replicas,
+                    elr,
+                    last_known_elr,
+                }
+            })
+            .collect();
+        let factor = |first: &Partition| first.replicas.len() - first.adding_replicas.len().min(first.replicas.len());
+        Topic {
+            topic_id: (!topic.id.is_zero()).then(|| topic.id.to_string()),
+            partition_count: partitions.len(),
+            replication_factor: partitions.first().map_or(0, factor),
+            configs: settings.remove(&name).unwrap_or_default(),
+            partitions,
+            topic: name,
+        }
+    });
+    Ok(topics.collect())
+}
+
+type ByPartition<T> = HashMap<(String, i32), T>;
+type EligibleLeaders = (Option<Vec<i32>>, Option<Vec<i32>>);
+
+/// Eligible and last known leader replicas, from brokers that know DescribeTopicPartitions.
+async fn eligible_leaders(client: &Client, topics: &[&str]) -> Result<ByPartition<EligibleLeaders>, ClientError> {
+    let mut found = HashMap::new();
+    let connection = client.any_broker().await?;
+    if topics.is_empty() || connection.version::<DescribeTopicPartitionsRequest>().is_err() {
+        return Ok(found);
+    }
+    let topics = topics.iter().map(|name| TopicRequest { name: (*name).to_owned() }).collect();
+    let mut request = DescribeTopicPartitionsRequest { topics, ..Default::default() };
+    loop {
+        let response = client.send(&request).await?;
+        for topic in response.topics {
+            for partition in topic.partitions {
+                let Described { partition_index, eligible_leader_replicas, last_known_elr, .. } = partition;
+                let key = (topic.name.clone().unwrap_or_default(), partition_index);
+                found.insert(key, (eligible_leader_replicas, last_known_elr));
+            }
+        }
+        match response.next_cursor {
+            // A cursor that does not move would never end.
+            Some(cursor) if Some(&cursor) != request.cursor.as_ref() => request.cursor = Some(cursor),
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// Replicas that are being added and removed. A broker that does not tell has none under way as far as we can know, as
+/// for Kafka's tool.
+async fn reassignments(
+    client: &Client,
+    topics: &std::collections::BTreeMap<String, client::Topic>,
+) -> ByPartition<(Vec<i32>, Vec<i32>)> {
+    let topics = topics.iter().map(|(name, topic)| ListPartitionReassignmentsTopics {
+        name: name.clone(),
+        partition_indexes: topic.partitions.iter().map(|partition| partition.index).collect(),
+    });
+    let request = ListPartitionReassignmentsRequest { topics: Some(topics.collect()), ..Default::default() };
+    let Ok(response) = client.send(&request).await else { return HashMap::new() };
+    let mut found = HashMap::new();
+    for topic in response.topics {
+        for partition in topic.partitions {
+            let key = (topic.name.clone(), partition.partition_index);
+            found.insert(key, (partition.adding_replicas, partition.removing_replicas));
+        }
+    }
+    found
+}
+
+fn join(ids: &[i32]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// `TopicCommand.TopicDescription` and `PartitionDescription`.
+fn render(topic: &Topic) -> String {
+    let mut text = format!("Topic: {}", topic.topic);
+    if let Some(id) = &topic.topic_id {
+        let _ = write!(text, "\tTopicId: {id}");
+    }
+    let configs = topic.configs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
+    let _ = writeln!(
+        text,
+        "\tPartitionCount: {}\tReplicationFactor: {}\tConfigs: {configs}",
+        topic.partition_count, topic.replication_factor
+    );
+    for partition in &topic.partitions {
+        let leader = partition.leader.map_or_else(|| "none".to_owned(), |id| id.to_string());
+        let elr = |ids: &Option<Vec<i32>>| ids.as_deref().map_or_else(|| "N/A".to_owned(), join);
+        let _ = write!(
+            text,
+            "\tTopic: {}\tPartition: {}\tLeader: {leader}\tReplicas: {}\tIsr: {}",
+            topic.topic,
+            partition.partition,
+            join(&partition.replicas),
+            join(&partition.isr)
+        );
+        if !partition.adding_replicas.is_empty() || !partition.removing_replicas.is_empty() {
+            let (adding, removing) = (join(&partition.adding_replicas), join(&partition.removing_replicas));
+            let _ = write!(text, "\tAdding Replicas: {adding}\tRemoving Replicas: {removing}");
+        }
+        let _ = writeln!(text, "\tElr: {}\tLastKnownElr: {}", elr(&partition.elr), elr(&partition.last_known_elr));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What kafka-topics.sh of Apache Kafka 4.3.1 printed for such topics.
+    #[test]
+    fn the_layout_is_kafkas() {
+        let partition = Partition {
+            leader: Some(1),
+            replicas: vec![1],
+            isr: vec![1],
+            elr: Some(vec![]),
+            last_known_elr: Some(vec![]),
+            ..Default::default()
+        };
+        let topic = Topic {
+            topic: "be.ta".to_owned(),
+            topic_id: Some("SKwTE021QTGJurTB8VRO8g".to_owned()),
+            partition_count: 1,
+            replication_factor: 1,
+            configs: vec![
+                ("min.insync.replicas".to_owned(), "1".to_owned()),
+                ("segment.bytes".to_owned(), "1073741824".to_owned()),
+            ],
+            partitions: vec![partition],
+        };
+        assert_eq!(
+            render(&topic),
+            "Topic: be.ta\tTopicId: SKwTE021QTGJurTB8VRO8g\tPartitionCount: 1\tReplicationFactor: 1\t\
+             Configs: min.insync.replicas=1,segment.bytes=1073741824\n\
+             \tTopic: be.ta\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let partition =
+            Partition { partition: 3, replicas: vec![1, 2], adding_replicas: vec![2], ..Default::default() };
+        let topic = Topic { topic: "t".to_owned(), partitions: vec![partition], ..Default::default() };
+        assert_eq!(
+            render(&topic),
+            "Topic: t\tPartitionCount: 0\tReplicationFactor: 0\tConfigs: \n\
+             \tTopic: t\tPartition: 3\tLeader: none\tReplicas: 1,2\tIsr: \tAdding Replicas: 2\tRemoving Replicas: \t\
+             Elr: N/A\tLastKnownElr: N/A\n"
+        );
+    }
+}
