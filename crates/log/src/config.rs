@@ -1,5 +1,7 @@
 //! The settings that one log obeys, under Kafka's names, and the two clocks that callers pass in.
 
+use wire::batch::TimestampType;
+
 /// What becomes of old records (`cleanup.policy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupPolicy {
@@ -11,13 +13,6 @@ impl CleanupPolicy {
     pub const DELETE: Self = Self { delete: true, compact: false };
     pub const COMPACT: Self = Self { delete: false, compact: true };
     pub const COMPACT_DELETE: Self = Self { delete: true, compact: true };
-}
-
-/// Whose time records carry (`message.timestamp.type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimestampType {
-    CreateTime,
-    LogAppendTime,
 }
 
 /// The settings of one log; the defaults are Kafka's.

@@ -56,6 +56,7 @@ pub trait Disk: Send + Sync + 'static {
 }
 
 /// An open file. Dropping it closes it; a removed file stays readable while it is open.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 pub trait File: Send + Sync + 'static {
     /// Reads at most the buffer's length. Fewer bytes mean nothing by themselves, 0 is the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;

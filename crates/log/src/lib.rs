@@ -33,7 +33,7 @@ mod snapshot;
 mod timestamps;
 mod view;
 
-pub use config::{CleanupPolicy, LogConfig, Now, TimestampType};
+pub use config::{CleanupPolicy, LogConfig, Now};
 pub use disk::{Disk, File, OpenMode, RealDisk};
 pub use epochs::{EpochEndOffset, EpochEntry};
 pub use error::{AppendError, LogError, ReadError};
@@ -45,3 +45,4 @@ pub use scrub::{ScrubCursor, Scrubbed};
 pub use simdisk::SimDisk;
 pub use timestamps::TimestampOffset;
 pub use view::{HeaderIterator, LogView, Span};
+pub use wire::batch::TimestampType;

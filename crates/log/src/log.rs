@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use wire::batch::{Attributes, Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES};
+use wire::batch::{Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES, TimestampType};
 
-use crate::config::{LogConfig, Now, TimestampType};
+use crate::config::{LogConfig, Now};
 use crate::disk::{self, Disk, write_all_at};
 use crate::error::{AppendError, LogError, ReadError};
 use crate::names::{self, Kind, Stage};
@@ -213,7 +213,7 @@ impl Log {
             return Ok(Err(AppendError::MessageTooLarge { size_bytes, max_message_bytes }));
         }
         let mut header = batch.header;
-        let marker_epoch = markers::coordinator_epoch(batch);
+        let marker_epoch = markers::is_marker(&header).then(|| markers::coordinator_epoch(&header, batch.section()));
         let verdict = match marker_epoch {
             Some(epoch) if origin != Origin::Replication => {
                 self.producers.check_marker(&header, epoch).map(|()| Verdict::Append)
@@ -274,21 +274,16 @@ impl Log {
         }))
     }
 
-    /// Makes the batch's kind of time the topic's (`DefaultRecordBatch.setMaxTimestamp`).
+    /// Gives the batch the broker's time if the topic wants that and validation has not done it yet
+    /// (`DefaultRecordBatch.setMaxTimestamp`).
     fn stamp_time(&self, header: &mut BatchHeader, batch: &Batch, now: Now) {
-        const LOG_APPEND_TIME: i16 = 1 << 3;
-        match self.config.message_timestamp_type {
-            TimestampType::LogAppendTime => {
-                header.attributes = header.attributes.with_log_append_time();
-                header.max_timestamp = now.wall_ms;
-            }
-            TimestampType::CreateTime if header.attributes.is_log_append_time() => {
-                header.attributes = Attributes(header.attributes.0 & !LOG_APPEND_TIME);
-            }
-            TimestampType::CreateTime => return,
+        let wanted = self.config.message_timestamp_type == TimestampType::LogAppendTime;
+        if wanted && !header.attributes.is_log_append_time() {
+            header.attributes = header.attributes.with_log_append_time();
+            header.max_timestamp = now.wall_ms;
+            let crc = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
+            header.crc = crc32c::crc32c_append(crc, batch.section());
         }
-        let crc = crc32c::crc32c(&header.to_bytes()[CRC_COVERS_FROM..]);
-        header.crc = crc32c::crc32c_append(crc, &batch.bytes[HEADER_BYTES..]);
     }
 
     /// `LogSegment.shouldRoll`.
@@ -331,7 +326,7 @@ impl Log {
         let mut slices = Vec::with_capacity(2 * self.run.len());
         for (stamped, &member) in self.stamped.iter().zip(&run.members) {
             slices.push(IoSlice::new(stamped));
-            slices.push(IoSlice::new(&run.batches[member].bytes[HEADER_BYTES..]));
+            slices.push(IoSlice::new(run.batches[member].section()));
         }
         let old_size = self.active.size();
         let written = self.active.log_file().and_then(|file| write_all_at(&*file, &mut slices, old_size));
@@ -572,10 +567,10 @@ impl Log {
         let (position, next_offset, _) = segment.trim_indexes(i64::MAX, log_end_offset)?;
         let mut walk = segment.headers(segment.log_file()?, segment.size(), log_end_offset).from(position, next_offset);
         while let Some(item) = walk.step()? {
-            if let Item::Batch(position, header) = item {
-                if segment.note_appended(&[Placed { position, header }]) {
-                    segment.write_indexes()?;
-                }
+            if let Item::Batch(position, header) = item
+                && segment.note_appended(&[Placed { position, header }])
+            {
+                segment.write_indexes()?;
             }
         }
         Ok(())

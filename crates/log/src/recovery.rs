@@ -24,6 +24,9 @@ use crate::segment::{Placed, Segment};
 use crate::view::{LogView, Published};
 use crate::{markers, metadata, snapshot};
 
+/// A marker is a single record with two small fields.
+const MARKER_BYTES_MAX: usize = 256;
+
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
@@ -166,10 +169,10 @@ impl Log {
                     continue;
                 }
                 if header.attributes.is_control() {
-                    let mut record = [0; 256];
-                    let len = (header.size() - HEADER_BYTES).min(record.len());
-                    let len = read_up_to(&*file, &mut record[..len], position + HEADER_BYTES as u64)?;
-                    let epoch = markers::in_records(&record[..len]).unwrap_or(-1);
+                    let mut section = [0; MARKER_BYTES_MAX];
+                    let len = (header.size() - HEADER_BYTES).min(section.len());
+                    let len = read_up_to(&*file, &mut section[..len], position + HEADER_BYTES as u64)?;
+                    let epoch = markers::coordinator_epoch(&header, &section[..len]);
                     self.producers.note_marker(&header, epoch, now.monotonic_ms);
                 } else {
                     self.producers.note_batch(&header, now.monotonic_ms);
