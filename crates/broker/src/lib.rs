@@ -1,1 +1,49 @@
-//! x
+//! The broker: Kafka's protocol in front, partitions, groups and metadata behind it.
+//!
+//! `net` reads frames and hands them to `api`, which asks `partition`, `meta` and `group`. Whatever leaves the process
+//! other than by the network goes through [`Env`].
+
+mod api;
+pub mod config;
+mod env;
+pub mod group;
+mod maintenance;
+pub mod meta;
+mod net;
+mod partition;
+pub mod quorum;
+mod server;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+
+pub use env::{Clock, Env, Random};
+pub use server::{Server, StartError};
+
+use crate::api::FetchSessions;
+use crate::config::BrokerConfig;
+use crate::group::GroupCoordinator;
+use crate::meta::{Controller, MetadataCache};
+use crate::partition::{PartitionTable, Shared};
+
+/// What the handlers work with.
+pub struct Broker {
+    pub env: Env,
+    pub node_id: i32,
+    pub cluster_id: String,
+    pub metadata: Arc<MetadataCache>,
+    pub controller: Controller,
+    pub partitions: Arc<PartitionTable>,
+    pub groups: Arc<GroupCoordinator>,
+    pub fetch_sessions: FetchSessions,
+    config: Arc<ArcSwap<BrokerConfig>>,
+    shared: Shared,
+}
+
+impl Broker {
+    /// The settings that are in force now.
+    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
+        self.config.load()
+    }
+}

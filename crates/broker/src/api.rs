@@ -1,0 +1,211 @@
+//! Requests and who answers them: one file per API.
+//!
+//! What ApiVersions advertises is computed from the table at the end of this file.
+
+mod alter_configs;
+mod api_versions;
+mod create_partitions;
+mod create_topics;
+mod delete_groups;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_quorum;
+mod describe_topic_partitions;
+mod elect_leaders;
+mod fetch;
+mod find_coordinator;
+mod heartbeat;
+mod incremental_alter_configs;
+mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_config_resources;
+mod list_groups;
+mod list_offsets;
+mod list_partition_reassignments;
+mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
+mod offset_for_leader_epoch;
+mod produce;
+mod sync_group;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+use wire::Reader;
+use wire::api::{self as table, Api, Request};
+use wire::frame::{self, RequestHeader};
+
+pub use fetch::sessions::FetchSessions;
+
+use crate::Broker;
+use crate::net::{CloseReason, Frame, Peer};
+use crate::partition::Touched;
+
+/// What a handler knows of a request besides its body.
+#[derive(Clone, Debug)]
+pub struct RequestContext {
+    pub api_version: i16,
+    pub client_id: Option<String>,
+    pub client_address: SocketAddr,
+}
+
+/// A request that has been started and not yet answered.
+pub enum Started {
+    Produce(produce::Pending),
+    Other(Pin<Box<dyn Future<Output = Frame> + Send>>),
+}
+
+impl Started {
+    pub fn is_produce(&self) -> bool {
+        matches!(self, Self::Produce(_))
+    }
+
+    /// The answer, when it is ready. A Produce that wants no acknowledgement is answered by an empty frame.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame, CloseReason>> {
+        match self {
+            Self::Produce(pending) => pending.poll(cx),
+            Self::Other(answer) => answer.as_mut().poll(cx).map(Ok),
+        }
+    }
+
+    /// When the connection must call [`Started::expire`]. Other requests keep their own time.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Produce(pending) => pending.deadline(),
+            Self::Other(_) => None,
+        }
+    }
+
+    pub fn expire(&mut self, now: Instant) {
+        if let Self::Produce(pending) = self {
+            pending.expire(now);
+        }
+    }
+}
+
+/// Starts a request whose header has been read: everything up to the first wait. Batches that it queues are appended
+/// when `touched` is committed.
+pub fn start(
+    broker: &Arc<Broker>,
+    peer: &Peer,
+    header: RequestHeader,
+    mut reader: Reader<'_>,
+    touched: &mut Touched,
+) -> Result<Started, CloseReason> {
+    let key = header.api_key;
+    let call = Call {
+        correlation_id: header.correlation_id,
+        context: RequestContext {
+            api_version: header.api_version,
+            client_id: header.client_id,
+            client_address: peer.address,
+        },
+    };
+    if key == wire::api::api_versions::ApiVersionsRequest::API.key {
+        return api_versions::start(call, reader);
+    }
+    if is_produce(key) {
+        let request = frame::read_body(&mut reader)?;
+        return Ok(Started::Produce(produce::start(broker, call, request, touched)));
+    }
+    if key == wire::api::fetch::FetchRequest::API.key {
+        let request = frame::read_body(&mut reader)?;
+        return Ok(Started::Other(Box::pin(fetch::answer(Arc::clone(broker), call, request))));
+    }
+    start_other(broker, key, call, reader)
+}
+
+/// One request: where its answer goes, and what its handler is told.
+pub struct Call {
+    pub correlation_id: i32,
+    pub context: RequestContext,
+}
+
+impl Call {
+    fn encode<R: Request>(&self, response: &R::Response) -> Frame {
+        Frame::encode(&R::API, self.context.api_version, self.correlation_id, response)
+    }
+}
+
+pub fn is_produce(key: i16) -> bool {
+    key == wire::api::produce::ProduceRequest::API.key
+}
+
+pub fn serves(key: i16) -> bool {
+    SERVED.iter().any(|api| api.key == key)
+}
+
+macro_rules! handlers {
+    ($($module:ident $request:ident;)*) => {
+        /// The APIs that this broker serves.
+        pub const SERVED: &[Api] = &[
+            table::produce::ProduceRequest::API,
+            table::fetch::FetchRequest::API,
+            table::api_versions::ApiVersionsRequest::API,
+            $(table::$module::$request::API,)*
+        ];
+
+        /// Starts a request that has a handler `handle(broker, context, request)`.
+        fn start_other(
+            broker: &Arc<Broker>,
+            key: i16,
+            call: Call,
+            mut reader: Reader<'_>,
+        ) -> Result<Started, CloseReason> {
+            let broker = Arc::clone(broker);
+            $(if key == table::$module::$request::API.key {
+                let request: table::$module::$request = frame::read_body(&mut reader)?;
+                return Ok(Started::Other(Box::pin(async move {
+                    let response = $module::handle(&broker, &call.context, request).await;
+                    call.encode::<table::$module::$request>(&response)
+                })));
+            })*
+            Err(CloseReason::UnsupportedApi { key, version: call.context.api_version })
+        }
+    };
+}
+
+handlers! {
+    list_offsets ListOffsetsRequest;
+    metadata MetadataRequest;
+    offset_commit OffsetCommitRequest;
+    offset_fetch OffsetFetchRequest;
+    find_coordinator FindCoordinatorRequest;
+    join_group JoinGroupRequest;
+    heartbeat HeartbeatRequest;
+    leave_group LeaveGroupRequest;
+    sync_group SyncGroupRequest;
+    describe_groups DescribeGroupsRequest;
+    list_groups ListGroupsRequest;
+    create_topics CreateTopicsRequest;
+    delete_topics DeleteTopicsRequest;
+    delete_records DeleteRecordsRequest;
+    init_producer_id InitProducerIdRequest;
+    offset_for_leader_epoch OffsetForLeaderEpochRequest;
+    describe_configs DescribeConfigsRequest;
+    alter_configs AlterConfigsRequest;
+    describe_log_dirs DescribeLogDirsRequest;
+    create_partitions CreatePartitionsRequest;
+    delete_groups DeleteGroupsRequest;
+    elect_leaders ElectLeadersRequest;
+    incremental_alter_configs IncrementalAlterConfigsRequest;
+    list_partition_reassignments ListPartitionReassignmentsRequest;
+    offset_delete OffsetDeleteRequest;
+    describe_quorum DescribeQuorumRequest;
+    describe_cluster DescribeClusterRequest;
+    describe_producers DescribeProducersRequest;
+    list_config_resources ListConfigResourcesRequest;
+    describe_topic_partitions DescribeTopicPartitionsRequest;
+}

@@ -1,0 +1,73 @@
+//! Every way out of the process but the network: the clock, the disk, randomness. Real here, simulated in tests.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use log::Now;
+use log::disk::{Disk, RealDisk};
+use wire::Uuid;
+
+/// What the broker knows of the world. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    pub clock: Arc<dyn Clock>,
+    pub disk: Arc<dyn Disk>,
+    pub random: Arc<dyn Random>,
+}
+
+impl Env {
+    /// The machine itself.
+    pub fn real() -> Self {
+        let clock = SystemClock { started: started() };
+        Self { clock: Arc::new(clock), disk: Arc::new(RealDisk), random: Arc::new(SystemRandom) }
+    }
+
+    pub fn new_id(&self) -> Uuid {
+        Uuid::from_random(self.random.bytes())
+    }
+}
+
+/// Two clocks: the wall clock for timestamps, and one that only ever goes forward for everything that waits.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Now;
+
+    /// Milliseconds since 1970.
+    fn now_ms(&self) -> i64 {
+        self.now().wall_ms
+    }
+}
+
+/// The source of ids.
+pub trait Random: Send + Sync + 'static {
+    fn bytes(&self) -> [u8; 16];
+}
+
+struct SystemClock {
+    started: Instant,
+}
+
+#[allow(clippy::disallowed_methods)]
+fn started() -> Instant {
+    Instant::now()
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)]
+    fn now(&self) -> Now {
+        Now {
+            wall_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64),
+            monotonic_ms: self.started.elapsed().as_millis() as i64,
+        }
+    }
+}
+
+struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .expect("the kernel has random bytes once the machine is up");
+        bytes
+    }
+}

@@ -1,0 +1,81 @@
+//! What a broker does without being asked: flush, note recovery points, delete and compact what is old, watch the disk.
+//!
+//! Each loop is one task; work on files runs on the blocking pool. Intervals come from the configuration.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::Broker;
+
+/// Recovery points are noted at least this often: a restart after a kill checks what was appended since.
+const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(5);
+/// How often free space is looked at.
+const DISK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often files of deleted segments and topics are looked at.
+const DELETION_INTERVAL: Duration = Duration::from_secs(1);
+/// Even a small disk keeps most of itself for data: the reserve is at most this part of it.
+const RESERVE_PART_MAX: u64 = 20;
+
+/// Starts the loops. They end when the set is dropped.
+pub(crate) fn start(broker: &Arc<Broker>) -> JoinSet<()> {
+    let config = broker.config();
+    let millis = |ms: i64| Duration::from_millis(ms.max(1) as u64);
+    let checkpoint = Duration::from_millis(config.log_flush_offset_checkpoint_interval_ms.max(1) as u64);
+    let mut loops = JoinSet::new();
+    every(&mut loops, broker, millis(config.log_background_flush_interval_ms), |broker| flush(broker));
+    every(&mut loops, broker, checkpoint.min(CHECKPOINT_INTERVAL_MAX), |broker| {
+        if let Err(error) = broker.partitions.write_checkpoints() {
+            tracing::warn!(%error, "cannot note recovery points; a restart will check more");
+        }
+    });
+    every(&mut loops, broker, millis(config.log_retention_check_interval_ms), |broker| broker.partitions.apply_retention());
+    every(&mut loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
+    every(&mut loops, broker, DISK_INTERVAL, watch_disk);
+    if config.log_cleaner_enable {
+        every(&mut loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
+    }
+    loops
+}
+
+fn every(loops: &mut JoinSet<()>, broker: &Arc<Broker>, period: Duration, work: impl Fn(&Broker) + Clone + Send + 'static) {
+    let broker = Arc::clone(broker);
+    loops.spawn(async move {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let (broker, work) = (Arc::clone(&broker), work.clone());
+            if spawn_blocking(move || work(&broker)).await.is_err() {
+                tracing::error!("a background task failed; it is tried again");
+            }
+        }
+    });
+}
+
+/// Brings to the disk what nobody waits for.
+fn flush(broker: &Broker) {
+    for partition in std::mem::take(&mut *broker.shared.dirty.lock()) {
+        partition.flush_in_background();
+    }
+}
+
+/// Refuses appends while less than the reserve is free, so that the disk never fills up and what is there stays served.
+fn watch_disk(broker: &Broker) {
+    let disk = &broker.env.disk;
+    let dir = broker.partitions.data_dir();
+    let (Ok(free), Ok(total)) = (disk.free_bytes(dir), disk.total_bytes(dir)) else { return };
+    let reserve = (broker.config().disk_reserve_bytes as u64).min(total / RESERVE_PART_MAX);
+    let full = free < reserve;
+    if broker.shared.disk_full.swap(full, Ordering::Relaxed) != full {
+        if full {
+            tracing::error!(free_bytes = free, reserve_bytes = reserve, "the disk is full: nothing is appended until there is room");
+        } else {
+            tracing::info!(free_bytes = free, "there is room on the disk again");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The listener: accepts connections within their limits and runs a task for each.
+
+mod budget;
+mod connection;
+mod limits;
+mod output;
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+pub use budget::Budget;
+pub use connection::{CloseReason, Peer};
+pub use output::{COPY_BYTES_MAX, Frame};
+
+use self::connection::Connection;
+use self::limits::{Admission, Limit, LogLimit};
+use crate::Broker;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 4096;
+/// Descriptors that connections leave to log files, or an eighth of all where that is less.
+const DESCRIPTOR_RESERVE_MAX: u64 = 256;
+/// How long nothing is accepted after the process has run out of descriptors. Those who wait stay in the backlog.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Opens the listening socket.
+pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts and serves connections until it is dropped, and its connections with it.
+pub async fn serve(broker: Arc<Broker>, listener: TcpListener) {
+    let config = broker.config();
+    let budget = Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes));
+    let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
+    let log_limit = Arc::new(LogLimit::default());
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                log_limit.warn(None, || format!("cannot accept connections for now: {error}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let admitted = if uses_last_descriptors(&stream) { Err(Limit::Descriptors) } else { admission.admit(address.ip()) };
+        match admitted {
+            Ok(admitted) => {
+                let connection = prepare(&stream)
+                    .map(|()| Connection::new(Arc::clone(&broker), stream, address, Arc::clone(&budget)));
+                let log_limit = Arc::clone(&log_limit);
+                connections.spawn(async move {
+                    let reason = match connection {
+                        Ok(connection) => connection.run().await,
+                        Err(error) => error.into(),
+                    };
+                    drop(admitted);
+                    report(&log_limit, address, &reason);
+                });
+            }
+            Err(limit) => log_limit.warn(Some(address.ip()), || format!("connection from {address} refused: {limit}")),
+        }
+    }
+}
+
+/// Whether a new connection leaves too few descriptors for log files. The kernel gives the lowest free number, so the
+/// number of a descriptor tells how many are in use.
+fn uses_last_descriptors(stream: &TcpStream) -> bool {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
+    let reserve = DESCRIPTOR_RESERVE_MAX.min(limit / 8);
+    stream.as_raw_fd() as u64 + reserve >= limit
+}
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)
+}
+
+fn report(log_limit: &LogLimit, address: SocketAddr, reason: &CloseReason) {
+    match reason {
+        CloseReason::Closed | CloseReason::Io(_) | CloseReason::Idle => {
+            tracing::debug!(%address, %reason, "connection closed");
+        }
+        reason => log_limit.warn(Some(address.ip()), || format!("connection from {address} closed: {reason}")),
+    }
+}

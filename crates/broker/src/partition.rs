@@ -1,0 +1,393 @@
+//! A partition: the only door to its log.
+//!
+//! Appends go through a queue. Whoever gets the lock appends all that is queued, its own batches and those of other
+//! connections, with one write; those who do not get it leave, since the holder looks at the queue again before it
+//! goes ([`Partition::commit`]). Reads name ranges of files and take no lock of the writer.
+//!
+//! Invariants: the high watermark never passes the log end and never goes back while this node leads.
+
+mod settings;
+mod sync;
+mod table;
+mod ticket;
+mod waiters;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use log::{AppendError, Appended, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Span};
+use parking_lot::Mutex;
+use wire::batch::Batch;
+use wire::{ErrorCode, Uuid};
+
+pub use settings::Settings;
+pub use sync::{SyncState, Syncer, Waiting};
+pub use table::PartitionTable;
+pub use ticket::{Outcome, Refusal, Ticket};
+pub use waiters::{FetchWait, Registration, Waiters};
+
+use crate::config::AckDurability;
+use crate::env::Env;
+
+/// Bytes that a restart may have to look at for the producers' states.
+const SNAPSHOT_INTERVAL_BYTES: u64 = 16 << 20;
+
+/// How many acknowledgements a producer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    None,
+    Leader,
+    All,
+}
+
+/// Which records a reader may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    ReadUncommitted,
+    ReadCommitted,
+}
+
+/// What a partition and all others of this broker share.
+#[derive(Clone)]
+pub struct Shared {
+    pub env: Env,
+    pub syncer: Arc<Syncer>,
+    /// Partitions with bytes that are not on disk and that nobody waits for.
+    pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
+    /// Free space has fallen below the reserve: nothing is appended until it is back.
+    pub disk_full: Arc<AtomicBool>,
+}
+
+pub struct Partition {
+    pub topic: Arc<str>,
+    pub topic_id: Uuid,
+    pub index: i32,
+    shared: Shared,
+    log: Mutex<Log>,
+    view: Arc<LogView>,
+    queue: Mutex<Vec<Queued>>,
+    settings: ArcSwap<Settings>,
+    leader_epoch: AtomicI32,
+    in_sync_replicas: AtomicI32,
+    high_watermark: AtomicI64,
+    offline: AtomicBool,
+    is_dirty: AtomicBool,
+    /// Size of the log when the producers' states were stored last.
+    snapshot_size_bytes: AtomicU64,
+    waiters: Waiters,
+    sync: SyncState,
+}
+
+/// A batch that waits to be appended.
+struct Queued {
+    batch: Batch,
+    sender: Sender,
+}
+
+/// Who is told what became of a batch.
+struct Sender {
+    acks: Acks,
+    ticket: Arc<Ticket>,
+    place: usize,
+}
+
+/// Partitions whose queue somebody has begun to fill. They are committed when this is dropped, whatever happens before.
+#[derive(Default)]
+pub struct Touched(Vec<Arc<Partition>>);
+
+impl Touched {
+    pub fn commit(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Touched {
+    fn drop(&mut self) {
+        for partition in self.0.drain(..) {
+            partition.commit();
+        }
+    }
+}
+
+impl Partition {
+    pub fn new(
+        topic: Arc<str>,
+        topic_id: Uuid,
+        index: i32,
+        leader_epoch: i32,
+        log: Log,
+        settings: Arc<Settings>,
+        shared: Shared,
+    ) -> Arc<Self> {
+        let view = log.view();
+        Arc::new(Self {
+            topic,
+            topic_id,
+            index,
+            shared,
+            high_watermark: AtomicI64::new(view.log_end_offset()),
+            log: Mutex::new(log),
+            queue: Mutex::default(),
+            settings: ArcSwap::new(settings),
+            leader_epoch: AtomicI32::new(leader_epoch),
+            in_sync_replicas: AtomicI32::new(1),
+            offline: AtomicBool::new(false),
+            is_dirty: AtomicBool::new(false),
+            snapshot_size_bytes: AtomicU64::new(view.size_bytes()),
+            view,
+            waiters: Waiters::default(),
+            sync: SyncState::default(),
+        })
+    }
+
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Puts changed topic settings to work.
+    pub fn set_settings(self: &Arc<Self>, settings: Arc<Settings>) {
+        self.with_log(|log| log.set_config(settings.log.clone()));
+        self.settings.store(settings);
+    }
+
+    pub fn leader_epoch(&self) -> i32 {
+        self.leader_epoch.load(Ordering::Acquire)
+    }
+
+    pub fn view(&self) -> &LogView {
+        &self.view
+    }
+
+    /// The offset below which consumers may read.
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// Below it no transaction is open. Without transactions it is the high watermark.
+    pub fn last_stable_offset(&self) -> i64 {
+        self.high_watermark()
+    }
+
+    /// The end of what a reader may see.
+    pub fn end_offset(&self, isolation: Isolation) -> i64 {
+        match isolation {
+            Isolation::ReadUncommitted => self.high_watermark(),
+            Isolation::ReadCommitted => self.last_stable_offset(),
+        }
+    }
+
+    pub fn log_start_offset(&self) -> i64 {
+        self.view.log_start_offset()
+    }
+
+    /// Where a leader epoch ends in this log, as far as consumers may see it (KIP-279).
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEndOffset {
+        self.view.end_offset_for_epoch(epoch, self.high_watermark())
+    }
+
+    pub fn is_offline(&self) -> bool {
+        self.offline.load(Ordering::Acquire)
+    }
+
+    /// Checks the leader epoch that a client believes in (KIP-320).
+    pub fn check_leader_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
+        if self.is_offline() {
+            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+        }
+        match epoch.cmp(&self.leader_epoch()) {
+            _ if epoch < 0 => Ok(()),
+            std::cmp::Ordering::Less => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        }
+    }
+
+    /// Queues a validated batch. It is appended when `touched` is committed; the outcome goes to the ticket's place.
+    pub fn enqueue(
+        self: &Arc<Self>,
+        batch: Batch,
+        acks: Acks,
+        ticket: &Arc<Ticket>,
+        place: usize,
+        touched: &mut Touched,
+    ) {
+        if let Err(code) = self.check_writable(acks) {
+            return ticket.fill(place, code.into());
+        }
+        let mut queue = self.queue.lock();
+        // Whoever finds the queue empty commits it.
+        if queue.is_empty() {
+            touched.0.push(Arc::clone(self));
+        }
+        queue.push(Queued { batch, sender: Sender { acks, ticket: Arc::clone(ticket), place } });
+    }
+
+    fn check_writable(&self, acks: Acks) -> Result<(), ErrorCode> {
+        if self.is_offline() || self.shared.disk_full.load(Ordering::Relaxed) {
+            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+        }
+        let in_sync = self.in_sync_replicas.load(Ordering::Acquire);
+        if acks == Acks::All && in_sync < self.settings.load().min_insync_replicas {
+            return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+        }
+        Ok(())
+    }
+
+    /// Appends what is queued, unless another thread holds the log: then that thread does it.
+    fn commit(self: &Arc<Self>) {
+        loop {
+            let Some(mut log) = self.log.try_lock() else { return };
+            let queued = std::mem::take(&mut *self.queue.lock());
+            if !queued.is_empty() {
+                self.append(&mut log, queued);
+            }
+            drop(log);
+            if self.queue.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Works on the log under its lock. What was queued meanwhile by threads that did not get the lock is appended.
+    pub fn with_log<R>(self: &Arc<Self>, work: impl FnOnce(&mut Log) -> R) -> R {
+        let result = work(&mut self.log.lock());
+        self.commit();
+        result
+    }
+
+    fn append(self: &Arc<Self>, log: &mut Log, queued: Vec<Queued>) {
+        let (batches, senders): (Vec<Batch>, Vec<Sender>) =
+            queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
+        let start = self.view.log_end_offset();
+        let bytes: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
+        let appended = match log.append(&batches, Origin::Client, self.leader_epoch(), self.shared.env.clock.now()) {
+            Ok(appended) => appended,
+            Err(error) => {
+                // A full disk passes, and so does a lack of descriptors; any other error closes the log for ever.
+                if !error.is_retriable() {
+                    self.fail(&error);
+                }
+                for sender in senders {
+                    sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
+                }
+                return;
+            }
+        };
+        let end = self.view.log_end_offset();
+        if end > start {
+            self.high_watermark.store(end, Ordering::Release);
+            self.waiters.add(bytes as i64);
+        }
+        let settings = self.settings.load();
+        let mut waiting = Vec::new();
+        for (result, Sender { acks, ticket, place }) in appended.into_iter().zip(senders) {
+            let (next_offset, outcome) = match result {
+                Ok(appended) => (appended.last_offset + 1, self.outcome(&appended)),
+                Err(error) => (0, Outcome::Refused(refusal(&error))),
+            };
+            if acks == Acks::All && next_offset > 0 && settings.ack_durability == AckDurability::Disk {
+                waiting.push(Waiting { offset: next_offset, ticket, place, outcome });
+            } else {
+                ticket.fill(place, outcome);
+            }
+        }
+        if !waiting.is_empty() || self.flush_is_due(&settings, end) {
+            self.request_sync(&self.shared.syncer, waiting);
+        } else if end > start && !self.is_dirty.swap(true, Ordering::AcqRel) {
+            self.shared.dirty.lock().push(Arc::clone(self));
+        }
+    }
+
+    /// `flush.messages`, and `flush.ms` where it is shorter than the background flush.
+    fn flush_is_due(&self, settings: &Settings, end: i64) -> bool {
+        settings.flush_always || end - self.view.synced_offset() >= settings.flush_messages
+    }
+
+    fn outcome(&self, appended: &Appended) -> Outcome {
+        Outcome::Appended {
+            base_offset: appended.base_offset,
+            log_append_time_ms: appended.log_append_time_ms,
+            log_start_offset: self.log_start_offset(),
+        }
+    }
+
+    /// Appends a batch of the broker's own and waits until it is acknowledged.
+    pub async fn append_and_wait(self: &Arc<Self>, batch: Batch, acks: Acks) -> Result<i64, ErrorCode> {
+        let ticket = Arc::new(Ticket::new(1));
+        let mut touched = Touched::default();
+        self.enqueue(batch, acks, &ticket, 0, &mut touched);
+        touched.commit();
+        let outcomes = std::future::poll_fn(|cx| ticket.poll(cx)).await;
+        match outcomes.into_iter().next() {
+            Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
+            Some(Outcome::Refused(refusal)) => Err(refusal.code),
+            None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+        }
+    }
+
+    /// Names the bytes from `offset` on that a reader may see.
+    pub fn span(&self, offset: i64, max_bytes: u32, isolation: Isolation) -> Result<Span, ReadError> {
+        self.view.span(offset, self.end_offset(isolation), max_bytes)
+    }
+
+    /// Reads whole batches from `offset` on into memory, at least one.
+    pub fn read(&self, offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
+        self.view.read(offset, self.high_watermark(), max_bytes)
+    }
+
+    /// Has appended bytes that nobody waits for synced in the background.
+    pub fn flush_in_background(self: &Arc<Self>) {
+        self.is_dirty.store(false, Ordering::Release);
+        self.request_sync(&self.shared.syncer, []);
+    }
+
+    /// Up to where the log is on disk, for the recovery point. Now and then the producers' states are stored for it too, so
+    /// that a restart need not read far back for them.
+    pub fn recovery_point(self: &Arc<Self>) -> i64 {
+        let size_bytes = self.view.size_bytes();
+        if size_bytes.abs_diff(self.snapshot_size_bytes.load(Ordering::Relaxed)) >= SNAPSHOT_INTERVAL_BYTES {
+            let stored = self.with_log(|log| log.write_snapshot(false)).and_then(|()| self.view.sync());
+            match stored {
+                Ok(_) => self.snapshot_size_bytes.store(size_bytes, Ordering::Relaxed),
+                Err(error) if error.is_retriable() => {}
+                Err(error) => self.fail(&error),
+            }
+        }
+        self.view.synced_offset()
+    }
+
+    /// Ends all use of the partition because its topic was deleted.
+    pub fn retire(self: &Arc<Self>) {
+        self.offline.store(true, Ordering::Release);
+        self.with_log(Log::retire);
+        self.waiters.wake_all();
+    }
+
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+
+    /// Takes the partition offline: nothing is appended, read or acknowledged any more.
+    fn fail(&self, error: &LogError) {
+        if !self.offline.swap(true, Ordering::AcqRel) {
+            tracing::error!(topic = %self.topic, partition = self.index, %error, "the log failed; the partition is offline");
+        }
+        self.waiters.wake_all();
+    }
+}
+
+fn refusal(error: &AppendError) -> Refusal {
+    let code = match error {
+        AppendError::MessageTooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+        AppendError::RecordListTooLarge { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
+        AppendError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        AppendError::InvalidProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
+        AppendError::InvalidTxnState { .. } => ErrorCode::INVALID_TXN_STATE,
+        AppendError::TransactionCoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
+        AppendError::OffsetsOutOfOrder { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+        AppendError::DiskFull | AppendError::Exhausted => ErrorCode::KAFKA_STORAGE_ERROR,
+    };
+    Refusal { code, message: Some(error.to_string()), records: Vec::new() }
+}

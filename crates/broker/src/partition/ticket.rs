@@ -1,0 +1,119 @@
+//! The ticket of a Produce request: one place for each of its partitions, answered when all of them are filled.
+
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use wire::ErrorCode;
+
+/// What became of the batches for one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Appended {
+        base_offset: i64,
+        /// Milliseconds since 1970, or -1 unless the topic has `message.timestamp.type=LogAppendTime`.
+        log_append_time_ms: i64,
+        log_start_offset: i64,
+    },
+    Refused(Refusal),
+}
+
+/// Why batches were not appended, as the client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: ErrorCode,
+    pub message: Option<String>,
+    /// Index in the batch, and what is wrong with the record (KIP-467).
+    pub records: Vec<(i32, String)>,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, message: None, records: Vec::new() }
+    }
+}
+
+impl From<ErrorCode> for Outcome {
+    fn from(code: ErrorCode) -> Self {
+        Self::Refused(code.into())
+    }
+}
+
+/// Shared by the connection that waits and by the partitions that fill it.
+#[derive(Debug)]
+pub struct Ticket {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: usize,
+    outcomes: Vec<Option<Outcome>>,
+    waker: Option<Waker>,
+}
+
+impl Ticket {
+    pub fn new(places: usize) -> Self {
+        Self { state: Mutex::new(State { open: places, outcomes: vec![None; places], waker: None }) }
+    }
+
+    /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing.
+    pub fn fill(&self, place: usize, outcome: Outcome) {
+        let mut state = self.state.lock();
+        if state.outcomes[place].is_none() {
+            state.outcomes[place] = Some(outcome);
+            state.open -= 1;
+            if state.open == 0
+                && let Some(waker) = state.waker.take()
+            {
+                drop(state);
+                waker.wake();
+            }
+        }
+    }
+
+    /// Fills all places that are still open.
+    pub fn fill_open(&self, code: ErrorCode) {
+        let mut state = self.state.lock();
+        for outcome in state.outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+            *outcome = Some(code.into());
+        }
+        state.open = 0;
+    }
+
+    /// All outcomes, in the order of the places, once every place is filled.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Vec<Outcome>> {
+        let mut state = self.state.lock();
+        if state.open > 0 {
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(state.outcomes.drain(..).flatten().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(ticket: &Ticket) -> Poll<Vec<Outcome>> {
+        ticket.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn answers_when_every_place_is_filled_in_order_of_places() {
+        let ticket = Ticket::new(2);
+        ticket.fill(1, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        assert_eq!(poll(&ticket), Poll::Pending);
+        ticket.fill(0, ErrorCode::KAFKA_STORAGE_ERROR.into());
+        let outcomes = vec![ErrorCode::KAFKA_STORAGE_ERROR.into(), ErrorCode::NOT_LEADER_OR_FOLLOWER.into()];
+        assert_eq!(poll(&ticket), Poll::Ready(outcomes));
+    }
+
+    #[test]
+    fn keeps_the_timeout_when_the_append_finishes_later() {
+        let ticket = Ticket::new(1);
+        ticket.fill_open(ErrorCode::REQUEST_TIMED_OUT);
+        ticket.fill(0, Outcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 });
+        assert_eq!(poll(&ticket), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
+    }
+}
