@@ -6,6 +6,9 @@
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`seam`]: what the coordinator needs of the rest of the broker.
 //!
+//! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into what
+//! is stored.
+//!
 //! The handlers in `api/` call the coordinator; the broker tells it which partitions it leads.
 
 pub mod admin;
@@ -23,15 +26,8 @@ mod tests;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
+pub use log::Now;
 pub use seam::{OffsetsLog, Topic, Topics};
 
 /// The topic that holds groups and offsets.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
-
-/// A moment on both clocks. Timers run on the monotonic one, so that a jump of the wall clock expires nothing; the wall
-/// clock only goes into what is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    pub monotonic_ms: i64,
-    pub wall_ms: i64,
-}

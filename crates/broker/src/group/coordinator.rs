@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 use wire::api::heartbeat::HeartbeatRequest;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
 use wire::api::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse};
@@ -36,7 +35,7 @@ const MAX_GROUP_ID_BYTES: usize = 4096;
 /// How much of a client id goes into a member id.
 const MAX_MEMBER_ID_PREFIX_BYTES: usize = 255;
 
-/// Who sends a request.
+/// Who wants to join.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     pub api_version: i16,
@@ -50,7 +49,6 @@ pub struct GroupCoordinator {
     random: Arc<dyn Random>,
     pub(super) log: Arc<dyn OffsetsLog>,
     pub(super) topics: Arc<dyn Topics>,
-    started: Instant,
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     last_request: AtomicU64,
     memory_bytes: AtomicUsize,
@@ -73,7 +71,6 @@ impl GroupCoordinator {
             random,
             log,
             topics,
-            started: Instant::now(),
             shards: RwLock::default(),
             last_request: AtomicU64::new(0),
             memory_bytes: AtomicUsize::new(0),
@@ -83,25 +80,27 @@ impl GroupCoordinator {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { monotonic_ms: self.started.elapsed().as_millis() as i64, wall_ms: self.clock.now_ms() }
+        self.clock.now()
     }
 
     /// The partition of `__consumer_offsets` that holds a group (`GroupCoordinator.partitionFor`).
     pub fn partition_for(&self, group_id: &str) -> i32 {
-        let partitions = self.topics.offsets_partition_count().unwrap_or(self.config.offsets_topic_num_partitions);
-        // Java's String.hashCode, whose absolute value is 0 for the one number that has none.
-        let hash = group_id.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
-        hash.checked_abs().unwrap_or(0) % partitions.max(1)
+        let count = self.topics.offsets_partition_count().unwrap_or(self.config.offsets_topic_num_partitions);
+        partition_of(group_id, count)
+    }
+
+    /// Creates `__consumer_offsets` unless it exists.
+    pub async fn ensure_offsets_topic(&self) -> Result<(), ErrorCode> {
+        match self.topics.offsets_partition_count() {
+            Some(_) => Ok(()),
+            None => self.topics.create_offsets_topic().await,
+        }
     }
 
     /// Takes over a partition: reads its groups and serves them. Requests for them fail with
     /// COORDINATOR_LOAD_IN_PROGRESS meanwhile. An error means that the partition cannot be served.
     pub async fn load(self: &Arc<Self>, partition: i32) -> Result<(), ErrorCode> {
-        let shard = Arc::new(Shard { partition, state: ShardState::loading().into() });
-        let former = self.shards.write().insert(partition, Arc::clone(&shard));
-        if let Some(former) = former {
-            self.shut(&former);
-        }
+        let shard = self.begin_load(partition);
         let groups = super::load::load(&*self.log, partition, &self.config, self.now()).await;
         let mut state = shard.state.lock();
         // An unload may have overtaken.
@@ -124,6 +123,15 @@ impl GroupCoordinator {
                 Err(error)
             }
         }
+    }
+
+    pub(super) fn begin_load(&self, partition: i32) -> Arc<Shard> {
+        let shard = Arc::new(Shard { partition, state: ShardState::loading().into() });
+        let former = self.shards.write().insert(partition, Arc::clone(&shard));
+        if let Some(former) = former {
+            self.shut(&former);
+        }
+        shard
     }
 
     /// Gives up a partition: who waits is told to look for another coordinator.
@@ -164,9 +172,14 @@ impl GroupCoordinator {
         }
     }
 
+    /// Estimate of the memory of all groups.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the groups take all the memory that they may.
     pub(super) fn is_full(&self) -> bool {
-        self.memory_bytes.load(Ordering::Relaxed) >= self.config.max_memory_bytes
+        self.memory_bytes() >= self.config.max_memory_bytes
     }
 
     /// Changes a group, if it exists, and does what follows from the change.
@@ -311,8 +324,8 @@ impl GroupCoordinator {
         Ok(answer)
     }
 
-    pub async fn sync_group(self: &Arc<Self>, caller: Caller<'_>, request: SyncGroupRequest) -> SyncGroupResponse {
-        match self.begin_sync(caller, request) {
+    pub async fn sync_group(self: &Arc<Self>, api_version: i16, request: SyncGroupRequest) -> SyncGroupResponse {
+        match self.begin_sync(api_version, request) {
             Ok(answer) => answer.await.unwrap_or_else(|_| sync_error(ErrorCode::NOT_COORDINATOR)),
             Err(error) => sync_error(error),
         }
@@ -320,12 +333,12 @@ impl GroupCoordinator {
 
     fn begin_sync(
         self: &Arc<Self>,
-        caller: Caller<'_>,
+        api_version: i16,
         mut request: SyncGroupRequest,
     ) -> Result<oneshot::Receiver<SyncGroupResponse>, ErrorCode> {
         const PROTOCOL_MANDATORY_SINCE: i16 = 5;
         let has_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
-        if caller.api_version >= PROTOCOL_MANDATORY_SINCE && !has_protocol {
+        if api_version >= PROTOCOL_MANDATORY_SINCE && !has_protocol {
             return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
         }
         check_group_id(&request.group_id)?;
@@ -365,15 +378,15 @@ impl GroupCoordinator {
         Ok(error)
     }
 
-    pub fn leave_group(self: &Arc<Self>, caller: Caller<'_>, request: LeaveGroupRequest) -> LeaveGroupResponse {
+    pub fn leave_group(self: &Arc<Self>, api_version: i16, request: LeaveGroupRequest) -> LeaveGroupResponse {
         const MANY_SINCE: i16 = 3;
-        let members = if caller.api_version >= MANY_SINCE {
+        let members = if api_version >= MANY_SINCE {
             request.members
         } else {
             vec![MemberIdentity { member_id: request.member_id, ..Default::default() }]
         };
         match self.try_leave(&request.group_id, members) {
-            Ok(members) if caller.api_version < MANY_SINCE => {
+            Ok(members) if api_version < MANY_SINCE => {
                 let error_code = members.first().map_or(ErrorCode::UNKNOWN_MEMBER_ID, |member| member.error_code);
                 LeaveGroupResponse { error_code, ..Default::default() }
             }
@@ -415,6 +428,8 @@ impl GroupCoordinator {
             self.alarm_ms.store(next_ms, Ordering::SeqCst);
             let until_ms = (next_ms - self.now().monotonic_ms).max(0) as u64;
             tokio::select! {
+                // In this order always, so that a simulation repeats itself.
+                biased;
                 () = tokio::time::sleep(Duration::from_millis(until_ms)) => {}
                 () = self.alarm.notified() => {}
             }
@@ -435,6 +450,12 @@ impl GroupCoordinator {
             }
         }
     }
+}
+
+/// Java's `String.hashCode`, whose absolute value is 0 for the one number that has none, in the range of partitions.
+pub(super) fn partition_of(group_id: &str, partition_count: i32) -> i32 {
+    let hash = group_id.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+    hash.checked_abs().unwrap_or(0) % partition_count.max(1)
 }
 
 /// Group ids that members use are not empty (offsets may be kept without one).

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use wire::api::describe_groups::{DescribedGroup, DescribedGroupMember};
 use wire::api::join_group::{JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember};
 use wire::api::sync_group::SyncGroupResponse;
-use wire::state::{GroupMetadataValue, MemberMetadata};
+use wire::state::group::{GroupMetadataValue, MemberMetadata};
 use wire::{ErrorCode, Reader, Wire};
 
 use super::Now;

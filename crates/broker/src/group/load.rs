@@ -131,6 +131,7 @@ impl Replay {
                     let producer_id = header.attributes.is_transactional().then_some(header.producer_id);
                     self.record(record.offset, producer_id, stored);
                 }
+                // Such as a record of a newer group protocol.
                 Err(error) => tracing::warn!(partition, offset = record.offset, %error, "skipping a group record"),
             }
         }
@@ -156,7 +157,6 @@ impl Replay {
                     None => group.forget_membership(now),
                 }
             }
-            Stored::Other { key_type } => tracing::debug!(key_type, "skipping a record of another group protocol"),
         }
     }
 

@@ -22,7 +22,7 @@ use wire::api::offset_fetch::{
 };
 use wire::{ErrorCode, Uuid};
 
-use super::coordinator::{Caller, GroupCoordinator, check_group_id, check_group_id_length, response_error};
+use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
 use super::records::Batcher;
 use super::seam::BoxFuture;
@@ -116,13 +116,13 @@ struct Accepted {
 impl GroupCoordinator {
     pub async fn offset_commit(
         self: &Arc<Self>,
-        caller: Caller<'_>,
+        api_version: i16,
         mut request: OffsetCommitRequest,
     ) -> OffsetCommitResponse {
-        let (mut topics, mut accepted) = self.check_committed_topics(caller.api_version, &mut request);
+        let (mut topics, mut accepted) = self.check_committed_topics(api_version, &mut request);
         if !accepted.is_empty() {
             let places: Vec<_> = accepted.iter().map(|accepted| accepted.place).collect();
-            let result = match self.begin_commit(caller, &request, &mut accepted, &mut topics) {
+            let result = match self.begin_commit(api_version, &request, &mut accepted, &mut topics) {
                 Ok(in_flight) => in_flight.wait().await,
                 Err(error) => Err(error),
             };
@@ -174,7 +174,7 @@ impl GroupCoordinator {
 
     fn begin_commit(
         self: &Arc<Self>,
-        caller: Caller<'_>,
+        api_version: i16,
         request: &OffsetCommitRequest,
         accepted: &mut Vec<Accepted>,
         answers: &mut [OffsetCommitResponseTopic],
@@ -187,7 +187,7 @@ impl GroupCoordinator {
         state.check_active()?;
         let generation = request.generation_id_or_member_epoch;
         if !state.groups.contains_key(group_id) && generation >= 0 {
-            return Err(match caller.api_version {
+            return Err(match api_version {
                 GROUP_ID_NOT_FOUND_SINCE.. => ErrorCode::GROUP_ID_NOT_FOUND,
                 _ => ErrorCode::ILLEGAL_GENERATION,
             });
@@ -272,13 +272,13 @@ impl GroupCoordinator {
         }
     }
 
-    pub async fn offset_fetch(&self, caller: Caller<'_>, request: OffsetFetchRequest) -> OffsetFetchResponse {
+    pub async fn offset_fetch(&self, api_version: i16, request: OffsetFetchRequest) -> OffsetFetchResponse {
         const GROUPS_SINCE: i16 = 8;
         let require_stable = request.require_stable;
-        if caller.api_version >= GROUPS_SINCE {
+        if api_version >= GROUPS_SINCE {
             let mut groups = Vec::with_capacity(request.groups.len());
             for group in request.groups {
-                groups.push(self.fetch_group(caller.api_version, group, require_stable).await);
+                groups.push(self.fetch_group(api_version, group, require_stable).await);
             }
             return OffsetFetchResponse { groups, ..Default::default() };
         }
@@ -290,8 +290,8 @@ impl GroupCoordinator {
         let topics: Option<Vec<_>> = request.topics.map(|topics| topics.into_iter().map(by_name).collect());
         let asked = topics.clone().unwrap_or_default();
         let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
-        let fetched = self.fetch_group(caller.api_version, group, require_stable).await;
-        single_group_response(caller.api_version, fetched, asked)
+        let fetched = self.fetch_group(api_version, group, require_stable).await;
+        single_group_response(api_version, fetched, asked)
     }
 
     async fn fetch_group(

@@ -1,1 +1,5 @@
+//! The coordinator against a log in memory: what is stored, what is durable when, and what comes back.
 
+mod api;
+mod fake;
+mod random;

@@ -8,6 +8,7 @@ use crate::group::GroupConfig;
 
 const SESSION_MS: i32 = 10_000;
 const REBALANCE_MS: i32 = 60_000;
+const NOW: Now = Now { monotonic_ms: 0, wall_ms: 0 };
 
 /// A group with a clock. Writes wait in `writes` until the test ends them.
 struct Harness {
@@ -848,7 +849,7 @@ fn a_group_comes_back_from_its_record() {
     h.sync("m1", &[("m1", b"one"), ("m2", b"two")]);
     let value = h.writes[0].value.clone();
     h.written(Ok(()));
-    let mut restored = Group::new(Now::default());
+    let mut restored = Group::new(NOW);
     restored.restore(value.clone(), 0);
     assert_eq!((restored.state, restored.generation, restored.leader()), (State::Stable, 1, Some("m1")));
     assert_eq!(restored.assignment("m2"), Some(&Bytes::from("two")));
@@ -873,7 +874,7 @@ fn a_foreign_record_cannot_break_the_group() {
         members: vec![member],
         ..Default::default()
     };
-    let mut group = Group::new(Now::default());
+    let mut group = Group::new(NOW);
     group.restore(value, 0);
     let mut h = Harness { group, ..Harness::new() };
     h.check();
@@ -934,7 +935,7 @@ fn at(offset: i64, now: Now) -> Option<CommittedOffset> {
 #[test]
 fn offsets_are_visible_when_durable_and_the_later_record_wins() {
     let mut offsets = Offsets::default();
-    let now = Now::default();
+    let now = NOW;
     let first = offsets.begin("t", 0, at(1, now));
     let second = offsets.begin("t", 0, at(2, now));
     assert_eq!(offsets.get("t", 0), None);

@@ -1,0 +1,92 @@
+//! FindCoordinator (key 10), versions 0-6: which broker coordinates a group, from version 4 on several.
+//!
+//! Behaviour:
+//! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it. The topic is
+//!   created when it is first asked for.
+//! - Transactions (key type 1) have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+//! - Share groups (key type 2) are not served: INVALID_REQUEST, as by a Kafka that has them turned off. Other key types
+//!   are INVALID_REQUEST too.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
+
+use super::{RequestContext, nodes};
+use crate::Broker;
+use crate::group::OFFSETS_TOPIC;
+
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
+const SHARE: i8 = 2;
+
+const MANY_SINCE: i16 = 4;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: FindCoordinatorRequest,
+) -> FindCoordinatorResponse {
+    let key_type = request.key_type;
+    if context.api_version >= MANY_SINCE {
+        let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
+        for key in request.coordinator_keys {
+            coordinators.push(find(broker, key_type, key).await);
+        }
+        return FindCoordinatorResponse { coordinators, ..Default::default() };
+    }
+    let found = find(broker, key_type, request.key).await;
+    // These versions name the absence of an error.
+    let message = match found.error_code {
+        ErrorCode::NONE => Some("NONE".to_owned()),
+        _ => found.error_message,
+    };
+    FindCoordinatorResponse {
+        error_code: found.error_code,
+        error_message: message,
+        node_id: found.node_id,
+        host: found.host,
+        port: found.port,
+        ..Default::default()
+    }
+}
+
+async fn find(broker: &Arc<Broker>, key_type: i8, key: String) -> Coordinator {
+    let result = match key_type {
+        GROUP => find_group(broker, &key).await,
+        TRANSACTION => Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "This broker does not serve transactions yet.")),
+        SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
+        _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
+    };
+    let (error_code, message) = match result {
+        Ok(found) => return Coordinator { key, ..found },
+        Err(error) => error,
+    };
+    Coordinator {
+        key,
+        node_id: -1,
+        port: -1,
+        error_code,
+        error_message: Some(message.to_owned()),
+        ..Default::default()
+    }
+}
+
+async fn find_group(broker: &Arc<Broker>, group_id: &str) -> Result<Coordinator, (ErrorCode, &'static str)> {
+    let unavailable = |message| (ErrorCode::COORDINATOR_NOT_AVAILABLE, message);
+    if broker.groups.ensure_offsets_topic().await.is_err() {
+        return Err(unavailable("The topic of group offsets could not be created."));
+    }
+    let partition = broker.groups.partition_for(group_id);
+    let image = broker.metadata.load();
+    let leader = image.partition(OFFSETS_TOPIC, partition).map(|partition| partition.leader);
+    let node = leader.and_then(|leader| nodes::active(&image).find(|(node, _)| node.id == leader));
+    let (node, endpoint) = node.ok_or(unavailable("The coordinator is not available."))?;
+    Ok(Coordinator {
+        node_id: node.id,
+        host: endpoint.host.clone(),
+        port: i32::from(endpoint.port),
+        error_message: Some(String::new()),
+        ..Default::default()
+    })
+}

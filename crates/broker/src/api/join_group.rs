@@ -1,0 +1,36 @@
+//! JoinGroup (key 11), versions 0-9: a member comes in, or comes back for a rebalance.
+//!
+//! Behaviour:
+//! - The answer waits until the rebalance has all members, or its time is up.
+//! - From version 4 on a dynamic member without an id is given one first: MEMBER_ID_REQUIRED (KIP-394).
+//! - A member's protocols may take as much as `GroupConfig::max_member_metadata_bytes`: else MESSAGE_TOO_LARGE. Kafka has
+//!   no such bound.
+//! - The reason (version 8, KIP-800) is not used.
+
+use std::sync::Arc;
+
+use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
+
+use super::RequestContext;
+use crate::Broker;
+use crate::group::Caller;
+
+/// Before it, the protocol's name is not null.
+const NULL_PROTOCOL_NAME_SINCE: i16 = 7;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: JoinGroupRequest,
+) -> JoinGroupResponse {
+    let caller = Caller {
+        api_version: context.api_version,
+        client_id: context.client_id.as_deref(),
+        client_host: context.client_address.ip(),
+    };
+    let mut response = broker.groups.join_group(caller, request).await;
+    if context.api_version < NULL_PROTOCOL_NAME_SINCE {
+        response.protocol_name.get_or_insert_default();
+    }
+    response
+}

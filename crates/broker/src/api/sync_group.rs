@@ -1,0 +1,20 @@
+//! SyncGroup (key 14), versions 0-5: the leader brings the assignment, and every member gets its part.
+//!
+//! Behaviour:
+//! - The answer waits until the leader's assignment is stored.
+//! - From version 5 on the protocol's type and name are mandatory (KIP-559): else INCONSISTENT_GROUP_PROTOCOL.
+
+use std::sync::Arc;
+
+use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
+
+use super::RequestContext;
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: SyncGroupRequest,
+) -> SyncGroupResponse {
+    broker.groups.sync_group(context.api_version, request).await
+}
