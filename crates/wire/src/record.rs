@@ -98,35 +98,38 @@ pub(crate) trait Input {
     fn is_at_end(&mut self) -> Result<bool, RecordError>;
 
     fn varlong(&mut self) -> Result<i64, RecordError> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Ok(zigzag(u64::from(first)));
-        }
-        let mut value = u64::from(first & 0x7f);
-        for shift in (7..70).step_by(7) {
-            let byte = self.byte()?;
-            if shift == 63 && byte > 1 {
-                break;
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(zigzag(value));
-            }
-        }
-        Err(RecordError::InvalidVarint)
+        read_varlong(|| self.byte())
     }
 
+    #[inline(always)]
     fn varint(&mut self) -> Result<i32, RecordError> {
         self.varlong()?.try_into().map_err(|_| RecordError::InvalidVarint)
     }
 
     /// A field after its length; -1 is null.
+    #[inline(always)]
     fn nullable_field(&mut self) -> Result<Option<Self::Field>, RecordError> {
         match self.varint()? {
             -1 => Ok(None),
             length => self.field(checked_length(length)?).map(Some),
         }
     }
+}
+
+/// A number of any length, byte by byte.
+fn read_varlong(mut byte: impl FnMut() -> Result<u8, RecordError>) -> Result<i64, RecordError> {
+    let mut value = 0;
+    for shift in (0..70).step_by(7) {
+        let byte = byte()?;
+        if shift == 63 && byte > 1 {
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(zigzag(value));
+        }
+    }
+    Err(RecordError::InvalidVarint)
 }
 
 fn zigzag(value: u64) -> i64 {
@@ -141,23 +144,48 @@ fn checked_length(length: i32) -> Result<usize, RecordError> {
 #[derive(Clone, Debug)]
 struct Slice<'a>(&'a [u8]);
 
+impl Slice<'_> {
+    /// A number of more than two bytes, or none.
+    #[cold]
+    fn long_varlong(&mut self) -> Result<i64, RecordError> {
+        read_varlong(|| self.byte())
+    }
+}
+
 impl<'a> Input for Slice<'a> {
     type Field = &'a [u8];
 
-    #[inline]
+    /// Nearly every number in a record has one byte or two.
+    #[inline(always)]
+    fn varlong(&mut self) -> Result<i64, RecordError> {
+        match *self.0 {
+            [first @ ..0x80, ref rest @ ..] => {
+                self.0 = rest;
+                Ok(zigzag(u64::from(first)))
+            }
+            [first, second @ ..0x80, ref rest @ ..] => {
+                self.0 = rest;
+                Ok(zigzag(u64::from(first & 0x7f) | u64::from(second) << 7))
+            }
+            _ => self.long_varlong(),
+        }
+    }
+
+    #[inline(always)]
     fn byte(&mut self) -> Result<u8, RecordError> {
         let (&byte, rest) = self.0.split_first().ok_or(RecordError::Truncated)?;
         self.0 = rest;
         Ok(byte)
     }
 
-    #[inline]
+    #[inline(always)]
     fn field(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
         let (field, rest) = self.0.split_at_checked(length).ok_or(RecordError::Truncated)?;
         self.0 = rest;
         Ok(field)
     }
 
+    #[inline(always)]
     fn position(&self) -> usize {
         0usize.wrapping_sub(self.0.len())
     }
@@ -228,7 +256,7 @@ struct RawRecord<F> {
 }
 
 /// Reads a record up to its headers, skips those with `headers`, and checks the record's size.
-#[inline]
+#[inline(always)]
 fn read_record<I: Input, H>(
     input: &mut I,
     headers: impl FnOnce(&mut I, u32) -> Result<H, RecordError>,
@@ -266,7 +294,7 @@ pub(crate) struct Walked {
 }
 
 /// Reads the `count` records of a batch, and nothing must follow. Keeps nothing.
-#[inline]
+#[inline(always)]
 fn walk_input<I: Input, E: From<RecordError>>(
     mut input: I,
     count: i32,
@@ -281,7 +309,7 @@ fn walk_input<I: Input, E: From<RecordError>>(
 }
 
 /// Walks the records of an uncompressed section.
-#[inline]
+#[inline(always)]
 pub(crate) fn walk<E: From<RecordError>>(
     section: &[u8],
     count: i32,
