@@ -1,0 +1,1 @@
+"""Cases for `run` and `record`, one file per area or client."""

@@ -1,0 +1,20 @@
+"""Kafka's Java producer, consumer and admin client, one scenario of compat/java each."""
+
+from harness.case import case
+
+SCENARIOS = {
+    "java-administration": "Administration",
+    "java-commits": "Commits",
+    "java-compression": "Compression",
+    "java-fetching": "Fetching",
+    "java-idempotence": "Idempotence",
+    "java-live-configs": "LiveConfigs",
+    "java-many-partitions": "ManyPartitions",
+    "java-rebalances": "Rebalances",
+    "java-records": "Records",
+    "java-static-membership": "StaticMembership",
+    "java-timestamps": "Timestamps",
+}
+
+for name, scenario in SCENARIOS.items():
+    case(name)(lambda c, scenario=scenario: c.java(scenario))

@@ -1,0 +1,16 @@
+"""Python clients in a virtual environment: librdkafka (confluent-kafka), kafka-python, aiokafka."""
+
+from harness.case import case
+
+for section in ("admin", "groups", "produce", "refusals"):
+    case(f"librdkafka-{section}")(lambda c, section=section: c.python("confluent_client.py", section))
+
+
+@case("kafka-python")
+def kafka_python(c):
+    c.python("kafka_python_client.py")
+
+
+@case("aiokafka")
+def aiokafka(c):
+    c.python("aiokafka_client.py")

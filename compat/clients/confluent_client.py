@@ -1,0 +1,226 @@
+"""librdkafka through confluent-kafka: produce, consume, groups, admin. Prints a transcript. Arguments: BOOTSTRAP TAG."""
+
+import sys
+import time
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+bootstrap, tag = sys.argv[1:3]
+BASE = {"bootstrap.servers": bootstrap}
+
+
+def name(base):
+    return f"{base}-{tag}"
+
+
+def attempt(what, action):
+    try:
+        action()
+        print(f"{what}: ok")
+    except KafkaException as error:
+        print(f"{what}: {error.args[0].name()}")
+
+
+def create(admin, topic, partitions, **config):
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+    wait(lambda: len(admin.list_topics(topic, 5).topics[topic].partitions) == partitions)
+
+
+def wait(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            print("waited in vain")
+            return
+        time.sleep(0.05)
+
+
+def read(consumer, count):
+    records, end = [], time.monotonic() + 20
+    while len(records) < count and time.monotonic() < end:
+        record = consumer.poll(0.2)
+        if record is None:
+            continue
+        if record.error():
+            print(f"consumer error {record.error().name()}")
+            continue
+        records.append(record)
+    return records
+
+
+def produce_and_consume(admin):
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        for acks in ("all", "1"):
+            topic = name(f"rd-{codec}-{acks}")
+            create(admin, topic, 2, **{"retention.ms": "-1"})
+            producer = Producer(
+                {**BASE, "compression.type": codec, "acks": acks, "enable.idempotence": acks == "all", "linger.ms": 5}
+            )
+            reports = []
+            for number in range(1000):
+                producer.produce(
+                    topic,
+                    f"value {number} " * 5,
+                    str(number),
+                    partition=number % 2,
+                    headers=[("h", b"1"), ("h", None)],
+                    timestamp=1_700_000_000_000 + number,
+                    on_delivery=lambda error, record: reports.append((error, record)),
+                )
+            producer.flush(30)
+            print(
+                f"{codec} acks={acks}: delivered {sum(e is None for e, _ in reports)}, last offset {max(r.offset() for _, r in reports)}"
+            )
+            consumer = Consumer({**BASE, "group.id": name("rd"), "check.crcs": True, "enable.auto.commit": False})
+            consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in (0, 1)])
+            records = read(consumer, 1000)
+            right = sum(
+                r.key() == str(r.offset() * 2 + r.partition()).encode()
+                and r.headers() == [("h", b"1"), ("h", None)]
+                and r.timestamp()[1] == 1_700_000_000_000 + r.offset() * 2 + r.partition()
+                for r in records
+            )
+            print(f"{codec} acks={acks}: read {len(records)}, right {right}")
+            consumer.close()
+
+
+def groups(admin):
+    topic, group = name("rd-group"), name("rd-members")
+    for strategy in ("range", "roundrobin", "cooperative-sticky"):
+        create(admin, f"{topic}-{strategy}", 4)
+        producer = Producer(BASE)
+        for number in range(400):
+            producer.produce(f"{topic}-{strategy}", str(number), partition=number % 4)
+        producer.flush(20)
+        settings = {
+            **BASE,
+            "group.id": f"{group}-{strategy}",
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": strategy,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 300,
+            "enable.auto.commit": False,
+        }
+        members = [Consumer(settings), Consumer(settings)]
+        seen = set()
+
+        def balanced():
+            for member in members:
+                record = member.poll(0.05)
+                if record is not None and not record.error():
+                    seen.add(record.value())
+            return sorted(len(member.assignment()) for member in members) == [2, 2]
+
+        for member in members:
+            member.subscribe([f"{topic}-{strategy}"])
+        wait(balanced)
+        end = time.monotonic() + 20
+        while len(seen) < 400 and time.monotonic() < end:
+            balanced()
+        print(f"{strategy}: two and two, delivered {len(seen)}")
+        for member in members:
+            attempt(f"{strategy}: commit", lambda: member.commit(asynchronous=False))
+        print(
+            f"{strategy}: committed {sum(p.offset for p in members[0].committed([TopicPartition(f'{topic}-{strategy}', p) for p in range(4)]))}"
+        )
+        described = admin.describe_consumer_groups([f"{group}-{strategy}"])[f"{group}-{strategy}"].result()
+        print(
+            f"{strategy}: {described.state.name}, {len(described.members)} members, assignor {described.partition_assignor}"
+        )
+        for member in members:
+            member.close()
+    listed = {g.group_id: g.state.name for g in admin.list_consumer_groups().result().valid}
+    print("listed", {k.replace(tag, ""): v for k, v in sorted(listed.items()) if k.startswith(group)})
+    spec = ConsumerGroupTopicPartitions(f"{group}-range")
+    offsets = admin.list_consumer_group_offsets([spec])[f"{group}-range"].result().topic_partitions
+    print("offsets", sorted((p.partition, p.offset) for p in offsets))
+    attempt("delete group", lambda: admin.delete_consumer_groups([f"{group}-range"])[f"{group}-range"].result())
+    attempt("delete it again", lambda: admin.delete_consumer_groups([f"{group}-range"])[f"{group}-range"].result())
+
+
+def administration(admin):
+    topic = name("rd-admin")
+    create(admin, topic, 2, **{"retention.ms": "60000"})
+    attempt("create it again", lambda: admin.create_topics([NewTopic(topic, 1, 1)])[topic].result())
+    attempt("more partitions", lambda: admin.create_partitions([NewPartitions(topic, 3)])[topic].result())
+    wait(lambda: len(admin.list_topics(topic, 5).topics[topic].partitions) == 3)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    print("retention", admin.describe_configs([resource])[resource].result()["retention.ms"].value)
+    change = ConfigResource(
+        ResourceType.TOPIC,
+        topic,
+        incremental_configs=[ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)],
+    )
+    attempt("alter", lambda: admin.incremental_alter_configs([change])[change].result())
+    wait(lambda: admin.describe_configs([resource])[resource].result()["retention.ms"].value == "5")
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result()
+    print("described", len(described.partitions), described.is_internal)
+    producer = Producer(BASE)
+    for number in range(10):
+        producer.produce(topic, str(number), partition=0, timestamp=int(time.time() * 1000))
+    producer.flush(20)
+    first = TopicPartition(topic, 0)
+    for what, spec in (
+        ("earliest", OffsetSpec.earliest()),
+        ("latest", OffsetSpec.latest()),
+        ("max", OffsetSpec.max_timestamp()),
+    ):
+        offset = admin.list_offsets({first: spec})[first].result().offset
+        print(what, offset if what != "max" else offset >= 0)
+    attempt("delete records", lambda: admin.delete_records([TopicPartition(topic, 0, 4)])[first].result())
+    print("earliest", admin.list_offsets({first: OffsetSpec.earliest()})[first].result().offset)
+    consumer = Consumer({**BASE, "group.id": name("x")})
+    print(
+        "watermarks",
+        consumer.get_watermark_offsets(first, timeout=5),
+        "for time 0",
+        consumer.offsets_for_times([TopicPartition(topic, 0, 0)], timeout=5)[0].offset,
+    )
+    consumer.close()
+    cluster = admin.describe_cluster().result()
+    print("cluster", len(cluster.nodes), cluster.controller is not None)
+    attempt("delete", lambda: admin.delete_topics([topic])[topic].result())
+    attempt("delete absent", lambda: admin.delete_topics([name("absent")])[name("absent")].result())
+
+
+def refusals(admin):
+    topic = name("rd-small")
+    create(admin, topic, 1, **{"max.message.bytes": "1000"})
+    reports = []
+    producer = Producer({**BASE, "message.timeout.ms": 5000})
+    producer.produce(topic, "x" * 5000, on_delivery=lambda error, record: reports.append(error.name()))
+    producer.produce(topic, "fits", on_delivery=lambda error, record: reports.append(error))
+    producer.flush(10)
+    print("too large", reports)
+    strict = Consumer({**BASE, "group.id": name("strict"), "auto.offset.reset": "error"})
+    strict.assign([TopicPartition(topic, 0, 1000)])
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        record = strict.poll(0.2)
+        if record is not None:
+            print("out of range", record.error().code() == KafkaError._AUTO_OFFSET_RESET)
+            break
+    strict.close()
+
+
+SECTIONS = {"produce": produce_and_consume, "groups": groups, "admin": administration, "refusals": refusals}
+SECTIONS[sys.argv[3]](AdminClient(BASE))

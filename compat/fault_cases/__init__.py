@@ -1,0 +1,1 @@
+"""Faults for `faults`, by where they strike."""

@@ -1,0 +1,153 @@
+"""The command `faults`: kill, power loss, broken files, full and failing disks, exhausted descriptors, jumping clocks."""
+
+import argparse
+import importlib
+import os
+import pathlib
+import pkgutil
+import shutil
+import subprocess
+import tempfile
+import time
+
+from . import broker, install, load, wire
+from .case import Skip
+
+FAULTS = []
+
+
+def fault(row, name):
+    """Registers a fault. `row` is its number in the list of faults this project keeps."""
+
+    def register(function):
+        FAULTS.append((row, name, function))
+        return function
+
+    return register
+
+
+class Fault:
+    """What a case gets: directories of its own, brokers that end with it, and words for what it did and found."""
+
+    def __init__(self, kind, home):
+        self.kind, self.home, self.wrong, self.undo = kind, pathlib.Path(home), [], []
+
+    def say(self, text):
+        print(f"     {text}", flush=True)
+
+    def expect(self, what, actual, *wanted):
+        if actual not in wanted:
+            self.wrong.append(f"{what}: {actual}, expected {' or '.join(map(str, wanted))}")
+
+    def require(self, what, holds):
+        if not holds:
+            self.wrong.append(what)
+
+    def broker(self, home=None, port=None, **settings):
+        settings = {name.replace("_", "."): value for name, value in settings.items()}
+        server = broker.KINDS[self.kind](home or self.home / "broker", settings, port)
+        self.undo.append(server.kill)
+        return server
+
+    def topic(self, server, name, partitions=1):
+        return wire.make_topic(server.port, name, partitions)
+
+    def producers(self, server, topic, partitions=1, acks=-1):
+        started = [load.Producer(server.port, topic, partition, acks) for partition in range(partitions)]
+        for producer in started:
+            producer.start()
+        return started
+
+    def finish(self, producers):
+        for producer in producers:
+            producer.over.set()
+        for producer in producers:
+            producer.join(20)
+
+    def produce(self, server, topic, batches, partition=0, acks=-1):
+        """Writes a fixed number of acknowledged batches; returns how many records that are."""
+        producer = load.Producer(server.port, topic, partition, acks)
+        producer.start()
+        end = time.monotonic() + 60
+        while producer.acknowledged < batches * producer.BATCH and time.monotonic() < end:
+            time.sleep(0.005)
+        self.finish([producer])
+        return producer.acknowledged
+
+    def verify(self, server, topic, acknowledged, errors=()):
+        """Reads `topic` and requires that nothing acknowledged is lost, repeated or out of order."""
+        for partition, count in enumerate(acknowledged):
+            values, failed = load.read_all(server.port, topic, partition)
+            lost, repeated, disorder = load.account(values, partition, count)
+            self.say(
+                f"{topic}-{partition}: {count} acknowledged, {len(values)} read, {lost} lost, {repeated} repeated, {disorder} out of order"
+            )
+            self.expect(f"{topic}-{partition}: lost, repeated, out of order", (lost, repeated, disorder), (0, 0, 0))
+            self.expect(f"{topic}-{partition}: offsets that answer with an error", failed, list(errors))
+
+    def command(self, *words, check=True):
+        done = subprocess.run(list(map(str, words)), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(map(str, words))}: {done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    def filesystem(self, name, size_mib):
+        """A file system of its own in a file, mounted; skips where that is not allowed."""
+        if os.geteuid() != 0:
+            raise Skip("mounting a file system needs root")
+        mkfs = install.apt("mkfs.ext4", "e2fsprogs")
+        image, mount = self.home / f"{name}.img", self.home / name
+        if not mkfs:
+            raise Skip("there is no mkfs.ext4")
+        mount.mkdir()
+        with open(image, "wb") as file:
+            file.truncate(size_mib << 20)
+        self.command(mkfs, "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+        try:
+            self.command("mount", "-o", "loop", image, mount)
+        except RuntimeError as error:
+            raise Skip(f"loop mounts are not allowed here ({error})") from None
+        self.undo.append(lambda: self.command("umount", "-l", mount, check=False))
+        return image, mount
+
+    def close(self):
+        for action in reversed(self.undo):
+            action()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--against", default="parshall", choices=broker.KINDS)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("row", nargs="*", help="numbers of rows (all)")
+    options = parser.parse_args()
+    import fault_cases
+
+    for module in pkgutil.iter_modules(fault_cases.__path__):
+        importlib.import_module(f"fault_cases.{module.name}")
+    chosen = sorted((f for f in FAULTS if not options.row or str(f[0]) in options.row), key=lambda f: (f[0], f[1]))
+    if options.list:
+        print("\n".join(f"{row} {name}" for row, name, _ in chosen))
+        return 0
+    passed, failed, skipped = 0, 0, 0
+    for row, name, function in chosen:
+        home = tempfile.mkdtemp(prefix="compat-faults-")
+        one = Fault(options.against, home)
+        print(f"---- {row} {name}", flush=True)
+        try:
+            function(one)
+        except Skip as skip:
+            skipped += 1
+            print(f"skip {row} {name}: {skip}", flush=True)
+            continue
+        except Exception as error:  # a case that breaks is a failed case, the others go on
+            one.wrong.append(f"{type(error).__name__}: {error}")
+        finally:
+            one.close()
+            shutil.rmtree(home, ignore_errors=True)
+        for line in one.wrong:
+            print(f"     {line}", flush=True)
+        print(f"{'FAIL' if one.wrong else 'ok  '} {row} {name}", flush=True)
+        passed, failed = passed + (not one.wrong), failed + bool(one.wrong)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0

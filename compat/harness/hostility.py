@@ -1,0 +1,180 @@
+"""The command `hostile`: one broker, attacked in many ways. Besides what a case itself expects, every case requires that a
+well-behaved client goes on being served, that memory and the log stay bounded, and that the process lives.
+"""
+
+import argparse
+import importlib
+import pkgutil
+import resource
+import shutil
+import statistics
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+from . import broker, wire
+
+MEMORY_MAX_BYTES = 64 << 20
+# A log line per peer and second is allowed; what attackers can make it write beyond that is bounded.
+LOG_MAX_BYTES = 256 << 10
+STALL_MAX_S = 2.0
+ATTACKS = []
+
+
+def attack(row, name, memory_max_bytes=MEMORY_MAX_BYTES, settings=None):
+    """Registers an attack. `row` is its number in the list of faults this project keeps; `settings` ask for a broker of its own."""
+
+    def register(function):
+        ATTACKS.append((row, name, memory_max_bytes, settings, function))
+        return function
+
+    return register
+
+
+class Bystander(threading.Thread):
+    """A client that behaves: it produces a record and fetches it, again and again, and remembers how long that took."""
+
+    def __init__(self, port, topic):
+        super().__init__(daemon=True)
+        self.port, self.topic = port, topic
+        self.latencies, self.failures, self.over = [], [], threading.Event()
+
+    def run(self):
+        try:
+            with wire.Connection(self.port) as connection:
+                while not self.over.is_set():
+                    started = time.monotonic()
+                    error, offset = wire.produce_error(connection.ask(wire.produce(self.topic, wire.batch())))
+                    if error:
+                        self.failures.append(f"produce answered {error}")
+                    connection.ask(wire.fetch(self.topic, offset))
+                    self.latencies.append(time.monotonic() - started)
+                    self.over.wait(0.02)
+        except (wire.Closed, OSError, struct.error) as error:
+            self.failures.append(f"{type(error).__name__} {error}")
+
+    def finish(self):
+        self.over.set()
+        self.join(15)
+        if self.is_alive():
+            self.failures.append("never answered")
+
+
+class Attack:
+    """What a case gets."""
+
+    def __init__(self, server):
+        self.server, self.port, self.wrong = server, server.port, []
+
+    def connect(self, **options):
+        return wire.Connection(self.port, **options)
+
+    def expect(self, what, actual, *wanted):
+        if actual not in wanted:
+            self.wrong.append(f"{what}: {actual}, expected {' or '.join(map(str, wanted))}")
+
+    def expect_closed(self, what, data, seconds=1.0):
+        """Bytes after which the connection is closed."""
+        with self.connect() as connection:
+            try:
+                connection.send(data)
+            except wire.Closed:
+                return
+            if connection.closed_within(seconds) is None:
+                self.wrong.append(f"{what}: the connection is still open after {seconds} s")
+
+    def topic(self, name):
+        return wire.make_topic(self.port, name)
+
+    def log_since(self, mark):
+        return "".join(path.read_text(errors="replace") for path in self.server.logs())[mark:]
+
+
+def _reset_peak(pid):
+    try:
+        with open(f"/proc/{pid}/clear_refs", "w") as file:
+            file.write("5")
+    except PermissionError:
+        pass
+
+
+def run_one(server, row, name, memory_max_bytes, function):
+    """Runs one attack; returns what was wrong and a line of figures."""
+    one = Attack(server)
+    bystander = Bystander(server.port, one.topic("bystander"))
+    bystander.start()
+    time.sleep(0.2)
+    _reset_peak(server.pid)
+    memory, log = server.rss_bytes(), server.log_bytes()
+    try:
+        function(one)
+    except Exception as error:  # the attack itself broke down: it failed, the others go on
+        one.wrong.append(f"{type(error).__name__}: {error}")
+    time.sleep(0.1)
+    bystander.finish()
+    if not server.alive():
+        one.wrong.append(f"the broker ended with {server.process.returncode}")
+        return one.wrong, "", False
+    grown, logged = server.peak_bytes() - memory, server.log_bytes() - log
+    if grown > memory_max_bytes:
+        one.wrong.append(f"memory grew by {grown >> 20} MiB, allowed {memory_max_bytes >> 20}")
+    if logged > LOG_MAX_BYTES:
+        one.wrong.append(f"{logged} bytes of log, allowed {LOG_MAX_BYTES}")
+    one.wrong += [f"bystander: {failure}" for failure in bystander.failures[:3]]
+    times = sorted(bystander.latencies) or [float("inf")]
+    if times[-1] > STALL_MAX_S:
+        one.wrong.append(f"bystander: stalled for {times[-1]:.1f} s")
+    p99 = times[int(len(times) * 0.99)] if len(times) > 1 else times[0]
+    return (
+        one.wrong,
+        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms, memory +{grown >> 20} MiB, log +{logged} B",
+        True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--against", default="parshall", choices=broker.KINDS)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("row", nargs="*", help="numbers of rows (all)")
+    options = parser.parse_args()
+    import hostile_cases
+
+    for module in pkgutil.iter_modules(hostile_cases.__path__):
+        importlib.import_module(f"hostile_cases.{module.name}")
+    chosen = sorted((a for a in ATTACKS if not options.row or str(a[0]) in options.row), key=lambda a: (a[0], a[1]))
+    if options.list:
+        print("\n".join(f"{row} {name}" for row, name, *_ in chosen))
+        return 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+    passed, failed = 0, 0
+    home = tempfile.mkdtemp(prefix="compat-hostile-")
+    shared = None
+    try:
+        for row, name, memory_max_bytes, settings, function in chosen:
+            if options.against == "kafka":
+                settings = settings or {}  # some attacks leave it unable to serve the next
+            if settings is not None or shared is None or not shared.alive():
+                server = broker.KINDS[options.against](f"{home}/{time.monotonic_ns()}", settings or {}).start()
+            else:
+                server = shared
+            if settings is None:
+                shared = server
+            wrong, figures, alive = run_one(server, row, name, memory_max_bytes, function)
+            print(f"{'FAIL' if wrong else 'ok  '} {row} {name}  ({figures})", flush=True)
+            for line in wrong:
+                print(f"     {line}", flush=True)
+            if not alive:
+                print("     " + server.log_tail(5).replace("\n", "\n     "), flush=True)
+            passed, failed = passed + (not wrong), failed + bool(wrong)
+            if server is not shared:
+                server.stop()
+    finally:
+        if shared:
+            shared.kill() if sys.exc_info()[0] else shared.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0

@@ -1,0 +1,139 @@
+"""Brings the clients that judge the broker: Kafka's jars (Maven Central), Python clients (PyPI) and a few Debian packages.
+
+Everything lands in one cache directory and is made once; a second call only looks. Nothing else here touches the network.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+
+KAFKA_VERSION = "4.3.1"
+LOG4J_VERSION = "2.25.4"
+PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0"]
+
+COMPAT = pathlib.Path(__file__).resolve().parent.parent
+PROJECT = COMPAT.parent
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "parshall-compat"
+
+
+def note(text):
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _once(directory):
+    """Yields True when `directory` is to be filled by the caller; it counts as filled when the caller returns."""
+    done = directory / ".complete"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f"{directory.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            yield False
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        yield True
+        done.touch()
+
+
+def _run(command, **options):
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def apt(program, package):
+    """The path of `program`, installed from Debian's `package` where that is possible; None where it is not."""
+    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+    if found or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return found
+    note(f"apt-get install {package}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    quiet = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "env": environment,
+    }
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+    if subprocess.run(install, **quiet).returncode:
+        subprocess.run(["apt-get", "update", "-q"], **quiet)
+        subprocess.run(install, **quiet)
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+
+
+def _require(program, package):
+    found = apt(program, package)
+    if not found:
+        raise SystemExit(f"{program} is needed (Debian package {package}) and could not be installed")
+    return found
+
+
+def kafka_libs():
+    """The directory with Apache Kafka's server, tools and client jars."""
+    directory = CACHE / f"kafka-{KAFKA_VERSION}"
+    with _once(directory) as fill:
+        if fill:
+            _require("java", "default-jdk-headless")
+            note(f"resolving Apache Kafka {KAFKA_VERSION} from Maven Central")
+            artifacts = [("org.apache.kafka", name, KAFKA_VERSION) for name in ("kafka_2.13", "kafka-tools")]
+            artifacts += [
+                ("org.apache.logging.log4j", name, LOG4J_VERSION) for name in ("log4j-slf4j-impl", "log4j-core")
+            ]
+            dependencies = "".join(
+                f"<dependency><groupId>{g}</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
+                for g, a, v in artifacts
+            )
+            with tempfile.TemporaryDirectory() as work:
+                pathlib.Path(work, "pom.xml").write_text(
+                    "<project><modelVersion>4.0.0</modelVersion><groupId>parshall</groupId><artifactId>compat</artifactId>"
+                    f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
+                )
+                copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
+                _run([_require("mvn", "maven"), "-B", "-q", "-f", f"{work}/pom.xml", *copy])
+    return directory
+
+
+def java_classes():
+    """The directory with compat/java compiled against Kafka's jars."""
+    sources = sorted((COMPAT / "java").glob("*.java"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    directory = CACHE / f"classes-{digest}"
+    with _once(directory) as fill:
+        if fill:
+            for old in CACHE.glob("classes-*"):
+                if old.is_dir() and old != directory:
+                    shutil.rmtree(old, ignore_errors=True)
+            javac = _require("javac", "default-jdk-headless")
+            _run([javac, "-nowarn", "-d", directory, "-cp", f"{kafka_libs()}/*", *sources])
+    return directory
+
+
+def python():
+    """The interpreter of a virtual environment that has the Python clients."""
+    digest = hashlib.sha256(repr((PYTHON_CLIENTS, sys.version)).encode()).hexdigest()[:16]
+    directory = CACHE / f"python-{digest}"
+    with _once(directory) as fill:
+        if fill:
+            note("installing Python clients from PyPI")
+            venv.create(directory, with_pip=True, clear=True)
+            _run([directory / "bin/pip", "install", "-q", "--disable-pip-version-check", *PYTHON_CLIENTS])
+    return directory / "bin/python"
+
+
+def parshall():
+    """The release binary; PARSHALL names another one."""
+    path = pathlib.Path(os.environ.get("PARSHALL") or PROJECT / "target/release/parshall")
+    if not path.exists():
+        raise SystemExit(f"{path} is missing: cargo build --release")
+    return path

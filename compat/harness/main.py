@@ -1,0 +1,121 @@
+"""The commands `run` and `record`: run cases against a broker, compare their transcripts with the committed ones or write those."""
+
+import argparse
+import contextlib
+import difflib
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+
+import cases
+
+from . import broker, case, driver, install
+
+EXPECT = install.COMPAT / "expect"
+# What makes a run quick on both sides; everything else stays at its default.
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.retention.check.interval.ms": 1000}
+KAFKA_SETTINGS = {**SETTINGS, "log.initial.task.delay.ms": 500}
+
+
+def expectation(name, against):
+    """The lines Apache Kafka gave, or ours where a difference is meant; that file opens with the reason as '#' lines."""
+    own = EXPECT / f"{name}.parshall.txt"
+    path = own if against != "kafka" and own.exists() else EXPECT / f"{name}.txt"
+    if not path.exists():
+        return None
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+def run_one(chosen, bootstrap, tag, jvm, server):
+    context = case.Context(chosen.name, bootstrap, tag, jvm, server)
+    try:
+        if chosen.needs_data and server is None:
+            raise case.Skip("it reads the broker's files")
+        chosen.run(context)
+    except case.Skip as skip:
+        return None, str(skip)
+    except Exception as error:  # a case that breaks is a failed case, the others go on
+        context.say(f"{type(error).__name__}: {error}")
+    return context.lines, None
+
+
+@contextlib.contextmanager
+def target(against):
+    """Yields (bootstrap, broker or None)."""
+    if against not in broker.KINDS:
+        yield against, None
+        return
+    home = tempfile.mkdtemp(prefix=f"compat-{against}-")
+    settings = KAFKA_SETTINGS if against == "kafka" else SETTINGS
+    server = broker.KINDS[against](home, settings)
+    try:
+        with server:
+            print(f"# {against} on {server.bootstrap}, first answer after {server.start_s:.2f} s", flush=True)
+            yield server.bootstrap, server
+            if not server.alive():
+                print(
+                    f"# {against} ended during the run with {server.process.returncode}:\n{server.log_tail()}",
+                    flush=True,
+                )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def choose(names):
+    case.load(cases)
+    chosen = [c for name, c in sorted(case.CASES.items()) if not names or any(name.startswith(n) for n in names)]
+    if not chosen:
+        raise SystemExit(f"no such case; there are: {' '.join(sorted(case.CASES))}")
+    return chosen
+
+
+def main(record=False):
+    parser = argparse.ArgumentParser(description=__doc__)
+    if not record:
+        parser.add_argument(
+            "--against", default="parshall", help="parshall (default), kafka, or HOST:PORT of a running broker"
+        )
+    parser.add_argument("--list", action="store_true", help="only name the cases")
+    parser.add_argument("--times", action="store_true", help="say how long each case took")
+    parser.add_argument("case", nargs="*", help="cases, by the beginning of their names (all)")
+    options = parser.parse_args()
+    chosen = choose(options.case)
+    if options.list:
+        print("\n".join(c.name for c in chosen))
+        return 0
+    against = "kafka" if record else options.against
+    passed, failed, skipped = 0, [], 0
+    jvm = driver.Driver()
+    try:
+        with target(against) as (bootstrap, server):
+            for one in chosen:
+                started = time.monotonic()
+                lines, why = run_one(one, bootstrap, "r" + secrets.token_hex(4), jvm, server)
+                took = f"  ({time.monotonic() - started:.1f} s)" if options.times else ""
+                if lines is None:
+                    skipped += 1
+                    print(f"skip {one.name}: {why}", flush=True)
+                elif record:
+                    (EXPECT / f"{one.name}.txt").write_text("\n".join(lines) + "\n")
+                    print(f"recorded {one.name}: {len(lines)} lines{took}", flush=True)
+                else:
+                    expected = expectation(one.name, against)
+                    if lines == expected:
+                        passed += 1
+                        print(f"ok   {one.name}{took}", flush=True)
+                        continue
+                    failed.append(one.name)
+                    print(f"FAIL {one.name}{took}", flush=True)
+                    for line in difflib.unified_diff(expected or [], lines, "expected", against, lineterm="", n=2):
+                        print(f"     {line}", flush=True)
+            alive = server is None or server.alive()
+    finally:
+        jvm.close()
+    if record:
+        return 0
+    if failed:
+        print(f"failed: {' '.join(failed)}")
+    print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
+    return 0 if not failed and alive else 1

@@ -1,0 +1,1 @@
+"""Attacks for `hostile`, by what they attack."""

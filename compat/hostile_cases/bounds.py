@@ -1,0 +1,185 @@
+"""Clients that ask for more than is good: identities without number, waits without end, answers that nobody reads."""
+
+import socket
+import struct
+import time
+
+from harness import wire
+from harness.hostility import attack
+
+INCONSISTENT, INVALID_SESSION_TIMEOUT = 23, 26
+
+
+def join(group, session_ms=10_000, metadata=b"m", member="", version=2, correlation=1):
+    return (
+        wire.header(wire.JOIN_GROUP, version, correlation)
+        + wire.string(group)
+        + struct.pack(">ii", session_ms, 10_000)
+        + wire.string(member)
+        + wire.string("consumer")
+        + struct.pack(">i", 1)
+        + wire.string("range")
+        + struct.pack(">i", len(metadata))
+        + metadata
+    )
+
+
+def join_error(answer):
+    return struct.unpack_from(">ih", answer, 4)[1]
+
+
+def wait_for_coordinator(connection):
+    end = time.monotonic() + 20
+    request = wire.header(wire.FIND_COORDINATOR, 1) + wire.string("any") + b"\0"
+    while struct.unpack_from(">h", connection.ask(request), 8)[0] and time.monotonic() < end:
+        time.sleep(0.1)
+    while join_error(connection.ask(join("warm-up"))) in (14, 15, 16) and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+@attack(52, "20,000 client ids, groups and producer ids")
+def identities(a):
+    with a.connect(timeout_s=60) as connection:
+        wait_for_coordinator(connection)
+        for start in range(0, 20_000, 500):
+            for number in range(start, start + 500):
+                connection.frame(wire.header(wire.API_VERSIONS, 0, client=f"client-{number}"))
+                connection.frame(wire.header(22, 1) + struct.pack(">hi", -1, 1000))
+                # A request to leave: it names a group, but must not make one.
+                connection.frame(wire.header(13, 1) + wire.string(f"group-{number}") + wire.string("nobody"))
+            for _ in range(1500):
+                connection.receive()
+
+
+@attack(53, "1,000 fetches that wait for ever")
+def endless_waits(a):
+    topic = a.topic("endless")
+    connections = [a.connect() for _ in range(1000)]
+    for connection in connections:
+        connection.frame(
+            wire.fetch(
+                topic, max_wait_ms=0x7FFFFFFF, min_bytes=0x7FFFFFFF, max_bytes=0x7FFFFFFF, partition_bytes=0x7FFFFFFF
+            )
+        )
+    time.sleep(1)
+    for connection in connections:
+        connection.close()
+    time.sleep(0.5)
+
+
+@attack(53, "200 consumers that never read")
+def never_reading(a):
+    topic = a.topic("unread")
+    big = wire.batch([b"x" * 900_000])
+    with a.connect() as connection:
+        for _ in range(60):
+            a.expect("filling", wire.produce_error(connection.ask(wire.produce(topic, big)))[0], 0)
+    connections = [a.connect(receive_buffer=4096) for _ in range(200)]
+    for connection in connections:
+        for _ in range(3):
+            connection.frame(wire.fetch(topic, max_bytes=0x7FFFFFFF, partition_bytes=0x7FFFFFFF))
+    time.sleep(2)
+    for connection in connections:
+        connection.close()
+    time.sleep(0.5)
+
+
+@attack(54, "requests without end, answers unread")
+def pipelined(a):
+    with a.connect(receive_buffer=4096) as connection:
+        request = wire.header(wire.API_VERSIONS, 0)
+        block = (struct.pack(">i", len(request)) + request) * 1000
+        connection.socket.settimeout(2)
+        sent = 0
+        try:
+            while sent < 1_000_000 * (len(request) + 4):
+                sent += connection.socket.send(block)
+        except TimeoutError:
+            pass  # it stopped reading, as it should
+        else:
+            a.wrong.append("it took a million requests while nobody read the answers")
+        whole = sent // (len(request) + 4)
+        connection.socket.settimeout(30)
+        for _ in range(whole):
+            connection.receive()
+        a.expect("every whole request was answered", True, True)
+
+
+@attack(54, "a connection that half-closes")
+def half_closed(a):
+    with a.connect() as connection:
+        for correlation in range(100):
+            connection.frame(wire.header(wire.API_VERSIONS, 0, correlation=correlation))
+        answers = [struct.unpack_from(">i", connection.receive())[0] for _ in range(100)]
+        a.expect("in order", answers == list(range(100)), True)
+        connection.socket.shutdown(socket.SHUT_WR)
+        if connection.closed_within(2) is None:
+            a.wrong.append("it is not closed after the client's end")
+
+
+@attack(55, "group members with absurd settings")
+def members(a):
+    with a.connect(timeout_s=20) as connection:
+        wait_for_coordinator(connection)
+        for session_ms in (0, -1, 5, 0x7FFFFFFF):
+            a.expect(
+                f"session timeout {session_ms}",
+                join_error(connection.ask(join("absurd", session_ms))),
+                INVALID_SESSION_TIMEOUT,
+            )
+        a.expect("no group id", join_error(connection.ask(join(""))), 24)
+        a.expect("an unknown member", join_error(connection.ask(join("absurd", member="nobody"))), 25)
+        none = (
+            wire.header(wire.JOIN_GROUP, 2)
+            + wire.string("absurd")
+            + struct.pack(">ii", 10_000, 10_000)
+            + wire.string("")
+            + wire.string("consumer")
+            + struct.pack(">i", 0)
+        )
+        a.expect("no protocols", join_error(connection.ask(none)), INCONSISTENT)
+
+
+@attack(55, "a group member with 20 MB of metadata", memory_max_bytes=128 << 20)
+def fat_member(a):
+    with a.connect(timeout_s=20) as connection:
+        wait_for_coordinator(connection)
+        try:
+            error = join_error(connection.ask(join("fat", metadata=bytes(20 << 20))))
+            if a.server.kind == "parshall" and error == 0:
+                a.wrong.append("it was taken")
+        except wire.Closed:
+            pass
+
+
+@attack(56, "odd offset commits")
+def commits(a):
+    topic = a.topic("committed")
+
+    def commit(*topics):
+        body = b"".join(
+            wire.string(name)
+            + struct.pack(">i", len(parts))
+            + b"".join(struct.pack(">iq", p, 1) + wire.string("") for p in parts)
+            for name, parts in topics
+        )
+        return (
+            wire.header(wire.OFFSET_COMMIT, 2)
+            + wire.string("odd")
+            + struct.pack(">i", -1)
+            + wire.string("")
+            + struct.pack(">qi", -1, len(topics))
+            + body
+        )
+
+    with a.connect() as connection:
+        wait_for_coordinator(connection)
+        a.expect("no topics", connection.ask(commit())[4:], struct.pack(">i", 0))
+        answer = connection.ask(commit((topic, [0, 0])))
+        a.expect("the same partition twice", struct.unpack_from(">h", answer, len(answer) - 2)[0], 0)
+        answer = connection.ask(commit((topic, [0]), (topic, [0])))
+        a.expect("the same topic twice", struct.unpack_from(">h", answer, len(answer) - 2)[0], 0)
+        answer = connection.ask(commit((topic, [-1])))
+        a.expect("a negative partition", struct.unpack_from(">h", answer, len(answer) - 2)[0], 3)
+        answer = connection.ask(commit(("never-made", [0])))
+        a.expect("an unknown topic", struct.unpack_from(">h", answer, len(answer) - 2)[0], 3)

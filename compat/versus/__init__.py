@@ -1,0 +1,1 @@
+"""The side-by-side measurement behind `versus-kafka`."""

@@ -1,0 +1,53 @@
+"""The table of a run: medians over the rounds, their spread, and the ratio of the two brokers."""
+
+import statistics
+
+# Figure, what it is called, whether more is better.
+FIGURES = [
+    ("records_per_s", "records/s", True),
+    ("mib_per_s", "MiB/s", True),
+    ("avg_ms", "average ms", False),
+    ("p50_ms", "p50 ms", False),
+    ("p99_ms", "p99 ms", False),
+    ("p999_ms", "p99.9 ms", False),
+    ("broker_cpu_s", "broker CPU s", False),
+    ("broker_cpu_us_per_record", "broker CPU us/record", False),
+    ("seconds", "seconds to accept and answer all", False),
+    ("memory_mib", "memory MiB", False),
+    ("start_s", "start to first answer s", False),
+    ("answered_s", "start to first answer s", False),
+    ("first_ack_s", "start to first acknowledgement s", False),
+    ("peak_mib", "peak memory MiB", False),
+    ("errors", "errors the client logged", False),
+]
+
+
+def _number(value):
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _spread(values):
+    middle = _number(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({_number(min(values))} - {_number(max(values))})"
+
+
+def table(results):
+    """`results`: a list of {"broker", "round", "case", figures...}. Markdown."""
+    lines = ["| case | figure | Apache Kafka | Parshall | Parshall : Kafka |", "| --- | --- | ---: | ---: | ---: |"]
+    for name in dict.fromkeys(result["case"] for result in results):
+        shown = name
+        for figure, title, more_is_better in FIGURES:
+            values = {
+                kind: [r[figure] for r in results if r["case"] == name and r["broker"] == kind and figure in r]
+                for kind in ("kafka", "parshall")
+            }
+            if not any(values.values()) or (figure == "errors" and not any(map(any, values.values()))):
+                continue
+            ratio = ""
+            if all(values.values()) and statistics.median(values["kafka"]):
+                ratio = f"{statistics.median(values['parshall']) / statistics.median(values['kafka']):.2f}"
+                ratio += " (more is better)" if more_is_better else ""
+            cells = [_spread(values[kind]) if values[kind] else "-" for kind in ("kafka", "parshall")]
+            lines.append(f"| {shown} | {title} | {cells[0]} | {cells[1]} | {ratio} |")
+            shown = ""
+    return "\n".join(lines)

@@ -1,0 +1,131 @@
+//! A mistake gets one helpful line on stderr, nothing on stdout, and the right exit code. No broker is needed.
+
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+fn parshall(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
+    command.args(args).stdin(Stdio::null()).env_remove("PARSHALL_BOOTSTRAP_SERVER").env_remove("PARSHALL_LOG");
+    command.output().unwrap()
+}
+
+/// The one line of a failure.
+fn failure(args: &[&str], code: i32) -> String {
+    let output = parshall(args);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
+    assert!(text.starts_with("error: "), "{args:?}: {text}");
+    assert!(!text.contains("os error") && !text.contains("Err("), "{args:?}: {text}");
+    text
+}
+
+/// An address where nobody listens.
+fn deserted() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_broker_that_is_not_there() {
+    let address = deserted();
+    let commands: &[&[&str]] = &[
+        &["topic", "list"],
+        &["topic", "create", "t"],
+        &["topic", "describe", "t"],
+        &["topic", "alter", "t", "--partitions", "2"],
+        &["topic", "delete", "t"],
+        &["produce", "t"],
+        &["consume", "t"],
+        &["consume", "t", "--group", "g"],
+        &["group", "list"],
+        &["group", "describe", "g"],
+        &["group", "reset-offsets", "g", "--topic", "t", "--to-earliest"],
+        &["group", "delete", "g"],
+        &["config", "describe", "topic", "t"],
+        &["config", "alter", "broker", "1", "--set", "a=b"],
+    ];
+    for command in commands {
+        let text = failure(&[command, &["--bootstrap-server", &address][..]].concat(), 1);
+        assert!(text.contains(&address) && text.contains("--bootstrap-server"), "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_speaks_something_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        connection
+    });
+    let text = failure(&["topic", "list", "--bootstrap-server", &address], 1);
+    assert!(text.contains("does not speak Kafka"), "{text}");
+    drop(server.join());
+}
+
+#[test]
+fn mistakes_in_the_command() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["bogus"], "'parshall --help'"),
+        (&["topic", "bogus"], "'parshall topic --help'"),
+        (&["topic", "create"], "<TOPIC>"),
+        (&["topic", "create", "t", "--partition", "3"], "'--partitions'"),
+        (&["topic", "create", "t", "--partitions", "0"], "--partitions"),
+        (&["topic", "create", "t", "--config", "novalue"], "NAME=VALUE"),
+        (&["topic", "create", "t", "--replica-assignment", "1:1"], "twice"),
+        (&["topic", "alter", "t"], "nothing to change"),
+        (&["topic", "list", "--bootstrap-server", "http://x"], "scheme"),
+        (&["produce", "t", "--compression", "rar"], "gzip"),
+        (&["produce", "t", "--acks", "2"], "--acks"),
+        (&["produce", "t", "--timestamp", "soon"], "not a time"),
+        (&["produce", "t", "--json", "--key", "k"], "--key"),
+        (&["consume", "t", "--offset", "middle"], "beginning"),
+        (&["consume", "t", "--from-time", "soon"], "not a time"),
+        (&["consume", "t", "--format", "%q"], "%q"),
+        (&["consume", "t", "--timeout", "soon"], "10s"),
+        (&["consume", "t", "--group", "g", "--offset", "1"], "--group"),
+        (&["group", "describe"], "--all-groups"),
+        (&["group", "reset-offsets", "g", "--topic", "t"], "--to-earliest"),
+        (&["group", "reset-offsets", "g", "--topic", "t", "--by-duration", "long"], "PT1H30M"),
+        (&["config", "describe", "broker", "one"], "default"),
+        (&["config", "alter", "topic", "t"], "--set"),
+        (&["dump"], "<FILE|DIR>"),
+    ];
+    for (command, expected) in cases {
+        let text = failure(command, 2);
+        assert!(text.contains(expected), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn every_help_has_an_example() {
+    let commands: &[&[&str]] = &[
+        &[],
+        &["serve"],
+        &["topic", "create"],
+        &["topic", "list"],
+        &["topic", "describe"],
+        &["topic", "alter"],
+        &["topic", "delete"],
+        &["produce"],
+        &["consume"],
+        &["group", "list"],
+        &["group", "describe"],
+        &["group", "reset-offsets"],
+        &["group", "delete"],
+        &["config", "describe"],
+        &["config", "alter"],
+        &["dump"],
+    ];
+    for command in commands {
+        let output = parshall(&[command, &["--help"][..]].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command:?}");
+        let example = [&["parshall"], *command].concat().join(" ");
+        assert!(text.matches(&example).count() >= 2, "{command:?}: {text}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Guards the house style mechanically, over every file that git tracks: what a reader would otherwise have to say in review.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LINE_CHARS_MAX: usize = 120;
+const FILE_LINES_MAX: usize = 800;
+
+/// Files that may be longer than [`FILE_LINES_MAX`], each with its reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// Where the process may meet the clock, the random source and the file system; everybody else is handed them.
+const AMBIENT_FILES: &[&str] = &["crates/broker/src/env.rs", "crates/log/src/disk.rs"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The tracked text files, with their contents. Without git (a source archive) there is nothing to guard.
+fn tracked() -> Vec<(String, String)> {
+    let Ok(output) = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output() else {
+        return Vec::new();
+    };
+    let listed = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    let names = listed.split('\0').filter(|name| !name.is_empty() && *name != "LICENSE" && *name != "Cargo.lock");
+    names.filter_map(|name| Some((name.to_owned(), read(&root().join(name))?))).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of the sources reads the sources")]
+fn read(path: &PathBuf) -> Option<String> {
+    String::from_utf8(std::fs::read(path).ok()?).ok()
+}
+
+fn rust(files: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    files.iter().filter(|(name, _)| name.ends_with(".rs")).map(|(name, text)| (name.as_str(), text.as_str()))
+}
+
+/// The lines of a file before its unit tests.
+fn before_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]")).map(|(at, line)| (at + 1, line))
+}
+
+fn report(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    // Written in two parts, so that this file does not find itself.
+    let marks = [
+        concat!("to", "do!"),
+        concat!("unimple", "mented!"),
+        concat!("db", "g!("),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+    ];
+    let mut problems = Vec::new();
+    for (name, text) in &tracked() {
+        for (at, line) in text.lines().enumerate() {
+            problems.extend(
+                marks.iter().filter(|mark| line.contains(**mark)).map(|mark| format!("{name}:{}: {mark}", at + 1)),
+            );
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn lines_and_files_stay_readable() {
+    let files = tracked();
+    let mut problems = Vec::new();
+    for (name, text) in &files {
+        for (at, line) in text.lines().enumerate() {
+            let markdown_break = name.ends_with(".md") && line.ends_with("  ");
+            if line.ends_with([' ', '\t']) && !markdown_break && !name.starts_with("compat/expect/") {
+                problems.push(format!("{name}:{}: ends in a space", at + 1));
+            }
+            if line.contains('\t') && !name.starts_with("compat/expect/") {
+                problems.push(format!("{name}:{}: has a tab", at + 1));
+            }
+        }
+        if !text.is_empty() && !text.ends_with('\n') {
+            problems.push(format!("{name}: does not end in a newline"));
+        }
+    }
+    for (name, text) in rust(&files) {
+        for (at, line) in text.lines().enumerate() {
+            if line.chars().count() > LINE_CHARS_MAX {
+                problems.push(format!("{name}:{}: longer than {LINE_CHARS_MAX}", at + 1));
+            }
+        }
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX && !LONG_FILES.iter().any(|(long, _)| *long == name) {
+            problems.push(format!("{name}: {lines} lines, more than {FILE_LINES_MAX}"));
+        }
+    }
+    for (long, reason) in LONG_FILES {
+        assert!(!reason.is_empty());
+        let still = files.iter().any(|(name, text)| name == long && text.lines().count() > FILE_LINES_MAX);
+        if !still {
+            problems.push(format!("{long} is not long any more: take it off the list"));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let files = tracked();
+    let without = rust(&files).filter(|(_, text)| !text.starts_with("//! "));
+    report(&without.map(|(name, _)| format!("{name}: does not open with what it owns (//!)")).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let files = tracked();
+    let mut problems = Vec::new();
+    let manifests = files.iter().filter(|(name, _)| name.ends_with("Cargo.toml"));
+    for (name, text) in manifests {
+        if !text.contains("[lints]\nworkspace = true") {
+            problems.push(format!("{name}: no [lints] workspace = true"));
+        }
+        if name == "Cargo.toml" && !text.contains("unsafe_code = \"forbid\"") {
+            problems.push(format!("{name}: unsafe code is not forbidden"));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn time_and_files_come_from_outside() {
+    let ways_out = ["SystemTime::now", "Instant::now", "std::fs::", "std::net::", "tokio::fs::", "std::thread::sleep"];
+    let files = tracked();
+    let mut problems = Vec::new();
+    let guarded = ["crates/wire/src/", "crates/log/src/", "crates/broker/src/"];
+    for (name, text) in rust(&files) {
+        if !guarded.iter().any(|path| name.starts_with(path)) || AMBIENT_FILES.contains(&name) {
+            continue;
+        }
+        for (at, line) in before_tests(text) {
+            let code = line.split("//").next().unwrap_or_default();
+            problems
+                .extend(ways_out.iter().filter(|way| code.contains(**way)).map(|way| format!("{name}:{at}: {way}")));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn nothing_names_a_place_on_somebody_s_machine() {
+    let places = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    let mut problems = Vec::new();
+    for (name, text) in &tracked() {
+        for (at, line) in text.lines().enumerate() {
+            problems.extend(
+                places.iter().filter(|place| line.contains(**place)).map(|place| format!("{name}:{}: {place}", at + 1)),
+            );
+        }
+    }
+    report(&problems);
+}
