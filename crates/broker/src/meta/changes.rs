@@ -1,0 +1,173 @@
+//! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and changes
+//! nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
+
+pub(super) mod brokers;
+pub(super) mod configs;
+pub(super) mod partitions;
+pub(super) mod topics;
+
+use wire::ErrorCode;
+use wire::Uuid;
+use wire::state::metadata::MetadataRecord;
+
+use super::image::{MetadataImage, Partition};
+use super::placement::{PlacementError, Shuffler};
+use crate::config::BrokerConfig;
+use crate::config::alter::AlterError;
+use crate::env::Random;
+
+/// Most records of one operation, and most partitions of one request (`QuorumController.MAX_RECORDS_PER_USER_OP`).
+pub(super) const RECORDS_MAX: usize = 10_000;
+
+/// What decisions are taken on.
+pub(super) struct Context<'a> {
+    pub(super) image: &'a MetadataImage,
+    pub(super) config: &'a BrokerConfig,
+    pub(super) random: &'a dyn Random,
+}
+
+impl Context<'_> {
+    fn new_id(&self) -> Uuid {
+        Uuid::from_random(self.random.bytes())
+    }
+
+    fn shuffler(&self) -> Shuffler {
+        Shuffler::new(u64::from_be_bytes(*self.random.bytes().first_chunk().expect("16 bytes have 8")))
+    }
+}
+
+/// What comes of a request: records to commit all together, and the answer for when they are.
+#[derive(Debug, PartialEq)]
+pub(super) struct Decision<T> {
+    pub(super) records: Vec<MetadataRecord>,
+    pub(super) answer: T,
+}
+
+/// Why one item of a request is refused: Kafka's code, and its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) code: ErrorCode,
+    pub(super) message: Option<String>,
+}
+
+impl Refusal {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: Some(message.into()) }
+    }
+
+    fn plain(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+
+    /// The operation is more than the metadata log takes at once.
+    fn too_large() -> Self {
+        Self::new(ErrorCode::POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    }
+}
+
+impl From<AlterError> for Refusal {
+    fn from(error: AlterError) -> Self {
+        Self::new(error.code, error.message)
+    }
+}
+
+/// New partitions for these replicas, led by the first one that is active; `describe` words the refusal when none is.
+fn new_partition(
+    image: &MetadataImage,
+    replicas: &[i32],
+    all_inactive: impl FnOnce() -> Refusal,
+) -> Result<Partition, Refusal> {
+    let is_active = |id: &&i32| image.broker(**id).is_some_and(super::RegisteredBroker::is_active);
+    let isr: Vec<i32> = replicas.iter().filter(is_active).copied().collect();
+    let leader = *isr.first().ok_or_else(all_inactive)?;
+    // A broker with one directory has its replicas there; one with several is asked later (KIP-858).
+    let directory = |id: &i32| match image.broker(*id).map(|broker| broker.log_dirs.as_slice()) {
+        Some([only]) => *only,
+        _ => Uuid::ZERO,
+    };
+    let directories = replicas.iter().map(directory).collect();
+    Ok(Partition { replicas: replicas.to_vec(), directories, isr, leader, ..Partition::default() })
+}
+
+/// `ReplicationControlManager.validateManualPartitionAssignment`.
+fn check_assignment(image: &MetadataImage, replicas: &[i32], replication_factor: Option<usize>) -> Result<(), Refusal> {
+    let bad = |message: String| Err(Refusal::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
+    if replicas.is_empty() {
+        return bad("The manual partition assignment includes an empty replica list.".to_owned());
+    }
+    let mut sorted = replicas.to_vec();
+    sorted.sort_unstable();
+    for (place, id) in sorted.iter().enumerate() {
+        if image.broker(*id).is_none() {
+            return bad(format!(
+                "The manual partition assignment includes broker {id}, but no such broker is registered."
+            ));
+        }
+        if place > 0 && sorted[place - 1] == *id {
+            return bad(format!("The manual partition assignment includes the broker {id} more than once."));
+        }
+    }
+    match replication_factor {
+        Some(factor) if factor != replicas.len() => bad(format!(
+            "The manual partition assignment includes a partition with {} replica(s), but this is not consistent with \
+             previous partitions, which have {factor} replica(s).",
+            replicas.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Places replicas, and words the refusal as for a request that says a replication factor.
+fn place(context: &Context<'_>, partitions: usize, replication_factor: i16) -> Result<Vec<Vec<i32>>, PlacementError> {
+    super::placement::place(context.image, partitions, replication_factor, &mut context.shuffler())
+}
+
+fn all_inactive(replication_factor: usize) -> Refusal {
+    Refusal::new(
+        ErrorCode::INVALID_REPLICATION_FACTOR,
+        format!(
+            "Unable to replicate the partition {replication_factor} time(s): \
+             All brokers are currently fenced or in controlled shutdown."
+        ),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use wire::state::metadata::RegisterBrokerRecord;
+
+    use super::*;
+
+    /// Ids that differ and are the same in every run.
+    #[derive(Default)]
+    pub(in super::super) struct Counter(AtomicU8);
+
+    impl Random for Counter {
+        fn bytes(&self) -> [u8; 16] {
+            [self.0.fetch_add(1, Ordering::Relaxed) + 1; 16]
+        }
+    }
+
+    /// An image with these brokers, all active.
+    pub(in super::super) fn brokers(ids: &[i32]) -> MetadataImage {
+        let records: Vec<MetadataRecord> = ids
+            .iter()
+            .map(|id| {
+                let record = RegisterBrokerRecord {
+                    broker_id: *id,
+                    fenced: false,
+                    log_dirs: vec![Uuid([100 + *id as u8; 16])],
+                    ..RegisterBrokerRecord::default()
+                };
+                record.into()
+            })
+            .collect();
+        MetadataImage::default().apply(&records, 0, 1).unwrap().0
+    }
+
+    pub(in super::super) fn applied(image: &MetadataImage, records: &[MetadataRecord]) -> MetadataImage {
+        image.apply(records, image.offset() + records.len() as i64, 1).unwrap().0
+    }
+}

@@ -1,0 +1,173 @@
+//! `meta.properties`: whose data directory this is (`org.apache.kafka.metadata.properties.MetaProperties`, version 1).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use log::disk::{Disk, read_file, replace_file};
+use wire::Uuid;
+
+use crate::env::Random;
+
+const NAME: &str = "meta.properties";
+const BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaProperties {
+    pub cluster_id: String,
+    pub node_id: i32,
+    pub directory_id: Uuid,
+}
+
+/// The directory is not one that this node can use. Each text is for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertiesError {
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{path}: {reason}")]
+    Invalid { path: PathBuf, reason: String },
+    #[error("{path} is of node {found}, this is node {expected}")]
+    OtherNode { path: PathBuf, found: i32, expected: i32 },
+    #[error("{path} is of cluster {found}, this is cluster {expected}")]
+    OtherCluster { path: PathBuf, found: String, expected: String },
+}
+
+/// Reads the properties of a data directory; a new directory, or one without them, gets some. Everything is on disk
+/// when this returns, so that power may go at any time.
+pub fn open(
+    disk: &dyn Disk,
+    dir: &Path,
+    node_id: i32,
+    cluster_id: Option<&str>,
+    random: &dyn Random,
+) -> Result<MetaProperties, PropertiesError> {
+    let path = dir.join(NAME);
+    let io_error = |error| PropertiesError::Io { path: path.clone(), error };
+    disk.create_dir_all(dir).map_err(io_error)?;
+    let bytes = match read_file(disk, &path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        bytes => Some(bytes.map_err(io_error)?),
+    };
+    let Some(bytes) = bytes else {
+        let properties = MetaProperties {
+            cluster_id: cluster_id.map_or_else(|| Uuid::from_random(random.bytes()).to_string(), str::to_owned),
+            node_id,
+            directory_id: Uuid::from_random(random.bytes()),
+        };
+        replace_file(disk, &path, properties.to_text().as_bytes()).map_err(io_error)?;
+        return Ok(properties);
+    };
+    let properties =
+        MetaProperties::parse(&bytes).map_err(|reason| PropertiesError::Invalid { path: path.clone(), reason })?;
+    if properties.node_id != node_id {
+        return Err(PropertiesError::OtherNode { path, found: properties.node_id, expected: node_id });
+    }
+    match cluster_id {
+        Some(expected) if expected != properties.cluster_id => {
+            Err(PropertiesError::OtherCluster { path, found: properties.cluster_id, expected: expected.to_owned() })
+        }
+        _ => Ok(properties),
+    }
+}
+
+impl MetaProperties {
+    fn to_text(&self) -> String {
+        let Self { cluster_id, node_id, directory_id } = self;
+        format!("#\nversion=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n")
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+        let pairs: Vec<(&str, &str)> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.trim(), value.trim()))
+            .collect();
+        let find = |name: &str| {
+            let found = pairs.iter().find(|(other, value)| *other == name && !value.is_empty());
+            found.map(|(_, value)| *value).ok_or_else(|| format!("{name} is missing"))
+        };
+        let version = find("version")?;
+        if version != "1" {
+            return Err(format!("version {version} is not known; 1 is"));
+        }
+        let cluster_id = find("cluster.id")?.to_owned();
+        let node_id = find("node.id")?.parse().map_err(|_| "node.id is not a number".to_owned())?;
+        let directory_id = find("directory.id")?.parse().map_err(|error| format!("directory.id: {error}"))?;
+        Ok(Self { cluster_id, node_id, directory_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use log::SimDisk;
+
+    use super::*;
+    use crate::meta::changes::tests::Counter;
+
+    const DIR: &str = "/data/parshall";
+
+    fn start(disk: &SimDisk, node_id: i32, cluster_id: Option<&str>) -> Result<MetaProperties, String> {
+        let random = Counter::default();
+        open(disk, Path::new(DIR), node_id, cluster_id, &random).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn are_made_once_and_survive_power_loss() {
+        for seed in 0..200 {
+            let disk = SimDisk::new(seed);
+            let first = start(&disk, 3, None).unwrap();
+            disk.crash();
+            assert_eq!(start(&disk, 3, None), Ok(first), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn power_loss_while_they_are_made_leaves_a_directory_that_starts() {
+        use log::simdisk::SimOp;
+        for seed in 0..300 {
+            let disk = SimDisk::new(seed);
+            let op = [SimOp::Write, SimOp::Sync, SimOp::SyncDir, SimOp::Rename, SimOp::Open][seed as usize % 5];
+            disk.fail(op, 0, rustix::io::Errno::IO);
+            assert!(start(&disk, 3, None).is_err(), "seed {seed}");
+            disk.crash();
+            disk.clear_faults();
+            assert_eq!(start(&disk, 3, None).unwrap().node_id, 3, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn another_nodes_or_clusters_directory_is_refused() {
+        let disk = SimDisk::new(1);
+        start(&disk, 3, Some("peersKafkaClusterAAAAA")).unwrap();
+        assert!(start(&disk, 3, Some("peersKafkaClusterAAAAA")).is_ok());
+        assert_eq!(start(&disk, 4, None).unwrap_err(), "/data/parshall/meta.properties is of node 3, this is node 4");
+        assert_eq!(
+            start(&disk, 3, Some("other")).unwrap_err(),
+            "/data/parshall/meta.properties is of cluster peersKafkaClusterAAAAA, this is cluster other"
+        );
+    }
+
+    #[test]
+    fn kafkas_own_are_read_and_others_are_refused() {
+        let kafka = "#\n#Sat Nov 21 21:44:31 UTC 2026\nnode.id=1\ndirectory.id=ZNCVpi1taLminJWnKbsONw\nversion=1\n\
+                     cluster.id=peersKafkaClusterAAAAA\n";
+        let properties = MetaProperties::parse(kafka.as_bytes()).unwrap();
+        assert_eq!((properties.node_id, &*properties.cluster_id), (1, "peersKafkaClusterAAAAA"));
+        assert_eq!(MetaProperties::parse(properties.to_text().as_bytes()), Ok(properties));
+        for (text, reason) in [
+            ("", "version is missing"),
+            ("version=0\n", "version 0 is not known; 1 is"),
+            ("version=1\ncluster.id=a\nnode.id=x\n", "node.id is not a number"),
+            (
+                "version=1\ncluster.id=a\nnode.id=1\ndirectory.id=b\n",
+                "directory.id: an id is 22 characters of URL-safe base64",
+            ),
+            ("version=1\ncluster.id=\n", "cluster.id is missing"),
+        ] {
+            assert_eq!(MetaProperties::parse(text.as_bytes()).unwrap_err(), reason);
+        }
+        assert_eq!(MetaProperties::parse(b"\xff\xfe").unwrap_err(), "it is not text");
+    }
+}

@@ -1,0 +1,213 @@
+//! Snapshots: the state as records, so that the log before it is not needed any more.
+//!
+//! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter.
+//! What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file is written beside
+//! its place and renamed when it is on disk; one that is not whole is as good as none.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+use log::disk::{Disk, read_file, replace_file};
+use wire::state::Stored;
+use wire::state::control::{ControlType, SnapshotFooterRecord};
+
+use super::{Position, QuorumError, batches};
+
+/// More than any metadata that fits the other bounds.
+const BYTES_MAX: usize = 1 << 30;
+/// Records of one batch.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Which part of the log a snapshot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotId {
+    /// The first offset that is not in it.
+    pub end_offset: i64,
+    /// Epoch of the last record in it.
+    pub epoch: i32,
+}
+
+impl SnapshotId {
+    pub(super) fn position(self) -> Position {
+        Position { offset: self.end_offset - 1, epoch: self.epoch }
+    }
+
+    fn path(self, dir: &Path) -> PathBuf {
+        dir.join(format!("{:020}-{:010}.checkpoint", self.end_offset, self.epoch))
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let (end_offset, epoch) = name.strip_suffix(".checkpoint")?.split_once('-')?;
+        let is_number = |digits: &str, length| digits.len() == length && digits.bytes().all(|b| b.is_ascii_digit());
+        if !is_number(end_offset, 20) || !is_number(epoch, 10) {
+            return None;
+        }
+        Some(Self { end_offset: end_offset.parse().ok()?, epoch: epoch.parse().ok()? })
+    }
+}
+
+/// A snapshot in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub(super) id: SnapshotId,
+    /// Raft's index of the last entry in it.
+    pub(super) index: u64,
+    pub(super) voters: Vec<i32>,
+    pub(super) values: Vec<Bytes>,
+}
+
+wire::message! {
+    /// SnapshotHeaderRecord, and what raft needs.
+    pub struct Header {
+        version: i16, 0..;
+        last_contained_log_timestamp: i64, 0..;
+        raft_index: i64, 0.., tag 10000;
+        voters: Vec<i32>, 0.., tag 10001;
+        end_offset: i64, 0.., tag 10002;
+        epoch: i32, 0.., tag 10003;
+    }
+}
+
+impl Stored for Header {
+    const VERSIONS: RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+impl Snapshot {
+    pub(super) fn encode(&self, now_ms: i64) -> Bytes {
+        let epoch = self.id.epoch;
+        let mut out = BytesMut::new();
+        let mut offset = 0i64;
+        let mut add = |builder: wire::batch::BatchBuilder| {
+            let batch = builder.base_offset(offset).leader_epoch(epoch).build();
+            offset = batch.header.next_offset();
+            out.extend_from_slice(&batch.bytes);
+        };
+        let mut body = BytesMut::new();
+        let header = Header {
+            version: 0,
+            last_contained_log_timestamp: now_ms,
+            raft_index: i64::try_from(self.index).unwrap_or(i64::MAX),
+            voters: self.voters.clone(),
+            end_offset: self.id.end_offset,
+            epoch,
+        };
+        header.write_body(&mut body, 0);
+        add(batches::of_control(ControlType::SnapshotHeader, &body, now_ms));
+        let mut batch = wire::batch::BatchBuilder::new();
+        for value in &self.values {
+            batch.push(now_ms, None, Some(value), &[]);
+            if batch.size_bytes() >= BATCH_BYTES {
+                add(std::mem::take(&mut batch));
+            }
+        }
+        if !batch.is_empty() {
+            add(batch);
+        }
+        body.clear();
+        SnapshotFooterRecord { version: 0 }.write_body(&mut body, 0);
+        add(batches::of_control(ControlType::SnapshotFooter, &body, now_ms));
+        out.freeze()
+    }
+
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, QuorumError> {
+        let parsed = batches::parse(bytes)?;
+        let [first, middle @ .., last] = &parsed[..] else {
+            return Err(QuorumError::corrupt("a snapshot has no header and footer"));
+        };
+        let header = control(first, ControlType::SnapshotHeader)?;
+        control(last, ControlType::SnapshotFooter)?;
+        let header = Header::read_body(&header, 0).map_err(QuorumError::corrupt)?;
+        let mut values = Vec::new();
+        for batch in middle {
+            values.append(&mut batches::values(batch)?);
+        }
+        let index = u64::try_from(header.raft_index).map_err(QuorumError::corrupt)?;
+        let id = SnapshotId { end_offset: header.end_offset, epoch: header.epoch };
+        Ok(Self { id, index, voters: header.voters, values })
+    }
+
+    /// Durable when this returns.
+    pub(super) fn write(&self, disk: &dyn Disk, dir: &Path, now_ms: i64) -> io::Result<()> {
+        replace_file(disk, &self.id.path(dir), &self.encode(now_ms))
+    }
+}
+
+/// The value of a control batch of this type.
+fn control(batch: &wire::batch::Batch, expected: ControlType) -> Result<Bytes, QuorumError> {
+    let records = batches::records(batch)?;
+    match &records[..] {
+        [(key, value)] if batch.header.attributes.is_control() && ControlType::read(key) == Ok(expected) => {
+            Ok(value.clone())
+        }
+        _ => Err(QuorumError::corrupt(format!("a snapshot has no {expected:?} where it belongs"))),
+    }
+}
+
+/// The snapshots in a directory, the newest first.
+pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SnapshotId>> {
+    let mut ids: Vec<SnapshotId> = disk.read_dir(dir)?.iter().filter_map(|e| SnapshotId::parse(&e.name)).collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(ids)
+}
+
+pub(super) fn read(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> Result<Snapshot, QuorumError> {
+    let snapshot = Snapshot::decode(read_file(disk, &id.path(dir), BYTES_MAX)?.into())?;
+    match snapshot.id == id {
+        true => Ok(snapshot),
+        false => Err(QuorumError::corrupt(format!("a snapshot is {:?} by its name and {:?} inside", id, snapshot.id))),
+    }
+}
+
+/// Removes a snapshot. That it is gone need not be durable.
+pub(super) fn remove(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> io::Result<()> {
+    disk.remove_file(&id.path(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(values: usize) -> Snapshot {
+        let id = SnapshotId { end_offset: 4711, epoch: 3 };
+        let values = (0..values).map(|n| Bytes::from(vec![n as u8; 100_000])).collect();
+        Snapshot { id, index: 815, voters: vec![1], values }
+    }
+
+    #[test]
+    fn is_read_back_in_any_size() {
+        for values in [0, 1, 30] {
+            let snapshot = snapshot(values);
+            assert_eq!(Snapshot::decode(snapshot.encode(5)).unwrap(), snapshot);
+        }
+    }
+
+    #[test]
+    fn one_that_is_not_whole_is_an_error() {
+        let snapshot = snapshot(1);
+        let bytes = snapshot.encode(5);
+        for length in (0..bytes.len()).step_by(7) {
+            assert!(Snapshot::decode(bytes.slice(..length)).is_err(), "{length}");
+        }
+        for place in (0..bytes.len()).step_by(11) {
+            let mut bad = bytes.to_vec();
+            bad[place] ^= 1;
+            // Offsets and epochs of batches lie outside their CRCs, and say nothing here.
+            if let Ok(read) = Snapshot::decode(bad.into()) {
+                assert_eq!(read, snapshot);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_kafkas() {
+        let id = SnapshotId { end_offset: 4711, epoch: 3 };
+        assert_eq!(id.path(Path::new("d")).to_str(), Some("d/00000000000000004711-0000000003.checkpoint"));
+        assert_eq!(SnapshotId::parse("00000000000000004711-0000000003.checkpoint"), Some(id));
+        for name in ["bootstrap.checkpoint", "1-2.checkpoint", "0000000000000000471x-0000000003.checkpoint"] {
+            assert_eq!(SnapshotId::parse(name), None);
+        }
+    }
+}

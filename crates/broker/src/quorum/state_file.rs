@@ -1,0 +1,90 @@
+//! The file `raft-state`: the term a node has seen, and its vote in it. Neither may be forgotten, or a node could vote
+//! twice. The file is replaced as a whole; its bytes are a record batch, for its CRC.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use log::disk::{Disk, read_file, replace_file};
+use raft::eraftpb::HardState;
+use wire::batch::BatchBuilder;
+use wire::state::Stored;
+
+use super::{QuorumError, batches};
+
+const NAME: &str = "raft-state";
+const BYTES_MAX: usize = 4096;
+
+wire::message! {
+    pub struct RaftState {
+        term: i64, 0..;
+        vote: i64, 0..;
+        /// A lower bound: entries below were committed.
+        commit: i64, 0..;
+    }
+}
+
+impl Stored for RaftState {
+    const VERSIONS: std::ops::RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+/// What the file says; `None` when it is not there. Anything that was not written by [`write`] is an error.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<HardState>, QuorumError> {
+    let bytes = match read_file(disk, &dir.join(NAME), BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(QuorumError::corrupt(error)),
+        bytes => Bytes::from(bytes?),
+    };
+    let batches = batches::parse(bytes)?;
+    let values = batches.first().map(batches::values).transpose()?.unwrap_or_default();
+    let [value] = &values[..] else { return Err(QuorumError::corrupt("raft-state has no state")) };
+    let state = RaftState::read_versioned(value).map_err(QuorumError::corrupt)?;
+    let number = |field: i64| u64::try_from(field).map_err(QuorumError::corrupt);
+    let mut hard_state = HardState::default();
+    hard_state.term = number(state.term)?;
+    hard_state.vote = number(state.vote)?;
+    hard_state.commit = number(state.commit)?;
+    Ok(Some(hard_state))
+}
+
+/// Durable when this returns.
+pub(super) fn write(disk: &dyn Disk, dir: &Path, state: &HardState) -> io::Result<()> {
+    // Terms and indexes are counted up from 0, so far they do not get.
+    let number = |field: u64| i64::try_from(field).unwrap_or(i64::MAX);
+    let state = RaftState { term: number(state.term), vote: number(state.vote), commit: number(state.commit) };
+    let mut builder = BatchBuilder::new();
+    builder.push(0, None, Some(&state.write_versioned(0)), &[]);
+    replace_file(disk, &dir.join(NAME), &builder.build().bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use log::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn is_read_back_and_garbage_is_an_error() {
+        let disk = SimDisk::new(1);
+        let dir = Path::new("/data/__cluster_metadata-0");
+        disk.create_dir_all(dir).unwrap();
+        assert!(read(&disk, dir).unwrap().is_none());
+        let mut state = HardState::default();
+        (state.term, state.vote, state.commit) = (7, 2, 99);
+        write(&disk, dir, &state).unwrap();
+        assert_eq!(read(&disk, dir).unwrap(), Some(state));
+        let good = disk.get(&dir.join(NAME)).unwrap();
+        for place in 0..good.len() {
+            let mut bad = good.clone();
+            bad[place] ^= 0x10;
+            disk.put(&dir.join(NAME), &bad);
+            // The batch's base offset and epoch lie outside its CRC, and say nothing here.
+            assert!((place < 8 || (12..16).contains(&place)) || read(&disk, dir).is_err(), "{place}");
+        }
+        for garbage in [vec![], vec![0; 100], vec![0xff; 100], vec![1; 5000], good[..good.len() - 1].to_vec()] {
+            disk.put(&dir.join(NAME), &garbage);
+            assert!(matches!(read(&disk, dir), Err(QuorumError::Corrupt(_))));
+        }
+    }
+}
