@@ -3,7 +3,10 @@
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
 mod alter_configs;
+mod alteration;
 mod api_versions;
+mod auto_create;
+mod controlled;
 mod create_partitions;
 mod create_topics;
 mod delete_groups;
@@ -29,10 +32,12 @@ mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
 mod metadata;
+mod nodes;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+mod operations;
 mod produce;
 mod sync_group;
 
@@ -48,6 +53,7 @@ use wire::api::{self as table, Api, Request};
 use wire::frame::{self, RequestHeader};
 
 pub use fetch::sessions::FetchSessions;
+pub use init_producer_id::ProducerIds;
 
 use crate::Broker;
 use crate::net::{CloseReason, Frame, Peer};

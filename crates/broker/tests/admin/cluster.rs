@@ -26,9 +26,7 @@ fn the_cluster_is_one_broker() {
     }
     let response = client.ask(&DescribeClusterRequest::default());
     assert_eq!(response.cluster_authorized_operations, i32::MIN);
-    for (endpoint_type, code) in
-        [(2, ErrorCode::MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode::UNSUPPORTED_ENDPOINT_TYPE)]
-    {
+    for (endpoint_type, code) in [(2, ErrorCode::MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode::UNSUPPORTED_ENDPOINT_TYPE)] {
         let response = client.ask(&DescribeClusterRequest { endpoint_type, ..Default::default() });
         assert_eq!((response.error_code, response.brokers.len()), (code, 0));
         assert!(response.error_message.is_some());
@@ -123,7 +121,8 @@ fn no_election_is_needed() {
     let broker = TestBroker::start();
     let mut client = broker.connect();
     create(&mut client, &[topic("t", 2)]);
-    let ask = |topic: &str, partitions: &[i32]| TopicPartitions { topic: topic.into(), partitions: partitions.to_vec() };
+    let ask =
+        |topic: &str, partitions: &[i32]| TopicPartitions { topic: topic.into(), partitions: partitions.to_vec() };
     let asked = Some(vec![ask("t", &[0, 1, 9]), ask("nope", &[0])]);
     let request = |election_type, topic_partitions: &Option<Vec<TopicPartitions>>, timeout_ms| ElectLeadersRequest {
         election_type,
@@ -142,9 +141,11 @@ fn no_election_is_needed() {
     let all: Vec<_> =
         response.replica_election_results.iter().map(|t| (t.topic.as_str(), t.partition_result.len())).collect();
     assert_eq!((response.error_code, all), (ErrorCode::NONE, vec![("t", 0)]));
-    for (election_type, timeout_ms, code) in
-        [(2, 1000, ErrorCode::INVALID_REQUEST), (-1, 1000, ErrorCode::INVALID_REQUEST), (0, 0, ErrorCode::REQUEST_TIMED_OUT)]
-    {
+    for (election_type, timeout_ms, code) in [
+        (2, 1000, ErrorCode::INVALID_REQUEST),
+        (-1, 1000, ErrorCode::INVALID_REQUEST),
+        (0, 0, ErrorCode::REQUEST_TIMED_OUT),
+    ] {
         let response = client.ask(&request(election_type, &asked, timeout_ms));
         assert_eq!(response.error_code, code);
         let mut results = response.replica_election_results.iter().flat_map(|topic| &topic.partition_result);

@@ -227,14 +227,22 @@ fn bad_alterations_change_nothing() {
     let bad = Code::INVALID_REQUEST;
     for (alterations, code, message) in [
         (&[("bogus", SET, Some("1"))][..], Code::INVALID_CONFIG, "Unknown topic config name: bogus"),
-        (&[("retention.ms", SET, Some("4444")), ("bogus", SET, Some("1"))], Code::INVALID_CONFIG, "Unknown topic config name: bogus"),
+        (
+            &[("retention.ms", SET, Some("4444")), ("bogus", SET, Some("1"))],
+            Code::INVALID_CONFIG,
+            "Unknown topic config name: bogus",
+        ),
         (&[("retention.ms", SET, None)], bad, "Null value not supported for : retention.ms"),
         (
             &[("retention.ms", SET, Some("x"))],
             Code::INVALID_CONFIG,
             "Invalid value x for configuration retention.ms: Not a number of type LONG",
         ),
-        (&[("retention.ms", SET, Some("1")), ("retention.ms", SET, Some("2"))], bad, "Error due to duplicate config keys"),
+        (
+            &[("retention.ms", SET, Some("1")), ("retention.ms", SET, Some("2"))],
+            bad,
+            "Error due to duplicate config keys",
+        ),
         // Kafka answers UNKNOWN_SERVER_ERROR here.
         (&[("retention.ms", 9, Some("1"))], bad, "Unknown operation 9 for config key retention.ms"),
         (
@@ -270,17 +278,8 @@ fn each_resource_is_altered_or_refused_by_itself() {
     );
     let bad = Code::INVALID_REQUEST;
     let codes: Vec<_> = answers.iter().map(|answer| answer.0).collect();
-    let expected = [
-        Code::UNKNOWN_TOPIC_OR_PARTITION,
-        bad,
-        Code::INVALID_TOPIC_EXCEPTION,
-        bad,
-        bad,
-        bad,
-        bad,
-        bad,
-        Code::NONE,
-    ];
+    let expected =
+        [Code::UNKNOWN_TOPIC_OR_PARTITION, bad, Code::INVALID_TOPIC_EXCEPTION, bad, bad, bad, bad, bad, Code::NONE];
     assert_eq!(codes, expected, "{answers:?}");
     assert_eq!(answers[0].1, "The topic 'nope' does not exist.");
     assert_eq!(answers[3].1, "Unknown resource type 0");

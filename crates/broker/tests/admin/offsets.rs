@@ -3,9 +3,7 @@
 use wire::ErrorCode;
 use wire::api::delete_records::{DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic};
 use wire::api::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
-use wire::api::offset_for_leader_epoch::{
-    OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic,
-};
+use wire::api::offset_for_leader_epoch::{OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic};
 use wire::batch::BatchBuilder;
 use wire::compress::Codec;
 
@@ -175,7 +173,7 @@ fn deleted_records_stay_deleted() {
     assert_eq!(delete(&mut client, "t", &[(0, 4)]), [(0, ErrorCode::NONE, 4)]);
     broker.restart();
     let mut client = broker.connect();
-    assert_eq!(list(&mut client, 11, vec![asked("t", &[(0, -2, -1), ])])[0].1, 4);
+    assert_eq!(list(&mut client, 11, vec![asked("t", &[(0, -2, -1),])])[0].1, 4);
 }
 
 #[test]
@@ -213,7 +211,8 @@ fn a_leader_epoch_ends_at_the_end_of_the_log() {
         vec![ask(0, -1, 0), ask(0, 0, 0), ask(0, 1, 0), ask(0, -1, 1), ask(0, -1, -1), ask(1, -1, 0), ask(7, -1, 0)];
     let topics = vec![OffsetForLeaderTopic { topic: "t".into(), partitions }];
     for version in 2..=4 {
-        let response = client.call(version, &OffsetForLeaderEpochRequest { topics: topics.clone(), ..Default::default() });
+        let response =
+            client.call(version, &OffsetForLeaderEpochRequest { topics: topics.clone(), ..Default::default() });
         let ends = &response.topics[0].partitions;
         let ends: Vec<_> = ends.iter().map(|p| (p.error_code, p.leader_epoch, p.end_offset)).collect();
         assert_eq!(

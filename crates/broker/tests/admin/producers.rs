@@ -97,10 +97,7 @@ fn a_partition_tells_of_its_producers() {
     send(&mut client, 4000, 0, 0, &[t, t + 1]);
     send(&mut client, 4000, 0, 2, &[t + 2, t + 7]);
     send(&mut client, 3000, 3, 0, &[t + 2]);
-    let ask = |name: &str, indexes: &[i32]| TopicRequest {
-        name: name.to_owned(),
-        partition_indexes: indexes.to_vec(),
-    };
+    let ask = |name: &str, indexes: &[i32]| TopicRequest { name: name.to_owned(), partition_indexes: indexes.to_vec() };
     let topics = vec![ask("t", &[0, 1, -1, 0]), ask("nope", &[0]), ask("a/b", &[0])];
     let response = client.ask(&DescribeProducersRequest { topics });
     let state = |producer_id, producer_epoch, last_sequence, last_timestamp| ProducerState {

@@ -1,9 +1,7 @@
 //! CreateTopics, DeleteTopics, CreatePartitions.
 
 use wire::api::create_partitions::{CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic};
-use wire::api::create_topics::{
-    CreatableReplicaAssignment, CreatableTopic, CreatableTopicResult, CreateTopicsRequest,
-};
+use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicResult, CreateTopicsRequest};
 use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
 use wire::{ErrorCode, Uuid};
@@ -180,11 +178,8 @@ fn a_name_that_is_there_twice_is_refused_and_the_others_are_created() {
     let response = client.ask(&CreateTopicsRequest { topics, timeout_ms: 10_000, validate_only: false });
     let mut results: Vec<_> = response.topics.iter().map(|result| (&*result.name, result.error_code)).collect();
     results.sort_unstable_by_key(|result| result.0);
-    let expected = [
-        ("new", ErrorCode::NONE),
-        ("old", ErrorCode::TOPIC_ALREADY_EXISTS),
-        ("twice", ErrorCode::INVALID_REQUEST),
-    ];
+    let expected =
+        [("new", ErrorCode::NONE), ("old", ErrorCode::TOPIC_ALREADY_EXISTS), ("twice", ErrorCode::INVALID_REQUEST)];
     assert_eq!(results, expected);
     assert_eq!(partition_count(&mut client, "new"), Some(1));
     assert_eq!(partition_count(&mut client, "twice"), None);
@@ -199,11 +194,7 @@ fn replicas_can_be_placed_by_hand() {
             partition_index: *partition_index,
             broker_ids: broker_ids.to_vec(),
         });
-        CreatableTopic {
-            assignments: assignments.collect(),
-            replication_factor: factor,
-            ..topic("t", partitions)
-        }
+        CreatableTopic { assignments: assignments.collect(), replication_factor: factor, ..topic("t", partitions) }
     };
     let bad = ErrorCode::INVALID_REPLICA_ASSIGNMENT;
     for (replicas, partitions, factor, code) in [
@@ -268,12 +259,7 @@ fn topics_are_deleted_by_name_and_by_id() {
                 ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
                 Some("This server does not host this topic-partition.".into()),
             ),
-            (
-                None,
-                unknown,
-                ErrorCode::UNKNOWN_TOPIC_ID,
-                Some("This server does not host this topic ID.".into()),
-            ),
+            (None, unknown, ErrorCode::UNKNOWN_TOPIC_ID, Some("This server does not host this topic ID.".into()),),
         ]
     );
     assert_eq!(partition_count(&mut client, "a"), None);
@@ -384,9 +370,7 @@ fn partitions_only_grow_and_are_placed_well() {
         CreatePartitionsTopic { assignments: Some(assignments.collect()), ..more("t", count) }
     };
     let bad = ErrorCode::INVALID_REPLICA_ASSIGNMENT;
-    for (count, replicas) in
-        [(5, &[&[1][..]][..]), (4, &[&[2]]), (4, &[&[1], &[1]]), (4, &[&[]]), (4, &[&[1, 1]])]
-    {
+    for (count, replicas) in [(5, &[&[1][..]][..]), (4, &[&[2]]), (4, &[&[1], &[1]]), (4, &[&[]]), (4, &[&[1, 1]])] {
         assert_eq!(add(&mut client, vec![placed(count, replicas)], 10_000)[0].1, bad, "{count} {replicas:?}");
     }
     let twice = add(&mut client, vec![more("t", 4), more("t", 5)], 10_000);

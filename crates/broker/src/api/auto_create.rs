@@ -1,0 +1,56 @@
+//! Topics that come into being because a client asked for them (`kafka.server.AutoTopicCreationManager`).
+
+use wire::ErrorCode;
+use wire::api::create_topics::CreatableTopic;
+use wire::api::metadata::MetadataResponseTopic;
+
+use crate::Broker;
+use crate::meta::{CONSUMER_OFFSETS, is_internal, validate_name};
+use crate::offsets_topic;
+
+/// Answers for topics that do not exist. Those that may exist are created first, if `creates` says so; all the same the
+/// client is told UNKNOWN_TOPIC_OR_PARTITION, as by Kafka, where the creation goes on meanwhile: it asks again.
+pub(super) async fn answer(broker: &Broker, names: Vec<&str>, creates: bool) -> Vec<MetadataResponseTopic> {
+    let valid: Vec<&str> = names.iter().copied().filter(|name| validate_name(name).is_ok()).collect();
+    if creates && !valid.is_empty() {
+        create(broker, &valid).await;
+    }
+    let answers = names.into_iter().map(|name| MetadataResponseTopic {
+        error_code: match validate_name(name) {
+            Ok(()) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
+        },
+        name: Some(name.to_owned()),
+        is_internal: is_internal(name),
+        ..Default::default()
+    });
+    answers.collect()
+}
+
+/// Failures are the client's to see when it asks again: the topic is still not there.
+async fn create(broker: &Broker, names: &[&str]) {
+    let topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
+    match broker.controller.create_topics(topics, false).await {
+        Ok(results) => {
+            for result in results.iter().filter(|result| !result.error_code.is_none()) {
+                let (topic, error) = (&result.name, result.error_code);
+                tracing::debug!(topic, %error, message = result.error_message, "a topic was asked for and is not created");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "topics that were asked for are not created"),
+    }
+}
+
+/// The topic as it comes into being by itself. None for one that is reserved for what is not served.
+fn creatable(broker: &Broker, name: &str) -> Option<CreatableTopic> {
+    match name {
+        CONSUMER_OFFSETS => Some(offsets_topic::creatable(&broker.config(), broker.metadata.load().brokers().count())),
+        _ if is_internal(name) => None,
+        _ => Some(CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: -1,
+            replication_factor: -1,
+            ..Default::default()
+        }),
+    }
+}

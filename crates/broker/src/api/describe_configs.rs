@@ -1,0 +1,122 @@
+//! DescribeConfigs (key 32), versions 1-4: settings of topics, brokers and groups, and where their values come from.
+//!
+//! Behaviour:
+//! - Null and an empty list of keys are all settings; a key that does not exist is left out.
+//! - A broker is this one, by its id; no id stands for what was set for all brokers while they ran.
+//! - A group need not exist: it has the settings that it would start with.
+//! - Passwords are never shown.
+//! - A request is answered up to a number of settings; resources beyond are POLICY_VIOLATION. Kafka has no such bound.
+//!
+//! Skipped: client metrics subscriptions (KIP-714) and broker loggers have no settings here.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
+    DescribeConfigsResult,
+};
+
+use super::RequestContext;
+use crate::Broker;
+use crate::config::describe::{self, Include};
+use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
+
+/// Settings of one answer: those of some ten thousand topics. A few bytes of a request can ask for all of a topic's.
+const SETTINGS_MAX: usize = 400_000;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
+    let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
+    let image = broker.metadata.load();
+    let mut left = SETTINGS_MAX;
+    let mut results = Vec::with_capacity(request.resources.len());
+    for resource in request.resources {
+        let described = match left {
+            0 => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings are asked for at once.")),
+            _ => describe(broker, &image, &resource, include),
+        };
+        let result = DescribeConfigsResult {
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name,
+            ..Default::default()
+        };
+        results.push(match described {
+            Ok(configs) => {
+                left = left.saturating_sub(configs.len());
+                DescribeConfigsResult { error_message: Some(String::new()), configs, ..result }
+            }
+            Err(Refusal { code, message }) => {
+                DescribeConfigsResult { error_code: code, error_message: Some(message), ..result }
+            }
+        });
+    }
+    DescribeConfigsResponse { results, ..Default::default() }
+}
+
+/// Why a resource is not described.
+struct Refusal {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Refusal {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, message)
+    }
+}
+
+/// `kafka.server.ConfigHelper`.
+fn describe(
+    broker: &Broker,
+    image: &MetadataImage,
+    resource: &DescribeConfigsResource,
+    include: Include,
+) -> Result<Vec<DescribeConfigsResourceResult>, Refusal> {
+    let name = resource.resource_name.as_str();
+    let keys = resource.configuration_keys.as_deref();
+    let config = broker.config();
+    match ResourceKind::from_id(resource.resource_type) {
+        Some(ResourceKind::Topic) => {
+            validate_name(name).map_err(|error| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, error.to_string()))?;
+            if image.topic(name).is_none() {
+                return Err(Refusal::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ""));
+            }
+            Ok(describe::topic(&config, image.topic_config(name), keys, include))
+        }
+        Some(ResourceKind::Broker) if name.is_empty() => {
+            Ok(describe::cluster(image.config(&ConfigResource::all_brokers()), keys, include))
+        }
+        Some(ResourceKind::Broker) => {
+            check_broker(broker.node_id, name, " or empty string")?;
+            Ok(describe::broker(&config, keys, include))
+        }
+        Some(ResourceKind::Group) if name.is_empty() => Err(Refusal::invalid("Group name must not be empty")),
+        Some(ResourceKind::Group) => {
+            Ok(describe::group(&config, image.config(&ConfigResource::group(name)), keys, include))
+        }
+        Some(ResourceKind::BrokerLogger) if name.is_empty() => Err(Refusal::invalid("Broker id must not be empty")),
+        Some(ResourceKind::BrokerLogger) => check_broker(broker.node_id, name, "").map(|()| Vec::new()),
+        Some(ResourceKind::ClientMetrics) if name.is_empty() => {
+            Err(Refusal::invalid("Client metrics subscription name must not be empty"))
+        }
+        Some(ResourceKind::ClientMetrics) => Ok(Vec::new()),
+        None => Err(Refusal::invalid(format!("Unknown resource type {}", resource.resource_type))),
+    }
+}
+
+/// Whether a broker's name is this one's id.
+fn check_broker(node_id: i32, name: &str, or: &str) -> Result<(), Refusal> {
+    match name.parse::<i32>() {
+        Ok(id) if id == node_id => Ok(()),
+        Ok(id) => Err(Refusal::invalid(format!("Unexpected broker id, expected {node_id}{or}, but received {id}"))),
+        Err(_) => Err(Refusal::invalid(format!("Broker id must be an integer, but it is: {name}"))),
+    }
+}

@@ -1,0 +1,63 @@
+//! DescribeProducers (key 61), versions 0-0: the idempotent producers that a partition remembers.
+//!
+//! Behaviour:
+//! - In the order of their ids, with the epoch, the last sequence and the last timestamp of each; no transaction and no
+//!   coordinator (-1) for a producer that uses none.
+//! - A partition that is named twice is answered once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::describe_producers::{
+    DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
+};
+
+use super::RequestContext;
+use crate::Broker;
+use crate::meta::validate_name;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    // Each partition may remember thousands of producers: asking for the same one many times must not multiply them.
+    let mut answered: BTreeSet<(&str, i32)> = BTreeSet::new();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let fresh = topic.partition_indexes.iter().filter(|&&index| answered.insert((&topic.name, index)));
+        let partitions = fresh.map(|&index| describe(broker, &topic.name, index)).collect();
+        topics.push(TopicResponse { name: topic.name.clone(), partitions });
+    }
+    DescribeProducersResponse { topics, ..Default::default() }
+}
+
+fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
+    let response = PartitionResponse { partition_index, ..Default::default() };
+    if let Err(error) = validate_name(topic) {
+        return PartitionResponse {
+            error_code: ErrorCode::INVALID_TOPIC_EXCEPTION,
+            error_message: Some(error.to_string()),
+            ..response
+        };
+    }
+    match broker.partitions.find_by_name(topic, partition_index) {
+        Ok(partition) => {
+            let producers = partition.with_log(|log| log.describe_producers());
+            PartitionResponse { active_producers: producers.iter().map(state).collect(), ..response }
+        }
+        Err(error_code) => PartitionResponse { error_code, ..response },
+    }
+}
+
+fn state(producer: &log::ProducerState) -> ProducerState {
+    ProducerState {
+        producer_id: producer.producer_id,
+        producer_epoch: i32::from(producer.producer_epoch),
+        last_sequence: producer.last_sequence(),
+        last_timestamp: producer.last_timestamp,
+        coordinator_epoch: producer.coordinator_epoch,
+        current_txn_start_offset: producer.current_txn_first_offset.unwrap_or(-1),
+    }
+}

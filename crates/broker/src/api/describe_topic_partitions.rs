@@ -1,0 +1,164 @@
+//! DescribeTopicPartitions (key 75), versions 0-0: topics and their partitions, in pages.
+//!
+//! Behaviour:
+//! - Topics in the order of their names, each once; an empty list is all of them.
+//! - A page has at most `response_partition_limit` partitions, at least one, and at most
+//!   `max.request.partition.size.limit`. The cursor says where the next page begins.
+//! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when its
+//!   partition is negative, every topic is INVALID_REQUEST.
+//! - A name that cannot be a topic's is INVALID_TOPIC_EXCEPTION for that topic (Kafka fails the request: -1).
+//!
+//! Skipped: offline replicas come with replication.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::describe_topic_partitions::{
+    Cursor, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+};
+
+use super::{RequestContext, operations};
+use crate::Broker;
+use crate::meta::{NO_LEADER, Partition, Topic, is_internal, validate_name};
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponse {
+    let image = broker.metadata.load();
+    let asked: BTreeSet<&str> = request.topics.iter().map(|topic| topic.name.as_str()).collect();
+    if let Some(cursor) = &request.cursor
+        && (cursor.partition_index < 0 || !(asked.is_empty() || asked.contains(cursor.topic_name.as_str())))
+    {
+        let topics = asked.into_iter().map(|name| DescribeTopicPartitionsResponseTopic {
+            error_code: ErrorCode::INVALID_REQUEST,
+            name: Some(name.to_owned()),
+            ..Default::default()
+        });
+        return DescribeTopicPartitionsResponse { topics: topics.collect(), ..Default::default() };
+    }
+    let limit = request.response_partition_limit.min(broker.config().max_request_partition_size_limit).max(1);
+    let start = request.cursor.as_ref().map_or("", |cursor| cursor.topic_name.as_str());
+    let count = |name: &str| image.topic(name).map_or(0, |topic| topic.partitions.len());
+    let (parts, next_cursor) = if asked.is_empty() {
+        page(image.topics_from(start).map(|topic| &*topic.name), count, request.cursor.as_ref(), limit as usize)
+    } else {
+        page(asked.range(start..).copied(), count, request.cursor.as_ref(), limit as usize)
+    };
+    let topics = parts
+        .into_iter()
+        .map(|(name, partitions)| match image.topic(name) {
+            Some(topic) => describe(topic, partitions),
+            None => unknown(name),
+        })
+        .collect();
+    DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() }
+}
+
+fn describe(topic: &Topic, partitions: Range<usize>) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::NONE,
+        name: Some(topic.name.to_string()),
+        topic_id: topic.id,
+        is_internal: is_internal(&topic.name),
+        partitions: partitions.map(|index| describe_partition(index, &topic.partitions[index])).collect(),
+        topic_authorized_operations: operations::TOPIC,
+    }
+}
+
+fn describe_partition(index: usize, partition: &Partition) -> DescribeTopicPartitionsResponsePartition {
+    DescribeTopicPartitionsResponsePartition {
+        error_code: if partition.leader == NO_LEADER { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
+        partition_index: index as i32,
+        leader_id: partition.leader,
+        leader_epoch: partition.leader_epoch,
+        replica_nodes: partition.replicas.clone(),
+        isr_nodes: partition.isr.clone(),
+        eligible_leader_replicas: Some(partition.eligible_leader_replicas.clone()),
+        last_known_elr: Some(partition.last_known_elr.clone()),
+        offline_replicas: Vec::new(),
+    }
+}
+
+fn unknown(name: &str) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: match validate_name(name) {
+            Ok(()) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
+        },
+        name: Some(name.to_owned()),
+        is_internal: is_internal(name),
+        topic_authorized_operations: operations::TOPIC,
+        ..Default::default()
+    }
+}
+
+/// The partitions of each topic that fit in a page, and where the next page begins. A topic that does not exist has no
+/// partitions and takes no room.
+fn page<'a>(
+    names: impl Iterator<Item = &'a str>,
+    partition_count: impl Fn(&str) -> usize,
+    cursor: Option<&Cursor>,
+    limit: usize,
+) -> (Vec<(&'a str, Range<usize>)>, Option<Cursor>) {
+    let mut left = limit;
+    let mut parts = Vec::new();
+    for name in names {
+        let from = match cursor {
+            Some(cursor) if cursor.topic_name == name => cursor.partition_index.max(0) as usize,
+            _ => 0,
+        };
+        let next = |partition: usize| Some(Cursor { topic_name: name.to_owned(), partition_index: partition as i32 });
+        if left == 0 {
+            return (parts, next(from));
+        }
+        let count = partition_count(name);
+        let end = count.min(from.saturating_add(left));
+        parts.push((name, from.min(end)..end));
+        if end < count {
+            return (parts, next(end));
+        }
+        left -= end - from.min(end);
+    }
+    (parts, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three topics of five partitions each, and one that is not there.
+    fn paged(limit: usize, cursor: Option<(&str, i32)>) -> (Vec<(&'static str, Range<usize>)>, Option<(String, i32)>) {
+        let count = |name: &str| if name == "nope" { 0 } else { 5 };
+        let cursor = cursor.map(|(name, partition_index)| Cursor { topic_name: name.to_owned(), partition_index });
+        let start = cursor.as_ref().map_or("", |cursor| cursor.topic_name.as_str()).to_owned();
+        let names = ["m1", "m2", "m3", "nope"].into_iter().filter(move |name| **name >= *start);
+        let (parts, next) = page(names, count, cursor.as_ref(), limit);
+        (parts, next.map(|next| (next.topic_name, next.partition_index)))
+    }
+
+    /// As Kafka 4.3.1 answers.
+    #[test]
+    fn pages_end_where_the_limit_says() {
+        let at = |name: &str, partition| Some((name.to_owned(), partition));
+        assert_eq!(paged(1, None), (vec![("m1", 0..1)], at("m1", 1)));
+        assert_eq!(paged(4, None), (vec![("m1", 0..4)], at("m1", 4)));
+        assert_eq!(paged(5, None), (vec![("m1", 0..5)], at("m2", 0)));
+        assert_eq!(paged(6, None), (vec![("m1", 0..5), ("m2", 0..1)], at("m2", 1)));
+        assert_eq!(paged(15, None), (vec![("m1", 0..5), ("m2", 0..5), ("m3", 0..5)], at("nope", 0)));
+        assert_eq!(paged(16, None), (vec![("m1", 0..5), ("m2", 0..5), ("m3", 0..5), ("nope", 0..0)], None));
+    }
+
+    #[test]
+    fn a_cursor_goes_on_where_the_page_before_ended() {
+        let at = |name: &str, partition| Some((name.to_owned(), partition));
+        assert_eq!(paged(6, Some(("m2", 3))), (vec![("m2", 3..5), ("m3", 0..4)], at("m3", 4)));
+        assert_eq!(paged(6, Some(("m2", 4))), (vec![("m2", 4..5), ("m3", 0..5)], at("nope", 0)));
+        assert_eq!(paged(6, Some(("m2", 99))), (vec![("m2", 5..5), ("m3", 0..5), ("nope", 0..0)], None));
+        assert_eq!(paged(6, Some(("m25", 4))), (vec![("m3", 0..5), ("nope", 0..0)], None));
+    }
+}

@@ -1,0 +1,36 @@
+//! IncrementalAlterConfigs (key 44), versions 0-1: set, delete, append to and subtract from single settings (KIP-339).
+//!
+//! Behaviour:
+//! - Each resource is altered as a whole or refused by itself. When the answer comes, the change works.
+//! - Brokers: this one, by its id, or all, without one. What cannot change while a broker runs is INVALID_REQUEST.
+//! - A setting that does not exist is INVALID_CONFIG, a broker's too (Kafka takes any name there).
+//! - `validate_only` answers as if, and changes nothing.
+//!
+//! Skipped: client metrics subscriptions (KIP-714) and broker loggers cannot be altered.
+
+use std::sync::Arc;
+
+use wire::api::incremental_alter_configs::{
+    AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+
+use super::{RequestContext, alteration};
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let IncrementalAlterConfigsRequest { resources, validate_only } = request;
+    let altered = alteration::alter(broker.node_id, resources, async |resources| {
+        let request = IncrementalAlterConfigsRequest { resources, validate_only };
+        let answers = broker.controller.incremental_alter_configs(request).await?;
+        Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())
+    });
+    let responses = altered.await.into_iter().map(|(resource_type, resource_name, outcome)| {
+        let (error_code, error_message) = outcome;
+        AlterConfigsResourceResponse { error_code, error_message, resource_type, resource_name }
+    });
+    IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
+}

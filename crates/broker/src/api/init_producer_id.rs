@@ -1,0 +1,113 @@
+//! InitProducerId (key 22), versions 0-5: an id for an idempotent producer.
+//!
+//! Behaviour:
+//! - Each answer has an id that was never given before. The controller gives out blocks of them, written to the metadata
+//!   log first; what is left of a block when the broker stops, however it stops, is lost.
+//! - A producer without transactions that shows the id and epoch it has (KIP-360) gets a new id too, as from Kafka.
+//!   An id without an epoch, or the other way round, is INVALID_REQUEST.
+//!
+//! Skipped: transactions. A transactional id is UNSUPPORTED_VERSION, on which a producer gives up at once; an empty one is
+//! INVALID_REQUEST.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use wire::ErrorCode;
+use wire::api::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+
+use super::RequestContext;
+use crate::Broker;
+use crate::meta::{ControllerError, ProducerIdBlock};
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse {
+    match init(broker, &request).await {
+        Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
+        Err(error_code) => InitProducerIdResponse { error_code, producer_epoch: -1, ..Default::default() },
+    }
+}
+
+async fn init(broker: &Broker, request: &InitProducerIdRequest) -> Result<i64, ErrorCode> {
+    check(request)?;
+    let id = broker.producer_ids.next(async || broker.controller.allocate_producer_ids(broker.node_id).await).await;
+    id.map_err(|error| {
+        tracing::warn!(%error, "no producer ids are to be had");
+        // The client tries again.
+        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+    })
+}
+
+fn check(request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
+    match request.transactional_id.as_deref() {
+        Some("") => return Err(ErrorCode::INVALID_REQUEST),
+        Some(_) => return Err(ErrorCode::UNSUPPORTED_VERSION),
+        None => {}
+    }
+    if (request.producer_id == -1) != (request.producer_epoch == -1) {
+        return Err(ErrorCode::INVALID_REQUEST);
+    }
+    Ok(())
+}
+
+/// The producer ids that the controller has given to this broker and that nobody has yet.
+#[derive(Default)]
+pub struct ProducerIds {
+    /// The lock is held while a new block is fetched: whoever else needs an id needs the same block.
+    left: Mutex<std::ops::Range<i64>>,
+}
+
+impl ProducerIds {
+    async fn next(
+        &self,
+        allocate: impl AsyncFnOnce() -> Result<ProducerIdBlock, ControllerError>,
+    ) -> Result<i64, ControllerError> {
+        let mut left = self.left.lock().await;
+        if let Some(id) = left.next() {
+            return Ok(id);
+        }
+        let block = allocate().await?;
+        *left = block.first..block.first + block.count;
+        left.next().ok_or_else(|| ControllerError::Internal("a block of no producer ids".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(transactional_id: Option<&str>, producer_id: i64, producer_epoch: i16) -> InitProducerIdRequest {
+        InitProducerIdRequest {
+            transactional_id: transactional_id.map(str::to_owned),
+            transaction_timeout_ms: 1000,
+            producer_id,
+            producer_epoch,
+        }
+    }
+
+    /// But for transactions as Kafka 4.3.1 answers.
+    #[test]
+    fn an_id_and_an_epoch_come_together() {
+        assert_eq!(check(&request(None, -1, -1)), Ok(()));
+        assert_eq!(check(&request(None, 5, 0)), Ok(()));
+        assert_eq!(check(&request(None, -5, -7)), Ok(()));
+        assert_eq!(check(&request(None, 5, -1)), Err(ErrorCode::INVALID_REQUEST));
+        assert_eq!(check(&request(None, -1, 3)), Err(ErrorCode::INVALID_REQUEST));
+        assert_eq!(check(&request(Some(""), -1, -1)), Err(ErrorCode::INVALID_REQUEST));
+        assert_eq!(check(&request(Some("t"), -1, -1)), Err(ErrorCode::UNSUPPORTED_VERSION));
+    }
+
+    #[tokio::test]
+    async fn a_block_is_used_up_before_the_next_is_asked_for() {
+        let ids = ProducerIds::default();
+        let stopped = ids.next(async || Err(ControllerError::Stopped)).await;
+        assert_eq!(stopped, Err(ControllerError::Stopped));
+        let mut given = Vec::new();
+        for round in 0..5 {
+            given.push(ids.next(async || Ok(ProducerIdBlock { first: round * 100, count: 2 })).await);
+        }
+        assert_eq!(given, [0, 1, 200, 201, 400].map(Ok));
+    }
+}

@@ -1,0 +1,248 @@
+//! ListOffsets (key 2), versions 1-11: offsets by time, or by place in the log.
+//!
+//! Behaviour:
+//! - A timestamp of 0 or above finds the first record at or after it, with that record's timestamp.
+//! - -1 is the end that the isolation level may read to, -2 and -4 (v8) the start, -3 (v7) the record with the greatest
+//!   timestamp. -5 (v9) and -6 (v11) ask for what is in tiered storage: nothing. Any other, or one that is newer than
+//!   the request's version, is UNSUPPORTED_VERSION.
+//! - Nothing found is offset -1, without an error.
+//! - A partition that is asked for twice is INVALID_REQUEST once.
+//! - The client's leader epoch is checked (KIP-320); the answer has the epoch of what was found.
+//!
+//! Skipped: the offset of a follower's view (replica ids) comes with replication.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use log::ReadError;
+use wire::ErrorCode;
+use wire::api::list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+};
+
+use wire::batch::{Batch, BatchHeader};
+use wire::record::RecordReader;
+
+use super::RequestContext;
+use crate::Broker;
+use crate::partition::{Isolation, Partition};
+
+/// Of a stored batch. All that is stored was checked against less when it came.
+const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let isolation = match request.isolation_level {
+        0 => Ok(Isolation::ReadUncommitted),
+        1 => Ok(Isolation::ReadCommitted),
+        _ => Err(ErrorCode::INVALID_REQUEST),
+    };
+    let mut times_asked: HashMap<(&str, i32), u32> = HashMap::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            *times_asked.entry((&topic.name, partition.partition_index)).or_default() += 1;
+        }
+    }
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            let times = times_asked.entry((&topic.name, asked.partition_index)).or_default();
+            let found = match *times {
+                // A repetition that has been answered.
+                0 => continue,
+                1 => isolation.and_then(|isolation| {
+                    let partition = broker.partitions.find_by_name(&topic.name, asked.partition_index)?;
+                    find(&partition, context.api_version, asked, isolation)
+                }),
+                _ => {
+                    *times = 0;
+                    Err(ErrorCode::INVALID_REQUEST)
+                }
+            };
+            partitions.push(response(asked.partition_index, found));
+        }
+        if !partitions.is_empty() || topic.partitions.is_empty() {
+            topics.push(ListOffsetsTopicResponse { name: topic.name.clone(), partitions });
+        }
+    }
+    ListOffsetsResponse { topics, ..Default::default() }
+}
+
+/// A place in a log, as it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    offset: i64,
+    timestamp: i64,
+    leader_epoch: i32,
+}
+
+fn response(partition_index: i32, found: Result<Option<Place>, ErrorCode>) -> ListOffsetsPartitionResponse {
+    let response = ListOffsetsPartitionResponse { partition_index, ..Default::default() };
+    match found {
+        Ok(Some(Place { offset, timestamp, leader_epoch })) => {
+            ListOffsetsPartitionResponse { offset, timestamp, leader_epoch, ..response }
+        }
+        Ok(None) => response,
+        Err(error_code) => ListOffsetsPartitionResponse { error_code, ..response },
+    }
+}
+
+/// What a timestamp of a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Latest,
+    Earliest,
+    MaxTimestamp,
+    Tiered,
+    Time(i64),
+}
+
+impl Question {
+    /// Special timestamps are as old as the version that brought them (KIP-734, KIP-405, KIP-1005, KIP-1023).
+    fn new(timestamp: i64, version: i16) -> Result<Self, ErrorCode> {
+        match timestamp {
+            0.. => Ok(Self::Time(timestamp)),
+            -1 => Ok(Self::Latest),
+            -2 => Ok(Self::Earliest),
+            -3 if version >= 7 => Ok(Self::MaxTimestamp),
+            -4 if version >= 8 => Ok(Self::Earliest),
+            -5 if version >= 9 => Ok(Self::Tiered),
+            -6 if version >= 11 => Ok(Self::Tiered),
+            _ => Err(ErrorCode::UNSUPPORTED_VERSION),
+        }
+    }
+}
+
+fn find(
+    partition: &Partition,
+    version: i16,
+    asked: &ListOffsetsPartition,
+    isolation: Isolation,
+) -> Result<Option<Place>, ErrorCode> {
+    let question = Question::new(asked.timestamp, version)?;
+    partition.check_leader_epoch(asked.current_leader_epoch)?;
+    let end_offset = partition.end_offset(isolation);
+    let found = match question {
+        Question::Latest => {
+            Ok(Some(Place { offset: end_offset, timestamp: -1, leader_epoch: partition.leader_epoch() }))
+        }
+        Question::Earliest => Ok(Some(earliest(partition))),
+        Question::MaxTimestamp => max_timestamp(partition, end_offset),
+        Question::Tiered => Ok(None),
+        Question::Time(timestamp) => first_at(partition, timestamp, end_offset),
+    };
+    found.map_err(|error| {
+        tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "cannot look up an offset");
+        error.code()
+    })
+}
+
+fn earliest(partition: &Partition) -> Place {
+    let offset = partition.log_start_offset();
+    // A log that has never held a record begins with the epoch of its leader.
+    let leader_epoch = partition.view().epoch_for_offset(offset).unwrap_or_else(|| partition.leader_epoch());
+    Place { offset, timestamp: -1, leader_epoch }
+}
+
+/// The first record with the greatest timestamp of the log (KIP-734).
+fn max_timestamp(partition: &Partition, end_offset: i64) -> Result<Option<Place>, LookupError> {
+    let max = partition.view().max_timestamp()?;
+    // The log knows the batch. One that is below the log's start, or that the reader may not see yet, is not found.
+    let batch = partition.view().headers(max.offset, end_offset).find_map(Result::ok);
+    match batch.filter(|batch| max.timestamp >= 0 && batch.max_timestamp == max.timestamp) {
+        Some(batch) => first_in(partition, &batch, max.timestamp, end_offset),
+        None => Ok(None),
+    }
+}
+
+/// The first record of a time or later.
+fn first_at(partition: &Partition, timestamp: i64, end_offset: i64) -> Result<Option<Place>, LookupError> {
+    let mut batch = partition.view().batch_for_timestamp(timestamp, end_offset)?;
+    while let Some(header) = batch {
+        if let Some(place) = first_in(partition, &header, timestamp, end_offset)? {
+            return Ok(Some(place));
+        }
+        // The record that made the batch match lies below the log's start, which is within the batch.
+        let later = partition.view().headers(header.next_offset(), end_offset);
+        batch = later.filter_map(Result::ok).find(|header| header.max_timestamp >= timestamp);
+    }
+    Ok(None)
+}
+
+/// The first record of a batch that is of the time or later and that a reader may see.
+fn first_in(
+    partition: &Partition,
+    header: &BatchHeader,
+    timestamp: i64,
+    end_offset: i64,
+) -> Result<Option<Place>, LookupError> {
+    let start = header.base_offset.max(partition.log_start_offset());
+    if start >= header.next_offset() {
+        return Ok(None);
+    }
+    let bytes = partition.view().read(start, header.next_offset(), header.size() as u32)?;
+    let batch = Batch::parse(&bytes).map_err(|_| LookupError::Unreadable)?;
+    let records = batch.records(DECOMPRESSED_BYTES_MAX).map_err(|_| LookupError::Unreadable)?;
+    for record in RecordReader::new(&batch.header, &records) {
+        let record = record.map_err(|_| LookupError::Unreadable)?;
+        if record.timestamp >= timestamp && record.offset >= start {
+            return Ok((record.offset < end_offset).then_some(Place {
+                offset: record.offset,
+                timestamp: record.timestamp,
+                leader_epoch: header.partition_leader_epoch,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Why the log could not be searched.
+#[derive(Debug, thiserror::Error)]
+enum LookupError {
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("the records of a batch are unreadable")]
+    Unreadable,
+}
+
+impl LookupError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Read(ReadError::OffsetOutOfRange { .. }) => ErrorCode::OFFSET_OUT_OF_RANGE,
+            Self::Read(ReadError::Corrupt { .. }) | Self::Unreadable => ErrorCode::CORRUPT_MESSAGE,
+            Self::Read(_) | Self::Io(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Kafka 4.3.1 answers each version.
+    #[test]
+    fn special_timestamps_need_their_version() {
+        for (timestamp, since, question) in [
+            (-1, 1, Question::Latest),
+            (-2, 1, Question::Earliest),
+            (-3, 7, Question::MaxTimestamp),
+            (-4, 8, Question::Earliest),
+            (-5, 9, Question::Tiered),
+            (-6, 11, Question::Tiered),
+            (0, 1, Question::Time(0)),
+        ] {
+            assert_eq!(Question::new(timestamp, since), Ok(question));
+            if since > 1 {
+                assert_eq!(Question::new(timestamp, since - 1), Err(ErrorCode::UNSUPPORTED_VERSION));
+            }
+        }
+        assert_eq!(Question::new(-7, 11), Err(ErrorCode::UNSUPPORTED_VERSION));
+    }
+}

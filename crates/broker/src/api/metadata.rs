@@ -1,0 +1,146 @@
+//! Metadata (key 3), versions 0-13: brokers, and topics with their partitions.
+//!
+//! Behaviour:
+//! - All topics: an empty list in version 0, null from version 1 on. An empty list from version 1 on is no topic.
+//! - A topic is named by name, or from version 12 on by id; when one of a request is named by id, names are not looked at.
+//!   An id or a missing name before version 12 fails the request as a whole: INVALID_REQUEST for each topic, no broker.
+//! - A topic that is named twice is answered once.
+//! - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and is created when both the client and
+//!   `auto.create.topics.enable` allow it. The client asks again, as with Kafka (`AutoTopicCreationManager`).
+//! - The controller is a broker that clients can reach, not the leader of the metadata quorum: requests to the controller
+//!   are passed on.
+//!
+//! Skipped: offline replicas come with replication. REBOOTSTRAP_REQUIRED (version 13) is never answered, as in Kafka's brokers.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::metadata::{
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
+    MetadataResponseTopic,
+};
+
+use super::{RequestContext, auto_create, nodes, operations};
+use crate::Broker;
+use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
+
+/// Topics can be named by id since.
+const TOPIC_IDS_SINCE: i16 = 12;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: MetadataRequest,
+) -> MetadataResponse {
+    let version = context.api_version;
+    let asked = match request.topics {
+        Some(topics) if !(topics.is_empty() && version == 0) => Some(topics),
+        _ => None,
+    };
+    if let Some(topics) = &asked
+        && topics.iter().any(|topic| is_malformed(topic, version))
+    {
+        return refuse(topics);
+    }
+    let image = broker.metadata.load_full();
+    let (mut topics, missing) = match &asked {
+        None => (image.topics().map(|topic| describe(topic)).collect(), Vec::new()),
+        Some(asked) if asked.iter().any(|topic| !topic.topic_id.is_zero()) => (by_id(&image, asked), Vec::new()),
+        Some(asked) => by_name(&image, asked),
+    };
+    if !missing.is_empty() {
+        let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
+        topics.extend(auto_create::answer(broker, missing, creates).await);
+    }
+    if request.include_topic_authorized_operations {
+        for topic in topics.iter_mut().filter(|topic| topic.name.is_some()) {
+            topic.topic_authorized_operations = operations::TOPIC;
+        }
+    }
+    MetadataResponse {
+        brokers: nodes::active(&image)
+            .map(|(broker, endpoint)| MetadataResponseBroker {
+                node_id: broker.id,
+                host: endpoint.host.clone(),
+                port: i32::from(endpoint.port),
+                rack: broker.rack.clone(),
+            })
+            .collect(),
+        cluster_id: Some(broker.cluster_id.clone()),
+        controller_id: broker.node_id,
+        topics,
+        cluster_authorized_operations: operations::cluster(request.include_cluster_authorized_operations),
+        ..Default::default()
+    }
+}
+
+/// A topic that is not named in a way that the version has.
+fn is_malformed(topic: &MetadataRequestTopic, version: i16) -> bool {
+    match &topic.name {
+        Some(_) => version < TOPIC_IDS_SINCE && !topic.topic_id.is_zero(),
+        None => version < TOPIC_IDS_SINCE || topic.topic_id.is_zero(),
+    }
+}
+
+/// `MetadataRequest.getErrorResponse`.
+fn refuse(asked: &[MetadataRequestTopic]) -> MetadataResponse {
+    let topics = asked.iter().map(|topic| MetadataResponseTopic {
+        error_code: ErrorCode::INVALID_REQUEST,
+        name: Some(topic.name.clone().unwrap_or_default()),
+        topic_id: topic.topic_id,
+        ..Default::default()
+    });
+    MetadataResponse { topics: topics.collect(), ..Default::default() }
+}
+
+/// The topics that are named by id, each once.
+fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic]) -> Vec<MetadataResponseTopic> {
+    let mut seen = HashSet::new();
+    let ids = asked.iter().map(|topic| topic.topic_id).filter(|id| !id.is_zero() && seen.insert(*id));
+    ids.map(|id| match image.topic_by_id(id) {
+        Some(topic) => describe(topic),
+        None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id: id, ..Default::default() },
+    })
+    .collect()
+}
+
+/// The topics that are named, each once, and the names of those that do not exist.
+fn by_name<'a>(image: &MetadataImage, asked: &'a [MetadataRequestTopic]) -> (Vec<MetadataResponseTopic>, Vec<&'a str>) {
+    let mut seen = HashSet::new();
+    let mut found = Vec::with_capacity(asked.len());
+    let mut missing = Vec::new();
+    for name in asked.iter().filter_map(|topic| topic.name.as_deref()).filter(|name| seen.insert(*name)) {
+        match image.topic(name) {
+            Some(topic) => found.push(describe(topic)),
+            None => missing.push(name),
+        }
+    }
+    (found, missing)
+}
+
+fn describe(topic: &Topic) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: ErrorCode::NONE,
+        name: Some(topic.name.to_string()),
+        topic_id: topic.id,
+        is_internal: is_internal(&topic.name),
+        partitions: (0..)
+            .zip(&topic.partitions)
+            .map(|(index, partition)| describe_partition(index, partition))
+            .collect(),
+        ..Default::default()
+    }
+}
+
+fn describe_partition(partition_index: i32, partition: &Partition) -> MetadataResponsePartition {
+    MetadataResponsePartition {
+        error_code: if partition.leader == NO_LEADER { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
+        partition_index,
+        leader_id: partition.leader,
+        leader_epoch: partition.leader_epoch,
+        replica_nodes: partition.replicas.clone(),
+        isr_nodes: partition.isr.clone(),
+        offline_replicas: Vec::new(),
+    }
+}
