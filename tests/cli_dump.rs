@@ -88,7 +88,11 @@ fn a_flipped_bit_costs_one_batch_and_is_told() {
             assert!(told.contains(&format!("{}: position ", path.display())), "{told}");
             if byte >= 17 {
                 let (first, last) = (victim * 3, victim * 3 + 2);
-                assert!(told.contains(&format!("position {position}: the batch of offsets {first} to {last}")) || byte == 57, "{told}");
+                assert!(
+                    told.contains(&format!("position {position}: the batch of offsets {first} to {last}"))
+                        || byte == 57,
+                    "{told}"
+                );
             }
         }
     }
@@ -103,7 +107,10 @@ fn a_torn_end_is_told_and_zeros_are_not() {
     let output = dump(&["--print-data"], &path);
     assert_eq!((output.status.code(), shown_offsets(&output)), (Some(1), (0..9).collect()));
     let told = stderr(&output);
-    assert!(told.contains(&format!("position {}: the last ", positions[3])) && told.contains("offset 9 is due"), "{told}");
+    assert!(
+        told.contains(&format!("position {}: the last ", positions[3])) && told.contains("offset 9 is due"),
+        "{told}"
+    );
 
     let mut preallocated = bytes;
     preallocated.resize(preallocated.len() + 100_000, 0);
@@ -164,7 +171,8 @@ fn small_files_are_shown_and_garbage_is_told() {
     let snapshot = dir.path().join("00000000000000000012.snapshot");
     write(&epochs, b"0\n2\n0 0\n3 17\n");
     write(&recovery, b"0\n1\norders 0 12\n");
-    let entry = wire::state::producer_snapshot::ProducerEntry { producer_id: 4711, last_offset: 11, ..Default::default() };
+    let entry =
+        wire::state::producer_snapshot::ProducerEntry { producer_id: 4711, last_offset: 11, ..Default::default() };
     write(&snapshot, &wire::state::producer_snapshot::ProducerSnapshot::to_bytes(vec![entry]));
     let output = dump(&[], dir.path());
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));

@@ -88,7 +88,7 @@ fn mistakes_in_the_command() {
         (&["consume", "t", "--format", "%q"], "%q"),
         (&["consume", "t", "--timeout", "soon"], "10s"),
         (&["consume", "t", "--group", "g", "--offset", "1"], "--group"),
-        (&["group", "describe"], "--all-groups"),
+        (&["group", "describe"], "<GROUP>"),
         (&["group", "reset-offsets", "g", "--topic", "t"], "--to-earliest"),
         (&["group", "reset-offsets", "g", "--topic", "t", "--by-duration", "long"], "PT1H30M"),
         (&["config", "describe", "broker", "one"], "default"),

@@ -31,7 +31,7 @@ def _served(f, server, topic):
 @fault(11, "disk full, then space again")
 def full(f):
     _image, mount = f.filesystem("disk", 160)
-    server = f.broker(home=f.home / "broker", log_segment_bytes=8 << 20)
+    server = f.broker(home=f.home / "broker", log_segment_bytes=8 << 20, disk_reserve_bytes=8 << 20)
     (f.home / "broker").mkdir(exist_ok=True)
     (mount / "data").mkdir()
     (f.home / "broker/data").symlink_to(mount / "data")

@@ -34,8 +34,8 @@ def broken(a):
             "length 0": (wire.batch(length=0), CORRUPT),
             "100 random bytes": (random.Random(46).randbytes(100), CORRUPT),
             "no bytes": (b"", INVALID_RECORD),
-            "cut off": (GOOD[:-3], CORRUPT),
-            "bytes behind it": (GOOD + b"\0\0\0", CORRUPT, INVALID_RECORD),
+            "cut off": (GOOD[:-3], CORRUPT, INVALID_RECORD),
+            "bytes behind it": (GOOD + b"\0\0\0", 0, CORRUPT, INVALID_RECORD),
         },
     )
 
