@@ -97,32 +97,46 @@ impl GroupCoordinator {
         }
     }
 
-    /// Takes over a partition: reads its groups and serves them. Requests for them fail with
-    /// COORDINATOR_LOAD_IN_PROGRESS meanwhile. An error means that the partition cannot be served.
-    pub async fn load(self: &Arc<Self>, partition: i32) -> Result<(), ErrorCode> {
+    /// Takes over a partition: reads its groups and serves them. From this call on, not only from the first poll,
+    /// requests for them fail with COORDINATOR_LOAD_IN_PROGRESS meanwhile. An error means that the partition cannot be
+    /// served.
+    ///
+    /// Nothing that was appended before a former [`Self::unload`] may still be on its way to the log.
+    pub fn load(
+        self: &Arc<Self>,
+        partition: i32,
+    ) -> impl Future<Output = Result<(), ErrorCode>> + Send + 'static + use<> {
+        let coordinator = Arc::clone(self);
         let shard = self.begin_load(partition);
-        let groups = super::load::load(&*self.log, partition, &self.config, self.now()).await;
+        async move {
+            let groups = super::load::load(&*coordinator.log, partition, &coordinator.config, coordinator.now()).await;
+            coordinator.finish_load(&shard, groups)
+        }
+    }
+
+    fn finish_load(
+        self: &Arc<Self>,
+        shard: &Arc<Shard>,
+        groups: Result<BTreeMap<String, Group>, ErrorCode>,
+    ) -> Result<(), ErrorCode> {
+        let mut shards = self.shards.write();
         let mut state = shard.state.lock();
         // An unload may have overtaken.
         if state.phase != Phase::Loading {
             return Err(ErrorCode::NOT_COORDINATOR);
         }
-        match groups {
-            Ok(groups) => {
-                tracing::info!(partition, groups = groups.len(), "loaded the groups of a partition");
-                state.phase = Phase::Active;
-                for (group_id, group) in groups {
-                    state.insert(group_id.clone(), group);
-                    self.change(&shard, &mut state, &group_id, |group, now, out| group.resume(&self.config, now, out));
-                }
-                Ok(())
-            }
-            Err(error) => {
-                drop(state);
-                self.unload(partition);
-                Err(error)
-            }
+        let groups = groups.inspect_err(|_| {
+            shards.remove(&shard.partition);
+            state.phase = Phase::Unloaded;
+        })?;
+        drop(shards);
+        tracing::info!(partition = shard.partition, groups = groups.len(), "loaded the groups of a partition");
+        state.phase = Phase::Active;
+        for (group_id, group) in groups {
+            state.insert(group_id.clone(), group);
+            self.change(shard, &mut state, &group_id, |group, now, out| group.resume(&self.config, now, out));
         }
+        Ok(())
     }
 
     pub(super) fn begin_load(&self, partition: i32) -> Arc<Shard> {
@@ -235,11 +249,11 @@ impl GroupCoordinator {
         let mut result = Ok(());
         Box::pin(poll_fn(move |cx| {
             for append in &mut appends {
-                if let Some(future) = append {
-                    if let Poll::Ready(appended) = future.as_mut().poll(cx) {
-                        result = result.and(appended.map(|_| ()));
-                        *append = None;
-                    }
+                if let Some(future) = append
+                    && let Poll::Ready(appended) = future.as_mut().poll(cx)
+                {
+                    result = result.and(appended.map(|_| ()));
+                    *append = None;
                 }
             }
             if appends.iter().any(Option::is_some) { Poll::Pending } else { Poll::Ready(result) }
