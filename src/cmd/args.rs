@@ -70,7 +70,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 /// `500ms`, `10s`, `2m`, `1h`, or seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let milliseconds = match text.parse::<f64>() {
-        Ok(seconds) if seconds >= 0.0 && seconds < 1e12 => (seconds * 1000.0) as i64,
+        Ok(seconds) if (0.0..1e12).contains(&seconds) => (seconds * 1000.0) as i64,
         _ => super::time::parse_span(text).ok_or("a time is a number with ms, s, m, h or d, for example 10s")?,
     };
     u64::try_from(milliseconds).map(Duration::from_millis).map_err(|_| "a time may not be negative".to_owned())

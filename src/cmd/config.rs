@@ -241,6 +241,7 @@ async fn describe(args: Describe) -> Result<()> {
     if !args.all {
         entries.retain(|entry| entry.source == resource.own_source());
     }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
     if args.json {
         return Ok(output::print_json(&entries)?);
     }

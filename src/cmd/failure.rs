@@ -33,7 +33,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         Some(hint) => eprintln!("error: {text}; {hint}"),
         None => eprintln!("error: {text}"),
     }
-    let is_usage = error.chain().any(|cause| cause.is::<Usage>());
+    let is_usage = error.downcast_ref::<Usage>().is_some();
     ExitCode::from(if is_usage { WRONG_USAGE } else { FAILED })
 }
 
@@ -60,7 +60,7 @@ fn mistake(rendered: &str) -> String {
     let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
     let is_word = |word: &&str| !word.starts_with(['[', '<', '-']);
     let command: Vec<_> = usage.unwrap_or("parshall").split_whitespace().take_while(is_word).collect();
-    format!("{}; see '{} --help'", text.join(" "), command.join(" "))
+    format!("{}; see '{} --help'", text.join(" ").replace(" tip: ", "; tip: "), command.join(" "))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -75,6 +75,9 @@ fn hint(error: &ClientError) -> Option<&'static str> {
         ClientError::UnknownTopic { .. } => Some("'parshall topic list' shows the topics"),
         ClientError::UnknownPartition(_) => Some("'parshall topic describe' shows the partitions"),
         ClientError::OffsetOutOfRange { .. } => Some("start with --offset beginning or --offset end"),
+        ClientError::Refused { code: ErrorCode::MESSAGE_TOO_LARGE, .. } => {
+            Some("the topic's max.message.bytes and the broker's message.max.bytes set the limit")
+        }
         ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => {
             Some("'parshall group list' shows the groups")
         }
@@ -96,7 +99,7 @@ mod tests {
             '--partitions'\n\nUsage: parshall topic create --partitions <N> <TOPIC>\n\nFor more information, try '--help'.\n";
         assert_eq!(
             mistake(rendered),
-            "error: unexpected argument '--partition' found tip: a similar argument exists: '--partitions'; \
+            "error: unexpected argument '--partition' found; tip: a similar argument exists: '--partitions'; \
              see 'parshall topic create --help'"
         );
     }

@@ -151,6 +151,7 @@ async fn delete_one(client: &Client, group: &str) -> Result<(), ClientError> {
     for result in client.send_to_coordinator(group, &request, code).await?.results {
         let message = match result.error_code {
             ErrorCode::NON_EMPTY_GROUP => Some("it has members; stop them first"),
+            ErrorCode::GROUP_ID_NOT_FOUND => Some("it does not exist"),
             _ => None,
         };
         ClientError::check(|| format!("cannot delete group {group}"), result.error_code, message)?;

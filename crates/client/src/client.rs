@@ -223,7 +223,7 @@ impl Client {
     }
 
     /// Metadata of topics that must exist. A topic that was just created may take a moment to show; a topic that is not
-    /// there is an error after two seconds, since it is more often a typing mistake.
+    /// there is an error after a second, since it is more often a typing mistake.
     pub async fn existing(&self, topics: &[&str]) -> Result<Metadata, ClientError> {
         self.find(topics, false).await
     }
@@ -234,7 +234,7 @@ impl Client {
     }
 
     async fn find(&self, topics: &[&str], create: bool) -> Result<Metadata, ClientError> {
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const PATIENCE: Duration = Duration::from_secs(1);
         let mut retry = self.retry();
         let patience = if create { self.inner.config.deadline } else { PATIENCE };
         let give_up = Instant::now() + patience;

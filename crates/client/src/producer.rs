@@ -6,7 +6,8 @@
 //! bounded: [`Producer::send`] waits.
 //!
 //! With idempotence every batch carries a producer id and a sequence. After a batch has failed for good nobody knows
-//! which sequence the broker stands at, so its partition goes on under a new producer id.
+//! which sequence the broker stands at, so its partition goes on under a new producer id. A batch that the broker finds
+//! too large is cut in halves until it fits, as Kafka's producer does.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -126,7 +127,7 @@ impl Future for Delivery {
 type Answer = oneshot::Sender<Result<Delivered, ClientError>>;
 
 pub struct Producer {
-    records: mpsc::Sender<(ProducerRecord, Answer)>,
+    records: mpsc::Sender<Waiting>,
     task: JoinHandle<()>,
 }
 
@@ -137,7 +138,7 @@ impl Producer {
         let partitions = metadata.topic(topic)?.partitions.len();
         let idempotence = config.idempotence && config.acks == Acks::All;
         let producer = if idempotence { Some(init_producer_id(&client).await?) } else { None };
-        let lane = || Lane { producer, ..Lane::default() };
+        let lane = || Lane { identity: Identity { producer, next_sequence: 0 }, ..Lane::default() };
         let (records, receiver) = mpsc::channel(QUEUED_RECORDS_MAX);
         let task = Task {
             client,
@@ -177,14 +178,21 @@ struct Lane {
     open: Option<OpenBatch>,
     full: VecDeque<OpenBatch>,
     under_way: bool,
+    identity: Identity,
+}
+
+/// As whom a partition's batches are sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Identity {
     /// Id and epoch; `None` without idempotence, and after a failure until there is a new id.
     producer: Option<(i64, i16)>,
     next_sequence: i32,
 }
 
+type Waiting = (ProducerRecord, Answer);
+
 struct OpenBatch {
-    builder: BatchBuilder,
-    answers: Vec<Answer>,
+    records: Vec<Waiting>,
     bytes: usize,
     due: Instant,
 }
@@ -195,7 +203,7 @@ struct Task {
     config: ProducerConfig,
     partitioner: Partitioner,
     lanes: Vec<Lane>,
-    records: mpsc::Receiver<(ProducerRecord, Answer)>,
+    records: mpsc::Receiver<Waiting>,
     /// No more records will come.
     closing: bool,
     deliveries: JoinSet<Ended>,
@@ -205,10 +213,8 @@ struct Task {
 /// What a delivery leaves behind.
 struct Ended {
     lane: usize,
-    answers: Vec<Answer>,
     bytes: usize,
-    producer: Option<(i64, i16)>,
-    result: Result<i64, ClientError>,
+    identity: Identity,
 }
 
 impl Task {
@@ -252,14 +258,11 @@ impl Task {
         }
         let lane = &mut self.lanes[partition as usize];
         let open = lane.open.get_or_insert_with(|| OpenBatch {
-            builder: BatchBuilder::new().compression(self.config.compression, None),
-            answers: Vec::new(),
-            bytes: batch::HEADER_BYTES,
+            records: Vec::new(),
+            bytes: 0,
             due: Instant::now() + self.config.linger,
         });
-        let headers: Vec<_> = record.headers.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
-        open.builder.push(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
-        open.answers.push(answer);
+        open.records.push((record, answer));
         open.bytes += bytes;
         self.buffered_bytes += bytes;
     }
@@ -284,42 +287,25 @@ impl Task {
                 },
             };
             lane.under_way = true;
-            let OpenBatch { builder, answers, bytes, .. } = batch;
-            let count = answers.len() as i32;
+            let OpenBatch { records, bytes, .. } = batch;
             let delivery = BatchDelivery {
                 client: self.client.clone(),
                 partition: TopicPartition::new(self.topic.clone(), index as i32),
                 acks: self.config.acks,
+                compression: self.config.compression,
                 idempotence: self.config.idempotence,
-                producer: lane.producer,
-                sequence: lane.next_sequence,
+                identity: lane.identity,
             };
-            lane.next_sequence = batch::add_sequence(lane.next_sequence, count);
-            self.deliveries.spawn(async move {
-                let (producer, result) = delivery.run(builder).await;
-                Ended { lane: index, answers, bytes, producer, result }
-            });
+            self.deliveries.spawn(async move { Ended { lane: index, bytes, identity: delivery.run(records).await } });
         }
         next_due
     }
 
     fn end(&mut self, ended: Ended) {
-        let Ended { lane: index, answers, bytes, producer, result } = ended;
-        self.buffered_bytes = self.buffered_bytes.saturating_sub(bytes.saturating_sub(batch::HEADER_BYTES));
-        let lane = &mut self.lanes[index];
+        self.buffered_bytes -= ended.bytes;
+        let lane = &mut self.lanes[ended.lane];
         lane.under_way = false;
-        match &result {
-            // A new id started with sequence 0, which this batch has used up.
-            Ok(_) if lane.producer != producer => lane.next_sequence = answers.len() as i32,
-            Ok(_) => {}
-            Err(_) => lane.next_sequence = 0,
-        }
-        lane.producer = if result.is_ok() { producer } else { None };
-        for (i, answer) in answers.into_iter().enumerate() {
-            let offset = |base: i64| if base < 0 { -1 } else { base + i as i64 };
-            let delivered = |base: i64| Delivered { partition: index as i32, offset: offset(base) };
-            let _ = answer.send(result.clone().map(delivered));
-        }
+        lane.identity = ended.identity;
     }
 }
 
@@ -328,35 +314,65 @@ struct BatchDelivery {
     client: Client,
     partition: TopicPartition,
     acks: Acks,
+    compression: Codec,
     idempotence: bool,
-    producer: Option<(i64, i16)>,
-    sequence: i32,
+    identity: Identity,
 }
 
 impl BatchDelivery {
-    /// The base offset, and the producer id that was used.
-    async fn run(mut self, builder: BatchBuilder) -> (Option<(i64, i16)>, Result<i64, ClientError>) {
-        if self.idempotence && self.producer.is_none() {
-            match init_producer_id(&self.client).await {
-                Ok(producer) => self.producer = Some(producer),
-                Err(error) => return (None, Err(error)),
+    /// Delivers the records and answers for each. Returns as whom to go on.
+    async fn run(mut self, records: Vec<Waiting>) -> Identity {
+        // What is still to go, the first part last.
+        let mut parts = vec![records];
+        while let Some(mut part) = parts.pop() {
+            match self.deliver(&part).await {
+                Ok(base) => {
+                    self.identity.next_sequence = batch::add_sequence(self.identity.next_sequence, part.len() as i32);
+                    for (i, (_, answer)) in part.into_iter().enumerate() {
+                        let offset = if base < 0 { -1 } else { base + i as i64 };
+                        let _ = answer.send(Ok(Delivered { partition: self.partition.partition, offset }));
+                    }
+                }
+                // The broker has not looked at the sequence yet, so it stays the next one.
+                Err(error) if error.code() == Some(ErrorCode::MESSAGE_TOO_LARGE) && part.len() > 1 => {
+                    parts.push(part.split_off(part.len() / 2));
+                    parts.push(part);
+                }
+                Err(error) => {
+                    self.identity = Identity::default();
+                    for (_, answer) in part {
+                        let _ = answer.send(Err(error.clone()));
+                    }
+                }
             }
         }
-        let builder = match self.producer {
-            Some((id, epoch)) => builder.producer(id, epoch, self.sequence),
-            None => builder,
-        };
-        let records = builder.build().bytes;
+        self.identity
+    }
+
+    /// The offset of the first of these records.
+    async fn deliver(&mut self, records: &[Waiting]) -> Result<i64, ClientError> {
+        let mut builder = BatchBuilder::new().compression(self.compression, None);
+        if self.idempotence {
+            let (id, epoch) = match self.identity.producer {
+                Some(producer) => producer,
+                None => init_producer_id(&self.client).await?,
+            };
+            self.identity.producer = Some((id, epoch));
+            builder = builder.producer(id, epoch, self.identity.next_sequence);
+        }
+        for (record, _) in records {
+            let headers: Vec<_> = record.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+            builder.push(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
+        }
+        let batch = builder.build().bytes;
         let mut retry = self.client.retry();
         loop {
-            let error = match self.attempt(&records).await {
-                Ok(offset) => return (self.producer, Ok(offset)),
+            let error = match self.attempt(&batch).await {
+                Ok(offset) => return Ok(offset),
                 Err(error) => error,
             };
             self.client.forget(&self.partition.topic);
-            if let Err(error) = retry.wait(error).await {
-                return (self.producer, Err(error));
-            }
+            retry.wait(error).await?;
         }
     }
 

@@ -73,7 +73,8 @@ pub(super) fn parse(text: &str) -> Result<Format, String> {
                     Some('\\') => bytes.push(b'\\'),
                     Some('x') => {
                         let digits: String = chars.by_ref().take(2).collect();
-                        let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 2);
+                        let is_hex = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                        let byte = is_hex.then(|| u8::from_str_radix(&digits, 16).ok()).flatten();
                         bytes.push(byte.ok_or("\\x needs two hexadecimal digits")?);
                     }
                     Some(other) => return Err(format!("\\{other} is not an escape; \\\\ is a backslash")),

@@ -53,7 +53,7 @@ fn field<const N: usize>(entry: &[u8], at: usize) -> [u8; N] {
 }
 
 /// The offset in the name of a segment's file, which the entries are relative to.
-fn base_offset(path: &Path) -> Option<i64> {
+pub(super) fn base_offset(path: &Path) -> Option<i64> {
     path.file_name()?.to_str()?.split('.').next()?.parse().ok()
 }
 
@@ -112,7 +112,7 @@ impl Dump<'_> {
                     header.base_offset
                 ))?,
                 None => {
-                    self.damage(format_args!("offset {offset}, position {position}: there is no batch in the log"))?
+                    self.damage(format_args!("offset {offset}, position {position}: there is no batch in the log"))?;
                 }
             }
             last = Some(Entry { offset, position });

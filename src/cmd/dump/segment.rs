@@ -13,6 +13,7 @@ use wire::record::{Record, RecordReader};
 
 use super::Dump;
 use super::decode::{self, Decoder};
+use super::index::base_offset;
 use crate::cmd::bytes::put_json;
 
 /// What is read at once to find a batch or to check one.
@@ -133,6 +134,7 @@ impl Dump<'_> {
         self.title()?;
         let log = LogFile::open(self, path)?;
         let decoder = Self::decoder(path);
+        let base = base_offset(path);
         let mut position = 0;
         let mut next_offset = None;
         while position < log.length {
@@ -151,6 +153,12 @@ impl Dump<'_> {
                 self.damage(format_args!(
                     "position {position}: the batch starts at offset {} where {expected} or more is due",
                     header.base_offset
+                ))?;
+            }
+            if !base.is_none_or(|base| (base..=base.saturating_add(i32::MAX.into())).contains(&header.last_offset())) {
+                self.damage(format_args!(
+                    "position {position}: offset {} cannot be in a segment of this name",
+                    header.last_offset()
                 ))?;
             }
             next_offset = Some(header.next_offset());
