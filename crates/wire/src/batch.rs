@@ -334,3 +334,57 @@ impl Iterator for Batches {
 pub fn crc(batch: &[u8]) -> u32 {
     crc32c::crc32c(&batch[CRC_COVERS_FROM..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(base_offset: i64) -> Bytes {
+        let mut builder = BatchBuilder::new().base_offset(base_offset);
+        builder.push(0, None, Some(b"value"), &[]);
+        builder.build().bytes
+    }
+
+    #[test]
+    fn a_range_may_end_in_the_middle_of_a_batch() {
+        let whole = [batch(0), batch(1), batch(2)].concat();
+        let size = batch(0).len();
+        for end in 0..=whole.len() {
+            let mut batches = Batches::new(Bytes::copy_from_slice(&whole[..end]));
+            let offsets: Vec<_> = batches.by_ref().map(|batch| batch.unwrap().header.base_offset).collect();
+            assert_eq!(offsets, (0..(end / size) as i64).collect::<Vec<_>>());
+            assert_eq!(batches.rest().len(), end % size);
+        }
+    }
+
+    #[test]
+    fn a_damaged_batch_is_the_last_item() {
+        let mut bytes = [batch(0), batch(1), batch(2)].concat();
+        let size = batch(0).len();
+        bytes[2 * size - 1] ^= 1;
+        let mut batches = Batches::new(bytes.clone().into());
+        assert!(batches.next().unwrap().is_ok());
+        assert!(matches!(batches.next(), Some(Err(BatchError::WrongCrc { .. }))));
+        assert!(batches.next().is_none());
+        bytes[size + 16] = 9;
+        let items: Vec<_> = Batches::new(bytes.into()).skip(1).collect();
+        assert_eq!(items, [Err(BatchError::UnknownMagic(9))]);
+    }
+
+    #[test]
+    fn headers_of_garbage_do_not_panic() {
+        for byte in [0, 0x7f, 0x80, 0xff] {
+            let header = BatchHeader::parse(&[byte; HEADER_BYTES]);
+            assert_eq!(header.to_bytes(), [byte; HEADER_BYTES]);
+            let _ = (header.size(), header.last_offset(), header.next_offset(), header.last_sequence());
+            assert!(header.check().is_err());
+        }
+    }
+
+    #[test]
+    fn sequences_wrap() {
+        assert_eq!(add_sequence(i32::MAX, 1), 0);
+        assert_eq!(add_sequence(i32::MAX - 1, 5), 3);
+        assert_eq!(add_sequence(7, 0), 7);
+    }
+}

@@ -558,3 +558,104 @@ macro_rules! message {
         }
     };
 }
+
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "the macro declares public structs")]
+mod tests {
+    use super::*;
+
+    message! {
+        pub struct Outer {
+            id: i32 = -1, 0..;
+            old: i8, 0..=1;
+            inner: Vec<Inner>, 0..;
+            maybe: Option<Inner>, 2..;
+            note: String = "none".into(), 2.., tag 0;
+            rack: Option<String>, 2.., tag 3;
+        }
+
+        pub struct Inner {
+            name: String, 0..;
+        }
+    }
+
+    fn write(message: &impl Wire, version: i16) -> Bytes {
+        let mut out = BytesMut::new();
+        message.write(&mut Writer::new(&mut out, version, version >= 2));
+        out.freeze()
+    }
+
+    fn read<T: Wire>(bytes: &[u8], version: i16) -> Result<T> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        let mut r = Reader::new(&bytes, version, version >= 2);
+        let message = T::read(&mut r)?;
+        r.finish().map(|()| message)
+    }
+
+    #[test]
+    fn a_field_is_where_its_versions_are() {
+        let message = Outer { id: 1, old: 2, inner: vec![Inner { name: "x".into() }], ..Outer::default() };
+        assert_eq!(write(&message, 0)[..], [0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'x']);
+        assert_eq!(write(&message, 2)[..], [0, 0, 0, 1, 2, 2, b'x', 0, 0xff, 0]);
+        assert_eq!(read(&write(&message, 1), 1), Ok(message.clone()));
+        assert_eq!(read(&write(&message, 2), 2), Ok(Outer { old: 0, ..message }));
+    }
+
+    #[test]
+    fn tagged_fields_are_written_when_they_differ() {
+        let message = Outer { note: String::new(), rack: Some("r".into()), ..Outer::default() };
+        let bytes = write(&message, 2);
+        assert_eq!(bytes[6..], [2, 0, 1, 1, 3, 2, 2, b'r']);
+        assert_eq!(read(&bytes, 2), Ok(message));
+    }
+
+    #[test]
+    fn unknown_tagged_fields_are_skipped_and_known_ones_must_fit() {
+        let start = [0, 0, 0, 1, 1, 0xff];
+        let tagged = |tags: &[u8]| read::<Outer>(&[&start, tags].concat(), 2);
+        assert_eq!(tagged(&[1, 9, 2, 7, 7]).map(|outer| outer.id), Ok(1));
+        assert_eq!(tagged(&[1, 0, 3, 3, b'a', b'b']).map(|outer| outer.note), Ok("ab".into()));
+        assert_eq!(tagged(&[1, 0, 4, 3, b'a', b'b', 0]), Err(WireError::Trailing(1)));
+        assert_eq!(tagged(&[1, 0, 2, 3, b'a', b'b']), Err(WireError::Truncated));
+        assert_eq!(tagged(&[1, 9, 3, 7, 7]), Err(WireError::Truncated));
+        assert_eq!(tagged(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Err(WireError::Truncated));
+        assert_eq!(tagged(&[0xff, 0xff, 0xff, 0xff, 0x1f]), Err(WireError::InvalidVarint));
+        assert_eq!(tagged(&[1, 0, 1, 0]), Err(WireError::UnexpectedNull));
+    }
+
+    #[test]
+    fn nulls_are_where_they_may_be() {
+        assert_eq!(read::<Option<String>>(&[0xff, 0xff], 0), Ok(None));
+        assert_eq!(read::<String>(&[0xff, 0xff], 0), Err(WireError::UnexpectedNull));
+        assert_eq!(read::<String>(&[0xff, 0xfe], 0), Err(WireError::InvalidLength(-2)));
+        assert_eq!(read::<Option<Vec<i32>>>(&[0xff; 4], 0), Ok(None));
+        assert_eq!(read::<Vec<i32>>(&[0xff; 4], 0), Err(WireError::UnexpectedNull));
+        assert_eq!(read::<Option<Vec<i32>>>(&[0xff, 0xff, 0xff, 0xfe], 0), Err(WireError::InvalidLength(-2)));
+        assert_eq!(read::<Option<Bytes>>(&[0], 2), Ok(None));
+        assert_eq!(read::<Bytes>(&[0], 2), Err(WireError::UnexpectedNull));
+        assert_eq!(read::<Option<Inner>>(&[0xff], 2), Ok(None));
+    }
+
+    #[test]
+    fn strings_are_utf8_and_not_too_long() {
+        assert_eq!(read::<String>(&[0, 1, 0xff], 0), Err(WireError::InvalidUtf8));
+        let long = "x".repeat(STRING_BYTES_MAX);
+        assert_eq!(read(&write(&long, 0), 0), Ok(long.clone()));
+        assert_eq!(read(&write(&long, 2), 2), Ok(long.clone()));
+        let mut longer = vec![0x81, 0x80, 0x02];
+        longer.extend_from_slice(&[b'x'; STRING_BYTES_MAX + 1]);
+        assert_eq!(read::<String>(&longer, 2), Err(WireError::InvalidLength(STRING_BYTES_MAX as i64 + 1)));
+        // One of our own is cut between two characters.
+        let own = format!("{}é", &long[1..]);
+        assert_eq!(read(&write(&own, 0), 0), Ok(long[1..].to_owned()));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_frame() {
+        // 10,000 empty strings in 10,000 bytes: 24 bytes of memory each.
+        let strings = |count: usize| write(&vec![String::new(); count], 2);
+        assert!(read::<Vec<String>>(&strings(3000), 2).is_ok());
+        assert_eq!(read::<Vec<String>>(&strings(10_000), 2), Err(WireError::TooLarge));
+        assert_eq!(read::<Vec<i64>>(&[0x7f, 0xff, 0xff, 0xff], 0), Err(WireError::Truncated));
+    }
+}

@@ -156,6 +156,7 @@ impl<'a> Decompressor<'a> {
     }
 
     /// Decompressed bytes that have not been consumed; empty at the end.
+    #[inline]
     pub fn fill(&mut self) -> Result<&[u8], CompressError> {
         if self.start == self.piece.len() {
             self.start = 0;
@@ -165,6 +166,7 @@ impl<'a> Decompressor<'a> {
     }
 
     /// Marks `length` bytes of what [`Decompressor::fill`] returned as read.
+    #[inline]
     pub fn consume(&mut self, length: usize) {
         self.start = (self.start + length).min(self.piece.len());
     }

@@ -107,3 +107,98 @@ pub fn read_response<R: Request>(frame: &Bytes, version: i16) -> Result<(i32, R:
     }
     Ok((correlation_id, read_body(&mut r)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Records;
+    use crate::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+    use crate::api::fetch::{FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData};
+    use crate::api::metadata::MetadataRequest;
+
+    fn header(bytes: &[u8]) -> Result<RequestHeader> {
+        RequestHeader::read(&mut Reader::new(&Bytes::copy_from_slice(bytes), 0, false))
+    }
+
+    #[test]
+    fn requests_are_read_back_in_every_version() {
+        for version in MetadataRequest::API.versions {
+            let mut out = BytesMut::new();
+            write_request(&mut out, version, 7, "me", &MetadataRequest::default());
+            let frame = out.freeze();
+            assert_eq!(frame[..4], i32::to_be_bytes(frame.len() as i32 - 4));
+            let frame = frame.slice(4..);
+            let mut r = Reader::new(&frame, 0, false);
+            let expected =
+                RequestHeader { api_key: 3, api_version: version, correlation_id: 7, client_id: Some("me".into()) };
+            assert_eq!(RequestHeader::read(&mut r), Ok(expected));
+            assert!(read_body::<MetadataRequest>(&mut r).is_ok());
+            assert_eq!(r.finish(), Ok(()), "{version}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_served_is_an_error() {
+        assert_eq!(header(&[3, 231, 0, 0]), Err(WireError::UnsupportedVersion { key: 999, version: 0 }));
+        assert_eq!(header(&[0xff, 0xff, 0, 0]), Err(WireError::UnsupportedVersion { key: -1, version: 0 }));
+        let metadata = [0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff];
+        assert_eq!(header(&metadata), Err(WireError::UnsupportedVersion { key: 3, version: 99 }));
+        assert_eq!(header(&metadata[..3]), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn a_newer_api_versions_request_gets_a_header() {
+        // In the flexible form: the tagged fields and the body are not looked at.
+        let bytes = [0, 18, 0, 99, 0, 0, 0, 5, 0, 1, b'c', 0, 77, 77];
+        let expected = RequestHeader { api_key: 18, api_version: 99, correlation_id: 5, client_id: Some("c".into()) };
+        assert_eq!(header(&bytes), Ok(expected));
+    }
+
+    #[test]
+    fn unknown_tagged_fields_of_a_header_are_skipped() {
+        let mut bytes = vec![0, 18, 0, 3, 0, 0, 0, 5, 0xff, 0xff, 1, 9, 2, b'x', b'y'];
+        let read = header(&bytes).unwrap();
+        assert_eq!((read.client_id, read.api_version), (None, 3));
+        bytes.truncate(13);
+        assert_eq!(header(&bytes), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn an_api_versions_response_has_the_old_header() {
+        let mut out = BytesMut::new();
+        write_response(&mut out, &ApiVersionsRequest::API, 3, 5, &ApiVersionsResponse::default());
+        // Length, correlation id, error code, an empty compact array, throttle time, no tagged fields.
+        assert_eq!(out[..], [0, 0, 0, 12, 0, 0, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0]);
+        let frame = out.freeze().slice(4..);
+        assert_eq!(read_response::<ApiVersionsRequest>(&frame, 3).map(|(id, _)| id), Ok(5));
+    }
+
+    #[test]
+    fn records_from_elsewhere_leave_a_gap() {
+        let partition = |records| PartitionData { records: Some(records), ..Default::default() };
+        let response = |partitions| FetchResponse {
+            responses: vec![FetchableTopicResponse { topic: "t".into(), partitions, ..Default::default() }],
+            ..Default::default()
+        };
+        let inline = Bytes::from_static(b"records");
+        for version in FetchRequest::API.versions {
+            let mut expected = BytesMut::from(&b"before"[..]);
+            let whole =
+                response(vec![partition(Records::Inline(inline.clone())), partition(Records::Inline(inline.clone()))]);
+            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), []);
+            let mut out = BytesMut::from(&b"before"[..]);
+            let gaps = response(vec![partition(Records::Elsewhere(7)), partition(Records::Elsewhere(7))]);
+            let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps);
+            assert_eq!(splices.len(), 2);
+            let mut filled = BytesMut::new();
+            let mut from = 0;
+            for splice in splices {
+                filled.put_slice(&out[from..splice.position]);
+                filled.put_slice(&inline[..splice.length as usize]);
+                from = splice.position;
+            }
+            filled.put_slice(&out[from..]);
+            assert_eq!(filled, expected, "{version}");
+        }
+    }
+}

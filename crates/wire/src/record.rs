@@ -97,9 +97,7 @@ pub(crate) trait Input {
     fn position(&self) -> usize;
     fn is_at_end(&mut self) -> Result<bool, RecordError>;
 
-    fn varlong(&mut self) -> Result<i64, RecordError> {
-        read_varlong(|| self.byte())
-    }
+    fn varlong(&mut self) -> Result<i64, RecordError>;
 
     #[inline(always)]
     fn varint(&mut self) -> Result<i32, RecordError> {
@@ -116,8 +114,19 @@ pub(crate) trait Input {
     }
 }
 
+/// A number and its length, if it has one byte or two, as nearly every number in a record has.
+#[inline(always)]
+fn short_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
+    match *bytes {
+        [first @ ..0x80, ..] => Some((zigzag(u64::from(first)), 1)),
+        [first, second @ ..0x80, ..] => Some((zigzag(u64::from(first & 0x7f) | u64::from(second) << 7), 2)),
+        _ => None,
+    }
+}
+
 /// A number of any length, byte by byte.
-fn read_varlong(mut byte: impl FnMut() -> Result<u8, RecordError>) -> Result<i64, RecordError> {
+#[cold]
+fn long_varlong(mut byte: impl FnMut() -> Result<u8, RecordError>) -> Result<i64, RecordError> {
     let mut value = 0;
     for shift in (0..70).step_by(7) {
         let byte = byte()?;
@@ -144,30 +153,17 @@ fn checked_length(length: i32) -> Result<usize, RecordError> {
 #[derive(Clone, Debug)]
 struct Slice<'a>(&'a [u8]);
 
-impl Slice<'_> {
-    /// A number of more than two bytes, or none.
-    #[cold]
-    fn long_varlong(&mut self) -> Result<i64, RecordError> {
-        read_varlong(|| self.byte())
-    }
-}
-
 impl<'a> Input for Slice<'a> {
     type Field = &'a [u8];
 
-    /// Nearly every number in a record has one byte or two.
     #[inline(always)]
     fn varlong(&mut self) -> Result<i64, RecordError> {
-        match *self.0 {
-            [first @ ..0x80, ref rest @ ..] => {
-                self.0 = rest;
-                Ok(zigzag(u64::from(first)))
+        match short_varlong(self.0) {
+            Some((number, length)) => {
+                self.0 = &self.0[length..];
+                Ok(number)
             }
-            [first, second @ ..0x80, ref rest @ ..] => {
-                self.0 = rest;
-                Ok(zigzag(u64::from(first & 0x7f) | u64::from(second) << 7))
-            }
-            _ => self.long_varlong(),
+            None => long_varlong(|| self.byte()),
         }
     }
 
@@ -209,6 +205,18 @@ impl<'a> Stream<'a> {
 
 impl Input for Stream<'_> {
     type Field = ();
+
+    #[inline(always)]
+    fn varlong(&mut self) -> Result<i64, RecordError> {
+        match short_varlong(self.decompressor.fill()?) {
+            Some((number, length)) => {
+                self.decompressor.consume(length);
+                self.position += length;
+                Ok(number)
+            }
+            None => long_varlong(|| self.byte()),
+        }
+    }
 
     fn byte(&mut self) -> Result<u8, RecordError> {
         let byte = *self.decompressor.fill()?.first().ok_or(RecordError::Truncated)?;

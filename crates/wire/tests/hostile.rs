@@ -5,9 +5,14 @@ mod common;
 use bytes::{BufMut, BytesMut};
 use common::{Frame, Random, frames, recode_frame};
 
+/// The frames that have every field.
+fn filled() -> impl Iterator<Item = Frame> {
+    frames(&["request", "response"]).into_iter().filter(|frame| frame.variant == "filled")
+}
+
 #[test]
 fn every_truncation_is_an_error() {
-    for frame in frames(&["request", "response"]) {
+    for frame in filled() {
         for end in 0..frame.bytes.len() {
             let cut = Frame { bytes: frame.bytes.slice(..end), ..frame.clone() };
             assert!(recode_frame(&cut).is_err(), "{} {} {} at {end}", frame.kind, frame.name, frame.version);
@@ -27,7 +32,7 @@ fn lengths_that_lie_take_no_memory() {
         &[0xff, 0xff, 0xff, 0xff, 0x0f],
         &[0xff, 0xff, 0xff, 0xff, 0x07],
     ];
-    for frame in frames(&["request", "response"]) {
+    for frame in filled() {
         for position in 0..frame.bytes.len() {
             for length in LENGTHS {
                 let mut bytes = BytesMut::from(&frame.bytes[..position]);
