@@ -515,6 +515,31 @@ async fn a_deletion_is_seen_when_it_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_commit_to_a_deleted_group_does_not_touch_its_successor() {
+    let world = World::new(GroupConfig::default()).await;
+    world.commit("g", &[("t1", 0, 1)]).await;
+    world.log.hold();
+    let former = world.spawn_commit("g", &[("t1", 0, 2)]);
+    settle().await;
+    let deletion = {
+        let groups = world.groups.clone();
+        tokio::spawn(async move { groups.delete_groups(vec!["g".to_owned()]).await })
+    };
+    settle().await;
+    world.log.release_youngest();
+    assert_eq!(deletion.await.unwrap()[0].error_code, ErrorCode::NONE);
+    let successor = world.spawn_commit("g", &[("t1", 0, 3)]);
+    settle().await;
+    world.log.release_youngest();
+    assert_eq!(errors(&successor.await.unwrap()), [ErrorCode::NONE]);
+    world.log.release_all();
+    assert_eq!(errors(&former.await.unwrap()), [ErrorCode::NONE], "it was stored, and then deleted");
+    assert_eq!(world.fetch_request("g", true).await, Ok(vec![offset("t1", 0, 3)]));
+    let world = world.restart(0).await;
+    assert_eq!(world.fetch("g").await, [offset("t1", 0, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleting_offsets() {
     let world = World::new(GroupConfig::default()).await;
     let request = |group_id: &str, offsets: &[(&str, i32)]| OffsetDeleteRequest {
@@ -591,6 +616,21 @@ async fn expiry_runs_by_itself_and_takes_the_group_with_it() {
     let world = world.restart(0).await;
     assert_eq!(world.list(), [("new".to_owned(), "Empty".to_owned())]);
     world.memory_is_counted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_outlives_some_of_its_offsets() {
+    let config = GroupConfig { offsets_retention_ms: 3_600_000, ..GroupConfig::default() };
+    let world = World::new(config).await;
+    world.admit("g").await;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    world.commit("g", &[("t1", 0, 1), ("t2", 0, 1)]).await;
+    tokio::time::sleep(Duration::from_secs(1_800)).await;
+    world.commit("g", &[("t2", 0, 2)]).await;
+    tokio::time::sleep(Duration::from_secs(2_500)).await;
+    assert_eq!(world.fetch("g").await, [offset("t2", 0, 2)]);
+    let world = world.restart(0).await;
+    assert_eq!(world.fetch("g").await, [offset("t2", 0, 2)]);
 }
 
 #[tokio::test(start_paused = true)]

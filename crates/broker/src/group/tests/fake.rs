@@ -83,6 +83,16 @@ impl FakeLog {
         }
     }
 
+    /// Tells the youngest waiting batch of each partition that it is durable before the older ones are told.
+    pub(super) fn release_youngest(&self) {
+        for log in self.0.lock().logs.values_mut() {
+            if let Some(entry) = log.iter_mut().rfind(|entry| entry.waiting.is_some()) {
+                let sender = entry.waiting.take().unwrap();
+                sender.send(Ok(entry.batch.header.base_offset)).ok();
+            }
+        }
+    }
+
     pub(super) fn release_all(&self) {
         self.0.lock().held = false;
         self.release(usize::MAX);
