@@ -31,7 +31,11 @@ pub(super) async fn handle(
     let broker = Arc::clone(broker);
     // What lies above the new start is brought to the disk first.
     let topics = spawn_blocking(move || request.topics.into_iter().map(|topic| delete_in(&broker, topic)).collect());
-    DeleteRecordsResponse { topics: topics.await.unwrap_or_default(), ..Default::default() }
+    let topics = topics.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a deletion of records ended");
+        Vec::new()
+    });
+    DeleteRecordsResponse { topics, ..Default::default() }
 }
 
 fn delete_in(broker: &Broker, topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult {

@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use wire::ErrorCode;
 use wire::api::delete_topics::{DeletableTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 
 use super::{RequestContext, controlled};
@@ -29,7 +28,7 @@ pub(super) async fn handle(
         request.topic_names.into_iter().map(named).collect()
     };
     let answer = broker.controller.delete_topics(topics.clone());
-    let mut responses = controlled::within(request.timeout_ms, answer).await.unwrap_or_else(|error_code| {
+    let responses = controlled::within(request.timeout_ms, answer).await.unwrap_or_else(|error_code| {
         let refused = |topic: DeleteTopicState| DeletableTopicResult {
             name: topic.name,
             topic_id: topic.topic_id,
@@ -38,18 +37,5 @@ pub(super) async fn handle(
         };
         topics.into_iter().map(refused).collect()
     });
-    for response in responses.iter_mut().filter(|response| response.error_message.is_none()) {
-        response.error_message = message(response.error_code).map(str::to_owned);
-    }
     DeleteTopicsResponse { responses, ..Default::default() }
-}
-
-/// Kafka's words for errors that need no others.
-fn message(code: ErrorCode) -> Option<&'static str> {
-    match code {
-        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => Some("This server does not host this topic-partition."),
-        ErrorCode::UNKNOWN_TOPIC_ID => Some("This server does not host this topic ID."),
-        ErrorCode::TOPIC_DELETION_DISABLED => Some("Topic deletion is disabled."),
-        _ => None,
-    }
 }

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use log::ReadError;
+use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
@@ -36,6 +37,20 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
+    let version = context.api_version;
+    let mut timestamps = request.topics.iter().flat_map(|topic| &topic.partitions).map(|asked| asked.timestamp);
+    if !timestamps.any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads)) {
+        return answer(broker, version, &request);
+    }
+    let broker = Arc::clone(broker);
+    let answered = spawn_blocking(move || answer(&broker, version, &request)).await;
+    answered.unwrap_or_else(|error| {
+        tracing::error!(%error, "a search for offsets ended");
+        ListOffsetsResponse::default()
+    })
+}
+
+fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOffsetsResponse {
     let isolation = match request.isolation_level {
         0 => Ok(Isolation::ReadUncommitted),
         1 => Ok(Isolation::ReadCommitted),
@@ -57,7 +72,7 @@ pub(super) async fn handle(
                 0 => continue,
                 1 => isolation.and_then(|isolation| {
                     let partition = broker.partitions.find_by_name(&topic.name, asked.partition_index)?;
-                    find(&partition, context.api_version, asked, isolation)
+                    find(&partition, version, asked, isolation)
                 }),
                 _ => {
                     *times = 0;
@@ -115,6 +130,11 @@ impl Question {
             -6 if version >= 11 => Ok(Self::Tiered),
             _ => Err(ErrorCode::UNSUPPORTED_VERSION),
         }
+    }
+
+    /// Whether the answer is in files.
+    fn reads(self) -> bool {
+        matches!(self, Self::MaxTimestamp | Self::Time(_))
     }
 }
 

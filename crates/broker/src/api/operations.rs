@@ -9,10 +9,6 @@ pub(super) const TOPIC: i32 = 0b1101_1111_1000;
 /// Create, alter, describe, cluster action, describe and alter configs, idempotent write.
 pub(super) const CLUSTER: i32 = 0b1_1111_1010_0000;
 
-pub(super) fn topic(asked: bool) -> i32 {
-    if asked { TOPIC } else { NOT_ASKED }
-}
-
 pub(super) fn cluster(asked: bool) -> i32 {
     if asked { CLUSTER } else { NOT_ASKED }
 }

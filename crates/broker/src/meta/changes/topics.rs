@@ -223,7 +223,10 @@ pub(in super::super) fn delete(
 ) -> Decision<Vec<DeletableTopicResult>> {
     let mut records = Vec::new();
     let mut answer: Vec<DeletableTopicResult> = Vec::with_capacity(topics.len());
-    let mut gone: BTreeSet<Uuid> = BTreeSet::new();
+    // A topic that is given by its name and by its id stays, and is answered once.
+    let by_id: BTreeSet<Uuid> = topics.iter().filter(|t| t.name.is_none()).map(|t| t.topic_id).collect();
+    let named = topics.iter().filter_map(|t| context.image.topic(t.name.as_deref()?)).map(|found| found.id);
+    let by_both: BTreeSet<Uuid> = named.filter(|id| by_id.contains(id)).collect();
     let mut answered: BTreeSet<(Option<&str>, Uuid)> = BTreeSet::new();
     let mut counts: BTreeMap<(Option<&str>, Uuid), usize> = BTreeMap::new();
     for topic in topics {
@@ -231,11 +234,11 @@ pub(in super::super) fn delete(
     }
     for topic in topics {
         let key = (topic.name.as_deref(), topic.topic_id);
-        if !answered.insert(key) {
+        if !answered.insert(key) || (topic.name.is_none() && by_both.contains(&topic.topic_id)) {
             continue;
         }
         let repeated = counts.get(&key).is_some_and(|count| *count > 1);
-        match delete_one(context, topic, repeated, &mut gone) {
+        match delete_one(context, topic, repeated, &by_both) {
             Ok((name, id)) => {
                 records.push(RemoveTopicRecord { topic_id: id }.into());
                 answer.push(DeletableTopicResult { name: Some(name), topic_id: id, ..Default::default() });
@@ -262,7 +265,7 @@ fn delete_one(
     context: &Context<'_>,
     topic: &DeleteTopicState,
     repeated: bool,
-    gone: &mut BTreeSet<Uuid>,
+    by_both: &BTreeSet<Uuid>,
 ) -> Result<(String, Uuid), Refusal> {
     let bad = |message: &str| Err(Refusal::new(ErrorCode::INVALID_REQUEST, message));
     if !context.config.delete_topic_enable {
@@ -282,7 +285,7 @@ fn delete_one(
             .topic_by_id(id)
             .ok_or_else(|| Refusal::new(ErrorCode::UNKNOWN_TOPIC_ID, "This server does not host this topic ID."))?,
     };
-    if !gone.insert(found.id) {
+    if by_both.contains(&found.id) {
         return bad("The provided topic name maps to an ID that was already supplied.");
     }
     Ok((found.name.to_string(), found.id))
@@ -479,7 +482,7 @@ mod tests {
             (vec![DeleteTopicState { name: Some("a".into()), topic_id: id("a") }], &[("a", 42)]),
             (vec![by_name("a"), by_name("a"), by_name("b")], &[("a", 42), ("b", 0)]),
             (vec![by_id(id("a")), by_id(id("a"))], &[("", 42)]),
-            (vec![by_id(id("a")), by_name("a")], &[("a", 0), ("a", 42)]),
+            (vec![by_id(id("a")), by_name("a")], &[("a", 42)]),
         ] {
             let (config, random) = (BrokerConfig::default(), Counter::default());
             let decision = delete(&Context { image: &image, config: &config, random: &random }, &asked);
