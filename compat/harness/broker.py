@@ -35,6 +35,14 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ports_given = set()
 
 
+def _ended(*_signal):
+    raise SystemExit(143)
+
+
+# Whoever ends a command of ours does not leave its brokers running.
+signal.signal(signal.SIGTERM, _ended)
+
+
 def free_port():
     while True:
         with socket.socket() as probe:

@@ -72,6 +72,28 @@ class Producer(threading.Thread):
             connection.close()
 
 
+class Cursor:
+    def __init__(self, data, at):
+        self.data, self.at = data, at
+
+    def number(self):
+        """A zigzag varint."""
+        shift = value = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+
+    def skip(self, count):
+        """The next `count` bytes; none where that is negative, which is null."""
+        start = self.at
+        self.at += max(0, count)
+        return self.data[start : self.at]
+
+
 def records(data):
     """The (offset, value) pairs of uncompressed batches; stops at what is not whole."""
     position = 0
@@ -80,31 +102,18 @@ def records(data):
         end = position + 12 + length
         if end > len(data):
             return
-        at, (count,) = position + 61, struct.unpack_from(">i", data, position + 57)
-
-        def number():
-            nonlocal at
-            shift = value = 0
-            while True:
-                byte = data[at]
-                at += 1
-                value |= (byte & 0x7F) << shift
-                if not byte & 0x80:
-                    return (value >> 1) ^ -(value & 1)
-                shift += 7
-
+        (count,) = struct.unpack_from(">i", data, position + 57)
+        cursor = Cursor(data, position + 61)
         for _ in range(count):
-            number()
-            at += 1
-            number()
-            delta = number()
-            at += max(0, number())
-            size = number()
-            yield base + delta, data[at : at + size]
-            at += size
-            for _ in range(number()):
-                at += number()
-                at += max(0, number())
+            cursor.number()  # length
+            cursor.skip(1)  # attributes
+            cursor.number()  # timestamp
+            delta = cursor.number()
+            cursor.skip(cursor.number())  # key
+            yield base + delta, cursor.skip(cursor.number())
+            for _ in range(cursor.number()):
+                cursor.skip(cursor.number())
+                cursor.skip(cursor.number())
         position = end
 
 
