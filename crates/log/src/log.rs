@@ -363,10 +363,8 @@ impl Log {
 
     /// An index that cannot be written for want of room is written later; all else is a broken disk.
     fn index_result(&self, result: io::Result<()>) -> Result<(), LogError> {
-        match result {
-            Err(error) if !disk::is_disk_full(&error) && !disk::is_exhausted(&error) => {
-                Err(self.view.fail("writing an index failed", &error))
-            }
+        match result.map_err(|error| self.view.write_error("writing an index failed", error)) {
+            Err(error) if !error.is_retriable() => Err(error),
             _ => Ok(()),
         }
     }
@@ -404,7 +402,7 @@ impl Log {
     /// Starts a new segment at `base_offset`. A retriable error leaves everything as it was.
     pub(crate) fn roll_to(&mut self, base_offset: i64, now: Now) -> Result<(), LogError> {
         let segment = Arc::new(self.new_segment(base_offset));
-        segment.create()?;
+        segment.create().map_err(|error| self.view.write_error("making a segment failed", error))?;
         self.view.note_dir_changed();
         let old = std::mem::replace(&mut self.active, segment.clone());
         self.active_created_ms = now.wall_ms;
@@ -433,7 +431,7 @@ impl Log {
     }
 
     /// Removes the files of a segment that nobody reads any more.
-    fn remove_files(&self, segment: &Segment) -> Result<(), LogError> {
+    fn remove_files(&self, segment: &Segment) -> io::Result<()> {
         for kind in Kind::OF_SEGMENT {
             remove_if_there(&*self.disk, &segment.path(kind))?;
         }
@@ -473,7 +471,8 @@ impl Log {
         if offset <= self.last_snapshot {
             return Ok(());
         }
-        snapshot::write(&*self.disk, &self.dir, offset, &self.producers.sorted(), sync)?;
+        snapshot::write(&*self.disk, &self.dir, offset, &self.producers.sorted(), sync)
+            .map_err(|error| self.view.write_error("writing a producer snapshot failed", error))?;
         self.view.note_dir_changed();
         // Kafka keeps one per segment; those in between were for the recovery point before.
         let between = std::mem::replace(&mut self.last_snapshot, offset);
@@ -544,14 +543,15 @@ impl Log {
         self.active = segment;
         self.active_first_timestamp = None;
         let cut = || {
-            for removed in &parts[last + 1..] {
-                self.remove_files(&removed.segment).map_err(|error| io::Error::other(error.to_string()))?;
+            // From the end, each for itself: a crash in between leaves a shorter log, not one with a hole.
+            for removed in parts[last + 1..].iter().rev() {
+                self.remove_files(&removed.segment)?;
+                self.disk.sync_dir(&self.dir)?;
             }
             let file = self.active.log_file()?;
             file.set_len(position)?;
             // Before anything is written over it: what was cut must not come back behind new batches.
-            file.sync_data()?;
-            self.disk.sync_dir(&self.dir)
+            file.sync_data()
         };
         cut().map_err(|error| self.view.fail("truncating failed", &error))?;
         self.reopen_active(end_offset)?;
@@ -589,12 +589,16 @@ impl Log {
         for segment in &old {
             segment.pin()?;
         }
-        for segment in &old {
-            self.remove_files(segment)?;
-        }
         let segment = Arc::new(self.new_segment(offset));
-        let made = segment.create().and_then(|()| self.disk.sync_dir(&self.dir));
-        made.map_err(|error| self.view.fail("truncating failed", &error))?;
+        let replace = || {
+            for segment in old.iter().rev() {
+                self.remove_files(segment)?;
+                self.disk.sync_dir(&self.dir)?;
+            }
+            segment.create()?;
+            self.disk.sync_dir(&self.dir)
+        };
+        replace().map_err(|error| self.view.fail("truncating failed", &error))?;
         self.active = segment.clone();
         self.active_created_ms = now.wall_ms;
         self.active_first_timestamp = None;

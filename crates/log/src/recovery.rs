@@ -30,8 +30,9 @@ const MARKER_BYTES_MAX: usize = 256;
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. It is no harm if it lies
-    /// behind the end of the log.
+    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. Too high (after a truncation,
+    /// or from another log of the same name) can make a torn end look like damage: checkpoint it again when a log was
+    /// truncated, and when [`LogView::synced_offset`] is lower after opening.
     pub recovery_point: i64,
     /// From the checkpoint, 0 if unknown. One that lies behind the end of the log is ignored.
     pub log_start_offset: i64,
@@ -189,6 +190,10 @@ impl Opening {
         self.complete_swaps()?;
         let bases = self.sort_out_files()?;
         let mut epochs = Epochs::load(&*self.disk, &self.dir)?;
+        if let Some(epochs) = epochs.as_mut().filter(|_| !self.options.clean_shutdown) {
+            // Entries of what is read anyway may speak of batches that are gone, and would hide those that came instead.
+            epochs.truncate_from_end(self.options.recovery_point);
+        }
         let mut found = self.open_segments(&bases)?;
         self.look_at(&mut found, &mut epochs)?;
         let log_end_offset = self.settle_end(&mut found)?;
@@ -217,8 +222,9 @@ impl Opening {
         let active = segments[segments.len() - 1].clone();
         let published = Published { segments, log_start_offset, log_end_offset, synced_offset };
         let epochs = match epochs {
-            Some(epochs) => epochs,
-            None => self.rebuild_epochs(&published)?,
+            // The log start may be an older one than when the file was written.
+            Some(epochs) if epochs.entries().first().is_some_and(|first| first.start_offset <= log_start_offset) => epochs,
+            _ => self.rebuild_epochs(&published)?,
         };
         let view = LogView::new(self.disk.clone(), self.dir.clone(), published, self.retired.clone(), epochs);
         view.epochs().truncate_from_end(log_end_offset);

@@ -96,12 +96,13 @@ impl Log {
             published.segments.drain(..count);
             published.log_start_offset = published.log_start_offset.max(log_start_offset);
         });
+        // Each for itself: a crash in between leaves a longer log, not one with a hole.
         for part in &doomed {
             self.rename_to_deleted(&part.segment, now)?;
+            self.disk.sync_dir(&self.dir)?;
         }
         self.remove_snapshots(|offset| offset < log_start_offset)?;
         self.view.epochs().truncate_from_start(self.view.log_start_offset());
-        self.disk.sync_dir(&self.dir)?;
         Ok(count)
     }
 

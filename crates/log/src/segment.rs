@@ -325,6 +325,9 @@ impl Segment {
     /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset there.
     fn start_before(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<(u64, i64)> {
         let start = (0, self.base_offset);
+        if offset <= self.base_offset {
+            return Ok(start);
+        }
         let key = u32::try_from(offset - self.base_offset).unwrap_or(u32::MAX);
         self.ensure_loaded(size, upper_offset)?;
         let only_in_file = {

@@ -275,7 +275,9 @@ impl Inode {
         let len = match rng.below(4) {
             0 => old,
             1 => new,
-            _ => old.min(new) + rng.below(old.abs_diff(new) as u64 + 1) as usize,
+            // File systems journal a truncation whole.
+            n if new < old => [old, new][n as usize - 2],
+            _ => old + rng.below((new - old) as u64 + 1) as usize,
         };
         let mut survived = std::mem::take(&mut self.durable);
         survived.resize(len, 0);
@@ -305,7 +307,12 @@ impl State {
         self.generation += 1;
         self.faults.clear();
         (self.capacity_bytes, self.file_bytes_max) = (u64::MAX, u64::MAX);
-        let linked: BTreeSet<u64> = self.names.values().chain(self.durable_names.values()).copied().collect();
+        let in_flight = self.changes.iter().filter_map(|change| match change {
+            DirChange::Link(_, inode) => Some(inode),
+            _ => None,
+        });
+        let linked = self.names.values().chain(self.durable_names.values()).chain(in_flight);
+        let linked: BTreeSet<u64> = linked.copied().collect();
         self.inodes.retain(|inode, _| linked.contains(inode));
     }
 

@@ -153,6 +153,15 @@ impl LogView {
         LogError::Failed(self.failure.get().cloned().unwrap_or(reason))
     }
 
+    /// What a failed write means: nothing but a refusal if the disk is full, else the end of the log.
+    pub(crate) fn write_error(&self, what: &str, error: io::Error) -> LogError {
+        if disk::is_disk_full(&error) || disk::is_exhausted(&error) {
+            LogError::from(error)
+        } else {
+            self.fail(what, &error)
+        }
+    }
+
     /// Why the log was closed, if it was.
     pub fn failure(&self) -> Option<Arc<str>> {
         self.failure.get().cloned()
@@ -224,6 +233,11 @@ impl LogView {
     /// Names the bytes from the batch that has `offset` on, up to the batch that has `end_offset` (exclusive), to a bad
     /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch.
     pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Span, ReadError> {
+        self.find_span(offset, end_offset, max_bytes).map(|(span, _)| span)
+    }
+
+    /// The span, and an offset in its segment from which its first batch is found.
+    fn find_span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<(Span, i64), ReadError> {
         let mut at = offset;
         loop {
             let (part, log_end_offset) = {
@@ -241,12 +255,12 @@ impl LogView {
             let nothing = Span { file: file.clone(), position: part.size, length: 0 };
             let end_offset = end_offset.min(log_end_offset);
             if at >= end_offset {
-                return Ok(nothing);
+                return Ok((nothing, at));
             }
             let Some(position) = part.segment.locate(at, part.size, part.upper_offset)? else {
                 // The last batches of the segment were compacted away.
                 if part.upper_offset >= end_offset || part.upper_offset <= at {
-                    return Ok(nothing);
+                    return Ok((nothing, at));
                 }
                 at = part.upper_offset;
                 continue;
@@ -260,7 +274,7 @@ impl LogView {
                 };
                 length = length.max(first).min(available);
             }
-            return Ok(Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) });
+            return Ok((Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) }, at));
         }
     }
 
@@ -282,7 +296,7 @@ impl LogView {
     /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none
     /// yet. For users inside the process; those outside check CRCs themselves.
     pub fn read(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
-        let span = self.span(offset, end_offset, max_bytes)?;
+        let (span, at) = self.find_span(offset, end_offset, max_bytes)?;
         let mut bytes = vec![0; span.length as usize];
         match read_exact_at(&*span.file, &mut bytes, span.position) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
@@ -302,7 +316,7 @@ impl LogView {
             whole += header.size();
         }
         if whole == 0 && !bytes.is_empty() {
-            return Err(self.find_damage(offset)?);
+            return Err(self.find_damage(at)?);
         }
         bytes.truncate(whole);
         Ok(bytes.into())
@@ -372,12 +386,9 @@ impl LogView {
     /// Writes the leader epochs that are not in their file yet.
     pub(crate) fn flush_epochs(&self) -> Result<(), LogError> {
         self.epochs().flush(&*self.disk, &self.dir).map_err(|error| {
-            if disk::is_disk_full(&error) || disk::is_exhausted(&error) {
-                self.note_dir_changed();
-                LogError::from(error)
-            } else {
-                self.fail("writing the leader epochs failed", &error)
-            }
+            // A sync that gave up may have taken note of the directory's changes already.
+            self.note_dir_changed();
+            self.write_error("writing the leader epochs failed", error)
         })
     }
 }
