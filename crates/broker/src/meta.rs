@@ -16,6 +16,8 @@ mod ordered_map;
 mod placement;
 pub mod properties;
 mod publish;
+#[cfg(test)]
+mod tests;
 
 pub use apply::{ApplyError, MetadataDelta, TopicChange};
 pub use changes::brokers::{BrokerRegistration, PRODUCER_ID_BLOCK, ProducerIdBlock};

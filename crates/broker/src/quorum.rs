@@ -19,6 +19,8 @@ mod node;
 mod snapshot;
 mod state_file;
 mod storage;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,6 +34,9 @@ pub use snapshot::SnapshotId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::env::Clock;
+
+/// The directory of the metadata log in a data directory.
+pub const METADATA_DIR: &str = "__cluster_metadata-0";
 
 /// Where in the log a state is: behind the record of this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +98,9 @@ pub struct Options {
 pub enum QuorumError {
     #[error("this node does not lead the metadata quorum")]
     NotLeader,
+    /// What was proposed rests on a state that is not the newest.
+    #[error("the metadata has changed meanwhile")]
+    Superseded,
     #[error("the metadata quorum has stopped")]
     Stopped,
     /// Retriable: nothing was written.
@@ -118,7 +126,7 @@ impl QuorumError {
     /// Whether the node can go on.
     fn is_retriable(&self) -> bool {
         match self {
-            Self::NotLeader | Self::DiskFull => true,
+            Self::NotLeader | Self::Superseded | Self::DiskFull => true,
             Self::Log(error) => error.is_retriable(),
             _ => false,
         }
@@ -151,6 +159,9 @@ type Reply = oneshot::Sender<Result<i64, QuorumError>>;
 
 struct Proposal {
     epoch: i32,
+    /// The offset of the state that it was thought up on.
+    after: i64,
+    /// Empty to have only finished what is under way.
     values: Vec<Bytes>,
     reply: Reply,
 }
@@ -185,23 +196,30 @@ impl Quorum {
         let run = move || {
             let mut pending = Pending::default();
             while let Some(proposal) = queue.blocking_recv() {
-                let outcome = node.propose(proposal.epoch, &proposal.values);
-                match outcome {
-                    Ok(ticket) => _ = pending.insert(ticket.index, (ticket, proposal.reply)),
-                    Err(error) => refuse(proposal.reply, error),
+                let proposed = match proposal.values.is_empty() {
+                    true => Ok(None),
+                    false => node.propose(proposal.epoch, proposal.after, &proposal.values).map(Some),
+                };
+                let driven = node.drive();
+                // Before anybody is answered, so that who hears of the end of an epoch finds it ended.
+                let leads_in = node.leader_epoch();
+                announce.send_if_modified(|before| std::mem::replace(before, leads_in) != leads_in);
+                match (proposed, &driven) {
+                    (Ok(Some(ticket)), _) => _ = pending.insert(ticket.index, (ticket, proposal.reply)),
+                    // Who asked may be gone by now.
+                    (Ok(None), Ok(())) => _ = proposal.reply.send(Ok(node.state_offset())),
+                    (Ok(None), Err(error)) => refuse(proposal.reply, error.clone()),
+                    (Err(error), _) => refuse(proposal.reply, error),
                 }
-                if let Err(error) = node.drive() {
+                if let Err(error) = driven {
                     for (_, reply) in std::mem::take(&mut pending).into_values() {
                         refuse(reply, error.clone());
                     }
                 }
-                let now_leading = node.leader_epoch();
-                announce.send_if_modified(|before| std::mem::replace(before, now_leading) != now_leading);
                 for committed in node.take_committed() {
                     let Some((ticket, reply)) = pending.remove(&committed.ticket.index) else { continue };
                     // Another entry in its place is another leader's.
                     let is_own = ticket == committed.ticket;
-                    // Who asked may be gone by now.
                     _ = reply.send(if is_own { Ok(committed.offset) } else { Err(QuorumError::NotLeader) });
                 }
             }
@@ -216,11 +234,22 @@ impl Quorum {
         *self.leadership.borrow()
     }
 
-    /// Has records committed together, in the epoch in which they were thought up, and returns the offset of the last
-    /// when they are applied. After an error other than [`QuorumError::NotLeader`] they may still come.
-    pub async fn propose(&self, epoch: i32, values: Vec<Bytes>) -> Result<i64, QuorumError> {
+    /// Has records committed together, in the epoch in which they were thought up and after the offset of the state on
+    /// which they were, and returns the offset of the last when they are applied. After an error they may still come:
+    /// [`Self::settle`] tells.
+    pub async fn propose(&self, epoch: i32, after: i64, values: Vec<Bytes>) -> Result<i64, QuorumError> {
+        self.ask(epoch, after, values).await
+    }
+
+    /// Finishes what an error left under way. When it succeeds, whatever is going to come of it has come.
+    pub async fn settle(&self) -> Result<(), QuorumError> {
+        self.ask(0, 0, Vec::new()).await.map(|_| ())
+    }
+
+    async fn ask(&self, epoch: i32, after: i64, values: Vec<Bytes>) -> Result<i64, QuorumError> {
         let (reply, outcome) = oneshot::channel();
-        self.proposals.send(Proposal { epoch, values, reply }).await.map_err(|_| QuorumError::Stopped)?;
+        let proposal = Proposal { epoch, after, values, reply };
+        self.proposals.send(proposal).await.map_err(|_| QuorumError::Stopped)?;
         outcome.await.map_err(|_| QuorumError::Stopped)?
     }
 }

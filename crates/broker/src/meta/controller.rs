@@ -58,7 +58,7 @@ impl ControllerError {
 impl From<QuorumError> for ControllerError {
     fn from(error: QuorumError) -> Self {
         match error {
-            QuorumError::NotLeader => Self::NotController,
+            QuorumError::NotLeader | QuorumError::Superseded => Self::NotController,
             QuorumError::Stopped => Self::Stopped,
             error => Self::Storage(error.to_string().into()),
         }
@@ -84,7 +84,7 @@ impl Controller {
         random: Arc<dyn Random>,
     ) -> Self {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Task { quorum, cache, config, random }.run(queue));
+        tokio::spawn(Task { quorum, cache, config, random, is_settled: true }.run(queue));
         Self { jobs }
     }
 
@@ -202,10 +202,12 @@ struct Task {
     cache: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
     random: Arc<dyn Random>,
+    /// Whether nothing is left under way by an error: the newest image is what the next entry follows.
+    is_settled: bool,
 }
 
 impl Task {
-    async fn run(self, mut queue: mpsc::Receiver<Job>) {
+    async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
         let mut jobs = Vec::with_capacity(ROUND_MAX);
         while queue.recv_many(&mut jobs, ROUND_MAX).await > 0 {
             let mut left = jobs.drain(..);
@@ -216,13 +218,14 @@ impl Task {
     }
 
     /// Decides requests until they make an entry, commits it, and answers them.
-    async fn round(&self, first: Job, jobs: &mut impl Iterator<Item = Job>) {
-        let Some(epoch) = self.quorum.leader_epoch() else {
-            return first(&self.context(&self.cache.load(), &self.config.load())).1(Err(
-                ControllerError::NotController,
-            ));
+    async fn round(&mut self, first: Job, jobs: &mut impl Iterator<Item = Job>) {
+        let epoch = match self.settle().await {
+            Ok(epoch) => epoch,
+            // What it would come to does not matter.
+            Err(error) => return first(&self.context(&self.cache.load(), &self.config.load())).1(Err(error)),
         };
         let mut image = MetadataImage::clone(&self.cache.load());
+        let after = image.offset();
         let mut config = self.config.load_full();
         let mut records = Vec::new();
         let mut finishes = Vec::new();
@@ -245,7 +248,7 @@ impl Task {
             // An entry takes what one operation may have, and the rest of the operation that goes beyond.
             next = if records.len() < RECORDS_MAX { jobs.next() } else { None };
         }
-        let outcome = self.commit(epoch, &records).await;
+        let outcome = self.commit(epoch, after, &records).await;
         for finish in finishes {
             finish(outcome.clone());
         }
@@ -275,11 +278,23 @@ impl Task {
         }
     }
 
-    async fn commit(&self, epoch: i32, records: &[MetadataRecord]) -> Outcome {
+    /// The epoch to write in.
+    async fn settle(&mut self) -> Result<i32, ControllerError> {
+        if !self.is_settled && self.quorum.leader_epoch().is_some() {
+            self.quorum.settle().await?;
+            self.is_settled = true;
+        }
+        self.quorum.leader_epoch().ok_or(ControllerError::NotController)
+    }
+
+    async fn commit(&mut self, epoch: i32, after: i64, records: &[MetadataRecord]) -> Outcome {
         if records.is_empty() {
             return Ok(());
         }
-        self.quorum.propose(epoch, records.iter().map(MetadataRecord::write).collect()).await?;
+        let values = records.iter().map(MetadataRecord::write).collect();
+        self.is_settled = false;
+        self.quorum.propose(epoch, after, values).await?;
+        self.is_settled = true;
         Ok(())
     }
 }

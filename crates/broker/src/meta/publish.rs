@@ -44,6 +44,11 @@ impl MetadataCache {
         listeners.push(listener);
         self.image.load_full()
     }
+
+    /// Lets go of all listeners, which hold on to what has to end when the broker stops.
+    pub fn unsubscribe_all(&self) {
+        self.listeners.lock().clear();
+    }
 }
 
 /// Applies what the quorum commits, keeps the broker's dynamic settings, tells the listeners, publishes the image.

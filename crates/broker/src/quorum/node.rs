@@ -38,8 +38,9 @@ pub struct Node<M> {
     machine: M,
     transport: Box<dyn Transport>,
     snapshot_bytes: u64,
-    /// What the machine has applied.
+    /// What the machine has applied: the index of the last entry, and the offset of the last record.
     applied: u64,
+    state_offset: i64,
     committed: Vec<Committed>,
     /// The last epoch in which this node, as leader, has applied an entry of its own.
     own_epoch: Option<i32>,
@@ -53,6 +54,7 @@ impl<M: StateMachine> Node<M> {
     /// Opens or starts a node, and brings the machine to what is known to be committed.
     pub fn open(options: &Options, mut machine: M, transport: Box<dyn Transport>) -> Result<Self, QuorumError> {
         let (storage, snapshot) = Storage::open(options)?;
+        let state_offset = snapshot.as_ref().map_or(-1, |snapshot| snapshot.id.position().offset);
         if let Some(snapshot) = snapshot {
             machine.restore(&snapshot.values, snapshot.id.position())?;
         }
@@ -76,6 +78,7 @@ impl<M: StateMachine> Node<M> {
             transport,
             snapshot_bytes: options.snapshot_bytes,
             applied,
+            state_offset,
             committed: Vec::new(),
             own_epoch: None,
             unfinished: None,
@@ -123,14 +126,30 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Proposes records as one entry, in the epoch in which they were thought up.
-    pub fn propose(&mut self, epoch: i32, values: &[Bytes]) -> Result<Ticket, QuorumError> {
+    /// Says whether a snapshot that was sent to a voter has arrived. Until then it is sent nothing else: whoever sends
+    /// messages must call this for each one of type `MsgSnapshot`.
+    pub fn report_snapshot(&mut self, node_id: i32, arrived: bool) {
+        let status = if arrived { raft::SnapshotStatus::Finish } else { raft::SnapshotStatus::Failure };
+        self.raft.report_snapshot(raft_id(node_id), status);
+    }
+
+    /// Offset of the last record that the machine has applied, or of the snapshot that it started from.
+    pub fn state_offset(&self) -> i64 {
+        self.state_offset
+    }
+
+    /// Proposes records as one entry, in the epoch in which they were thought up. They were on the state at `after`; if
+    /// that is not what they would follow they are refused.
+    pub fn propose(&mut self, epoch: i32, after: i64, values: &[Bytes]) -> Result<Ticket, QuorumError> {
         self.check()?;
         if self.unfinished.is_some() {
             self.drive()?;
         }
         if self.leader_epoch() != Some(epoch) {
             return Err(QuorumError::NotLeader);
+        }
+        if self.state_offset != after || self.raft.raft.raft_log.last_index() != self.applied {
+            return Err(QuorumError::Superseded);
         }
         let batch = self.raft.store().batch_of(values);
         let needed = batch.bytes.len() as u64 + FREE_BYTES_MIN;
@@ -209,6 +228,7 @@ impl<M: StateMachine> Node<M> {
             self.raft.mut_store().install(&snapshot)?;
             self.machine.restore(&snapshot.values, snapshot.id.position())?;
             self.applied = snapshot.index;
+            self.state_offset = snapshot.id.position().offset;
         }
         let storage = self.raft.mut_store();
         if let Some(state) = ready.hs() {
@@ -227,6 +247,7 @@ impl<M: StateMachine> Node<M> {
             if !entry.data.is_empty() {
                 let values = batches::values(&Batch::parse(&entry.data).map_err(QuorumError::corrupt)?)?;
                 self.machine.apply(&values, Position { offset, epoch })?;
+                self.state_offset = offset;
             }
             self.applied = entry.index;
             if self.raft.raft.state == StateRole::Leader && entry.term == self.raft.raft.term {
