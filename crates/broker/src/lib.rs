@@ -10,6 +10,7 @@ pub mod group;
 mod maintenance;
 pub mod meta;
 mod net;
+mod offsets_topic;
 mod partition;
 pub mod quorum;
 mod server;
@@ -21,7 +22,7 @@ use arc_swap::{ArcSwap, Guard};
 pub use env::{Clock, Env, Random};
 pub use server::{Server, StartError};
 
-use crate::api::FetchSessions;
+use crate::api::{FetchSessions, ProducerIds};
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::meta::{Controller, MetadataCache};
@@ -37,6 +38,7 @@ pub struct Broker {
     pub partitions: Arc<PartitionTable>,
     pub groups: Arc<GroupCoordinator>,
     pub fetch_sessions: FetchSessions,
+    pub producer_ids: ProducerIds,
     config: Arc<ArcSwap<BrokerConfig>>,
     shared: Shared,
 }

@@ -35,9 +35,6 @@ pub(crate) fn start(broker: &Arc<Broker>) -> JoinSet<()> {
     every(&mut loops, broker, millis(config.log_retention_check_interval_ms), |broker| broker.partitions.apply_retention());
     every(&mut loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
     every(&mut loops, broker, DISK_INTERVAL, watch_disk);
-    if config.log_cleaner_enable {
-        every(&mut loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
-    }
     loops
 }
 

@@ -156,6 +156,12 @@ impl Partition {
         self.leader_epoch.load(Ordering::Acquire)
     }
 
+    /// Leads in this epoch, with so many replicas in sync.
+    pub fn lead(&self, leader_epoch: i32, in_sync_replicas: i32) {
+        self.leader_epoch.fetch_max(leader_epoch, Ordering::AcqRel);
+        self.in_sync_replicas.store(in_sync_replicas, Ordering::Release);
+    }
+
     pub fn view(&self) -> &LogView {
         &self.view
     }

@@ -6,6 +6,7 @@
 //!   (`ack.durability=disk`), or in the page cache (`os`).
 //! - acks=0 has no answer; when it fails the connection is closed, which makes the client refresh its metadata.
 //! - The batches of one request, and of requests that follow on the same connection, are appended in order.
+//! - Only the admin client writes to internal topics.
 //!
 //! Skipped: transactional batches are refused until there are transactions.
 
@@ -24,8 +25,12 @@ use wire::{ErrorCode, Records, Uuid};
 
 use super::Call;
 use crate::Broker;
+use crate::meta::is_internal;
 use crate::net::{CloseReason, Frame};
 use crate::partition::{Acks, Outcome, Partition, Refusal, Ticket, Touched};
+
+/// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
+const ADMIN_CLIENT_ID: &str = "__admin_client";
 
 /// A Produce whose batches are queued.
 pub struct Pending {
@@ -53,6 +58,7 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
         _ => Err(ErrorCode::INVALID_REQUIRED_ACKS),
     };
     let transactional = request.transactional_id.is_some();
+    let from_admin_client = call.context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let mut place = 0;
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
@@ -64,6 +70,9 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
                     return Err(ErrorCode::INVALID_TXN_STATE.into());
                 }
                 let partition = find(broker, call.context.api_version, &topic.name, topic.topic_id, data.index)?;
+                if is_internal(&partition.topic) && !from_admin_client {
+                    return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
+                }
                 let batch = check(broker, &partition, call.context.api_version, data)?;
                 Ok((partition, batch, acks))
             });

@@ -1,6 +1,6 @@
 //! All partitions of this broker, by topic id and by name, and their directories.
 //!
-//! The metadata image says which partitions there are; this table follows it ([`PartitionTable::apply`]). A directory is
+//! The metadata image says which partitions there are; this table follows it ([`Applied`]). A directory is
 //! called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of the data directory.
 
 mod directories;
@@ -18,7 +18,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::{Partition, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta::{ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
+use crate::meta::{Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 
 /// Threads that open or make logs. They mostly wait for the disk.
 const OPENING_THREADS: usize = 8;
@@ -43,6 +43,7 @@ pub struct PartitionTable {
     topics: RwLock<Topics>,
     /// Directories of deleted topics that wait for their end, and since when by the monotonic clock.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
+    was_clean: bool,
     /// What the checkpoint files hold.
     noted: Mutex<(Offsets, Offsets)>,
 }
@@ -63,15 +64,17 @@ impl PartitionTable {
         config: Arc<ArcSwap<BrokerConfig>>,
         image: &MetadataImage,
     ) -> Result<Self, LogError> {
-        let table = Self {
+        let mut table = Self {
             shared,
             data_dir,
             config,
             topics: RwLock::default(),
             deleted: Mutex::default(),
+            was_clean: false,
             noted: Mutex::default(),
         };
         let remembered = table.read_remembered()?;
+        table.was_clean = remembered.clean_shutdown;
         table.set_aside_strays(image)?;
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         table.open_topics(&topics, image, &remembered);
@@ -98,24 +101,13 @@ impl PartitionTable {
         topics.by_id.values().flat_map(|topic| topic.partitions.iter().flatten().cloned()).collect()
     }
 
-    pub fn data_dir(&self) -> &Path {
-        &self.data_dir
+    /// Whether the last stop was a clean one.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
     }
 
-    /// Follows a change of the metadata: logs are made, retired and told their settings before this returns.
-    pub fn apply(&self, image: &MetadataImage, delta: &MetadataDelta) {
-        for topic in &delta.deleted {
-            self.delete_topic(topic.id);
-        }
-        let grown = delta.changed.iter().map(|change| &change.after);
-        let topics: Vec<&Arc<Topic>> = delta.created.iter().chain(grown).collect();
-        self.open_topics(&topics, image, &Remembered::default());
-        let broker_changed = delta.configs.iter().any(|resource| resource.kind == ResourceKind::Broker);
-        for topic in image.topics() {
-            if broker_changed || delta.configs.contains(&ConfigResource::topic(&topic.name)) {
-                self.apply_settings(topic, image);
-            }
-        }
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// Opens what is not open yet of the given topics.
@@ -233,6 +225,16 @@ impl PartitionTable {
         }
     }
 
+    fn follow_leadership(&self, topic: &Topic) {
+        let known = self.topics.read().by_id.get(&topic.id).cloned();
+        let Some(known) = known else { return };
+        for (open, in_image) in known.partitions.iter().zip(&topic.partitions) {
+            if let Some(partition) = open {
+                partition.lead(in_image.leader_epoch, in_image.isr.len() as i32);
+            }
+        }
+    }
+
     fn delete_topic(&self, id: Uuid) {
         let topic = {
             let mut topics = self.topics.write();
@@ -258,6 +260,28 @@ impl OpenTopic {
             Some(Some(partition)) => Ok(Arc::clone(partition)),
             Some(None) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    }
+}
+
+impl Applied for PartitionTable {
+    /// Logs are made, retired and told their settings before this returns.
+    fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
+        for topic in &delta.deleted {
+            self.delete_topic(topic.id);
+        }
+        let grown = delta.changed.iter().map(|change| &change.after);
+        let topics: Vec<&Arc<Topic>> = delta.created.iter().chain(grown).collect();
+        self.open_topics(&topics, image, &Remembered::default());
+        for change in &delta.changed {
+            self.follow_leadership(&change.after);
+        }
+        let is_broker = |resource: &ConfigResource| resource.kind == ResourceKind::Broker;
+        if delta.configs.iter().any(is_broker) {
+            image.topics().for_each(|topic| self.apply_settings(topic, image));
+        } else {
+            let of_topic = |resource: &ConfigResource| image.topic(&resource.name).filter(|_| resource.kind == ResourceKind::Topic);
+            delta.configs.iter().filter_map(of_topic).for_each(|topic| self.apply_settings(topic, image));
         }
     }
 }

@@ -1,0 +1,199 @@
+//! The group coordinator's way to the rest of the broker: the partitions of `__consumer_offsets`, and the topics.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use log::ReadError;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
+use wire::batch::Batch;
+use wire::{ErrorCode, Uuid};
+
+use crate::config::BrokerConfig;
+use crate::group::seam::BoxFuture;
+use crate::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
+use crate::meta::{Applied, Controller, MetadataCache, MetadataDelta, MetadataImage};
+use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
+
+#[derive(Clone)]
+pub(crate) struct OffsetsTopic {
+    pub(crate) partitions: Arc<PartitionTable>,
+    pub(crate) metadata: Arc<MetadataCache>,
+    pub(crate) controller: Controller,
+    pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
+}
+
+impl OffsetsLog for OffsetsTopic {
+    fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
+        let partition = match self.partitions.find_by_name(OFFSETS_TOPIC, partition) {
+            Ok(partition) => partition,
+            Err(code) => return Box::pin(async move { Err(code) }),
+        };
+        let ticket = Arc::new(Ticket::new(1));
+        let mut touched = Touched::default();
+        partition.enqueue(batch, Acks::All, &ticket, 0, &mut touched);
+        Box::pin(async move {
+            touched.commit();
+            match poll_fn(|cx| ticket.poll(cx)).await.pop() {
+                Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
+                Some(Outcome::Refused(refusal)) => Err(refusal.code),
+                None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            }
+        })
+    }
+
+    fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode> {
+        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
+        Ok((partition.log_start_offset(), partition.high_watermark()))
+    }
+
+    fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
+        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition);
+        Box::pin(async move {
+            let partition = partition?;
+            let read = spawn_blocking(move || {
+                let mut from = from_offset;
+                loop {
+                    match partition.read(from, max_bytes) {
+                        // What is damaged is lost; the groups in the rest are not.
+                        Err(ReadError::Corrupt { first_offset, next_offset }) => {
+                            tracing::error!(
+                                partition = partition.index, first_offset, next_offset,
+                                "damaged records of groups are left out"
+                            );
+                            from = next_offset;
+                        }
+                        result => return result,
+                    }
+                }
+            });
+            match read.await {
+                Ok(Ok(bytes)) => Ok(bytes),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "groups cannot be read");
+                    Err(ErrorCode::KAFKA_STORAGE_ERROR)
+                }
+                Err(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            }
+        })
+    }
+
+    fn max_batch_bytes(&self) -> usize {
+        match self.partitions.find_by_name(OFFSETS_TOPIC, 0) {
+            Ok(partition) => partition.settings().rules.max_message_bytes,
+            Err(_) => self.config.load().message_max_bytes.unsigned_abs() as usize,
+        }
+    }
+}
+
+impl Topics for OffsetsTopic {
+    fn topic(&self, name: &str) -> Option<Topic> {
+        let image = self.metadata.load();
+        let topic = image.topic(name)?;
+        Some(Topic { id: topic.id, partition_count: topic.partitions.len() as i32 })
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.metadata.load().topic_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn offsets_partition_count(&self) -> Option<i32> {
+        self.topic(OFFSETS_TOPIC).map(|topic| topic.partition_count)
+    }
+
+    fn create_offsets_topic(&self) -> BoxFuture<Result<(), ErrorCode>> {
+        let topic = creatable(&self.config.load(), self.metadata.load().brokers().count());
+        let controller = self.controller.clone();
+        Box::pin(async move {
+            let results = controller.create_topics(vec![topic], false).await.map_err(|error| error.code())?;
+            match results.first().map(|result| result.error_code) {
+                Some(ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) => Ok(()),
+                Some(code) => Err(code),
+                None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            }
+        })
+    }
+}
+
+/// The topic as it comes into being, on a cluster of so many brokers.
+pub(crate) fn creatable(config: &BrokerConfig, brokers: usize) -> CreatableTopic {
+    let setting = "offsets.topic.replication.factor";
+    CreatableTopic {
+        name: OFFSETS_TOPIC.into(),
+        num_partitions: config.offsets_topic_num_partitions,
+        replication_factor: config.internal_replication_factor(
+            setting,
+            config.offsets_topic_replication_factor,
+            brokers,
+        ),
+        configs: [
+            ("cleanup.policy", "compact".to_owned()),
+            ("compression.type", "producer".to_owned()),
+            ("segment.bytes", config.offsets_topic_segment_bytes.to_string()),
+        ]
+        .map(|(name, value)| CreatableTopicConfig { name: name.into(), value: Some(value) })
+        .into(),
+        ..Default::default()
+    }
+}
+
+/// Tells the group coordinator of partitions that it is to serve, and of topics that are gone.
+pub(crate) struct GroupFollower {
+    pub(crate) groups: Arc<GroupCoordinator>,
+    pub(crate) runtime: Handle,
+}
+
+impl GroupFollower {
+    /// Loads the groups of partitions in the background.
+    pub(crate) fn load(&self, partitions: std::ops::Range<usize>) {
+        for partition in partitions {
+            let groups = Arc::clone(&self.groups);
+            self.runtime.spawn(async move {
+                if let Err(code) = groups.load(partition as i32).await {
+                    tracing::error!(partition, %code, "the groups of a partition cannot be served");
+                }
+            });
+        }
+    }
+}
+
+impl Applied for GroupFollower {
+    fn apply(&self, _: &Arc<MetadataImage>, delta: &MetadataDelta) {
+        for topic in delta.deleted.iter() {
+            if &*topic.name == OFFSETS_TOPIC {
+                for partition in 0..topic.partitions.len() {
+                    self.groups.unload(partition as i32);
+                }
+            }
+        }
+        for topic in delta.created.iter().filter(|topic| &*topic.name == OFFSETS_TOPIC) {
+            self.load(0..topic.partitions.len());
+        }
+        for change in delta.changed.iter().filter(|change| &*change.after.name == OFFSETS_TOPIC) {
+            self.load(change.added());
+        }
+        let deleted: Vec<_> = delta.deleted.iter().map(|topic| (topic.name.to_string(), topic.id)).collect();
+        if !deleted.is_empty() {
+            let _runtime = self.runtime.enter();
+            self.groups.topics_deleted(&deleted);
+        }
+    }
+}
+
+pub(crate) fn group_config(config: &BrokerConfig) -> GroupConfig {
+    GroupConfig {
+        min_session_timeout_ms: config.group_min_session_timeout_ms,
+        max_session_timeout_ms: config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
+        max_size: config.group_max_size.unsigned_abs() as usize,
+        offset_metadata_max_bytes: config.offset_metadata_max_bytes.unsigned_abs() as usize,
+        offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
+        offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
+        offset_commit_timeout_ms: i64::from(config.offsets_commit_timeout_ms),
+        offsets_topic_num_partitions: config.offsets_topic_num_partitions,
+        ..GroupConfig::default()
+    }
+}
