@@ -1,4 +1,4 @@
-//! Writing to stdout: whole lines in few writes, and a closed pipe comes back as an error that ends the command quietly.
+//! Writing to stdout: whole lines in few writes. A closed pipe comes back as an error, which ends the command quietly.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 

@@ -1,9 +1,9 @@
 //! Sends records to one topic, in batches.
 //!
-//! A task owns everything: it gathers records into one open batch per partition and hands full ones, and those that have
-//! waited for `linger`, to a delivery each. At most one batch per partition is under way, so that order holds through
-//! retries; what comes meanwhile fills the next batch, so batches grow with the load. What has not been delivered is
-//! bounded: [`Producer::send`] waits.
+//! A task owns everything: it gathers records into one open batch per partition and hands full ones, and those that
+//! have waited for `linger`, to a delivery each. At most one batch per partition is under way, so that order holds
+//! through retries; what comes meanwhile fills the next batch, so batches grow with the load. What has not been
+//! delivered is bounded: [`Producer::send`] waits.
 //!
 //! With idempotence every batch carries a producer id and a sequence. After a batch has failed for good nobody knows
 //! which sequence the broker stands at, so its partition goes on under a new producer id. A batch that the broker finds

@@ -241,9 +241,9 @@ impl Dump<'_> {
         self.line(
             format_args!(
                 "baseOffset: {} lastOffset: {} count: {} baseSequence: {} lastSequence: {last_sequence} producerId: {} \
-                 producerEpoch: {} partitionLeaderEpoch: {} isTransactional: {} isControl: {} deleteHorizonMs: {horizon} \
-                 position: {position} {timestamp_type}: {} size: {} magic: {} compresscodec: {compression} crc: {} \
-                 isvalid: true",
+                 producerEpoch: {} partitionLeaderEpoch: {} isTransactional: {} isControl: {} \
+                 deleteHorizonMs: {horizon} position: {position} {timestamp_type}: {} size: {} magic: {} \
+                 compresscodec: {compression} crc: {} isvalid: true",
                 line.base_offset,
                 line.last_offset,
                 line.count,

@@ -343,11 +343,12 @@ mod tests {
         };
         assert_eq!(
             render_offsets("g1", &[row, lonely]),
-            "
-GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID                                           HOST            CLIENT-ID
-g1              gamma           1          35              100             65              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer
-g1              alpha           0          0               0               0               -                                                     -               -
-"
+            concat!(
+                "\n",
+                "GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID                                           HOST            CLIENT-ID\n",
+                "g1              gamma           1          35              100             65              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer\n",
+                "g1              alpha           0          0               0               0               -                                                     -               -\n",
+            )
         );
     }
 
@@ -360,10 +361,11 @@ g1              alpha           0          0               0               0    
         );
         assert_eq!(
             render_members(&group(), true),
-            "
-GROUP           CONSUMER-ID                                           HOST            CLIENT-ID        #PARTITIONS     CURRENT-EPOCH   CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT   
-g1              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer 3               -               gamma:0,1,2          -               -                   
-"
+            concat!(
+                "\n",
+                "GROUP           CONSUMER-ID                                           HOST            CLIENT-ID        #PARTITIONS     CURRENT-EPOCH   CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT   \n",
+                "g1              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1      console-consumer 3               -               gamma:0,1,2          -               -                   \n",
+            )
         );
     }
 
@@ -372,10 +374,11 @@ g1              console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad /127.0.0.1
         let coordinator = Broker { id: 1, host: "127.0.0.1".to_owned(), port: 22001, rack: None };
         assert_eq!(
             render_state(&group(), &coordinator),
-            "
-GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS
-g1              127.0.0.1:22001  (1)      range                Stable               1
-"
+            concat!(
+                "\n",
+                "GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS\n",
+                "g1              127.0.0.1:22001  (1)      range                Stable               1\n",
+            )
         );
     }
 

@@ -1,3 +1,5 @@
+//! A connection against a scripted broker at the other end of a pipe in memory.
+
 use tokio::io::{DuplexStream, duplex};
 use wire::api::api_versions::ApiVersion;
 use wire::api::metadata::{MetadataRequest, MetadataResponse};

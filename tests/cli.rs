@@ -1,0 +1,367 @@
+//! The command line against a broker of our own, both as processes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+const PARSHALL: &str = env!("CARGO_BIN_EXE_parshall");
+
+/// A broker on a free port. It is killed, and its data removed, at the end of the test.
+struct Broker {
+    process: Child,
+    address: String,
+    data_dir: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Self {
+        let data_dir = tempfile::tempdir().unwrap();
+        let (process, address) = Self::serve(data_dir.path(), "127.0.0.1:0");
+        Self { process, address, data_dir }
+    }
+
+    /// Starts the process and waits for the line that says that it is ready.
+    fn serve(data_dir: &Path, listen: &str) -> (Child, String) {
+        let mut command = Command::new(PARSHALL);
+        command.args([
+            "serve",
+            "--set",
+            "offsets.topic.num.partitions=4",
+            "--set",
+            "group.initial.rebalance.delay.ms=0",
+        ]);
+        command.args(["--listen", listen, "--data-dir"]).arg(data_dir).env("PARSHALL_LOG", "warn");
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(',').next());
+        (process, address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned())
+    }
+
+    /// Kills it and starts it again, with the same data at the same address.
+    fn kill_and_restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = Self::serve(self.data_dir.path(), &self.address).0;
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PARSHALL);
+        command.args(args).env("PARSHALL_BOOTSTRAP_SERVER", &self.address).env_remove("PARSHALL_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> Output {
+        let mut process = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = process.stdin.take().unwrap();
+        let input = input.to_owned();
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let output = process.wait_with_output().unwrap();
+        writer.join().unwrap();
+        output
+    }
+
+    /// What a command prints that must succeed.
+    fn ok(&self, args: &[&str]) -> String {
+        self.ok_with(args, "")
+    }
+
+    fn ok_with(&self, args: &[&str], input: &str) -> String {
+        let output = self.run(args, input);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The one line of a command that must fail.
+    fn fails(&self, args: &[&str], input: &str) -> String {
+        let output = self.run(args, input);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{args:?}: {text}");
+        text
+    }
+
+    /// All values of a topic, sorted.
+    fn values(&self, topic: &str) -> Vec<String> {
+        let mut values: Vec<_> =
+            self.ok(&["consume", topic, "--from-beginning", "--until-end"]).lines().map(str::to_owned).collect();
+        values.sort();
+        values
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn lines(range: std::ops::RangeInclusive<u32>) -> String {
+    range.map(|n| format!("{n:05}\n")).collect()
+}
+
+fn signal(process: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn topics_are_made_shown_changed_and_deleted() {
+    let broker = Broker::start();
+    assert_eq!(broker.ok(&["topic", "list"]), "");
+    let create = ["topic", "create", "orders", "--partitions", "2", "--config", "retention.ms=1000"];
+    assert_eq!(broker.ok(&create), "Created topic orders.\n");
+    assert!(broker.fails(&create, "").contains("TOPIC_ALREADY_EXISTS"));
+    assert_eq!(broker.ok(&[&create[..], &["--if-not-exists"]].concat()), "");
+    assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
+    broker.ok(&["topic", "alter", "orders", "--partitions", "3", "--config", "max.message.bytes=5000"]);
+    assert!(broker.fails(&["topic", "alter", "orders", "--partitions", "1"], "").contains("INVALID_PARTITIONS"));
+
+    let text = broker.ok(&["topic", "describe", "orders"]);
+    let first: Vec<_> = text.lines().next().unwrap().split('\t').collect();
+    assert_eq!((first[0], first[2], first[3]), ("Topic: orders", "PartitionCount: 3", "ReplicationFactor: 1"));
+    let mut configs: Vec<_> = first[4].trim_start_matches("Configs: ").split(',').collect();
+    configs.sort_unstable();
+    assert_eq!(configs, ["max.message.bytes=5000", "retention.ms=1000"]);
+    let leader = text.lines().nth(3).unwrap();
+    assert!(leader.starts_with("\tTopic: orders\tPartition: 2\tLeader: "), "{leader}");
+
+    assert!(broker.fails(&["topic", "describe", "nope"], "").contains("'parshall topic list'"));
+    assert!(broker.fails(&["topic", "create", "a/b"], "").contains("INVALID_TOPIC_EXCEPTION"));
+    assert!(broker.fails(&["topic", "delete", "nope"], "").contains("does not exist"));
+    assert_eq!(broker.ok(&["topic", "delete", "nope", "orders", "--if-exists"]), "Deleted topic orders.\n");
+    assert_eq!(broker.ok(&["topic", "list"]), "");
+}
+
+#[test]
+fn every_codec_brings_back_what_went_in() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "3"]);
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        assert_eq!(broker.ok_with(&["produce", "t", "--compression", codec], &lines(1..=2000)), "");
+    }
+    let mut expected: Vec<_> = (0..5).flat_map(|_| 1..=2000).map(|n| format!("{n:05}")).collect();
+    expected.sort();
+    assert_eq!(broker.values("t"), expected);
+}
+
+#[test]
+fn acknowledged_records_outlive_a_kill() {
+    let mut broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "3"]);
+    for acks in ["all", "1", "0"] {
+        broker.ok_with(&["produce", "t", "--acks", acks], &lines(1..=100));
+    }
+    broker.kill_and_restart();
+    assert_eq!(broker.values("t").len(), 300);
+}
+
+#[test]
+fn a_record_keeps_all_of_its_parts() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let produce = ["produce", "t", "-K", ":", "-H", "h=1", "-H", "h=2", "--timestamp", "1700000000000"];
+    let places = broker.ok_with(&[&produce[..], &["--null-value", "NULL", "--verbose"]].concat(), "k:v\nk:NULL\n");
+    assert_eq!(places, "t-0@0\nt-0@1\n");
+    let format = ["consume", "t", "-b", "-e", "--format", "%t|%p|%o|%T|%k|%v|%V|%h\\n"];
+    assert_eq!(broker.ok(&format), "t|0|0|1700000000000|k|v|1|h=1,h=2\nt|0|1|1700000000000|k||-1|h=1,h=2\n");
+
+    // What JSON says can be produced again, byte for byte.
+    broker.ok(&["produce", "t", "--value", ""]);
+    let document = "{\"key_base64\":\"/w==\",\"value\":{\"a\":1},\"headers\":[[\"x\",null]],\"timestamp\":5}\n";
+    assert_eq!(
+        broker.ok_with(&["produce", "t", "--json"], document),
+        "{\"topic\":\"t\",\"partition\":0,\"offset\":3}\n"
+    );
+    let documents = broker.ok(&["consume", "t", "-b", "-e", "--json"]);
+    broker.ok(&["topic", "create", "copy"]);
+    broker.ok_with(&["produce", "copy", "--json"], &documents);
+    assert_eq!(broker.ok(&["consume", "copy", "-b", "-e", "--json"]), documents.replace("\"t\"", "\"copy\""));
+}
+
+#[test]
+fn reading_starts_and_stops_where_it_is_told() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    broker.ok_with(&["produce", "t", "--timestamp", "1000"], &lines(1..=50));
+    broker.ok_with(&["produce", "t", "--timestamp", "2000"], &lines(51..=100));
+    let consume = |args: &[&str]| broker.ok(&[&["consume", "t"], args].concat());
+    assert_eq!(consume(&["--offset", "97", "--until-end"]), lines(98..=100));
+    assert_eq!(consume(&["--offset", "-3", "-p", "0", "--until-end"]), lines(98..=100));
+    assert_eq!(consume(&["--offset", "-1000", "--max-messages", "2"]), lines(1..=2));
+    assert_eq!(consume(&["--offset", "beginning", "-n", "7"]), lines(1..=7));
+    assert_eq!(consume(&["--from-time", "1970-01-01T00:00:02Z", "--until-end"]), lines(51..=100));
+    assert_eq!(consume(&["--from-time", "-1h", "--until-end"]), "");
+    assert_eq!(consume(&["--offset", "end", "--until-end"]), "");
+    assert_eq!(consume(&["-b", "--timeout", "3s"]), lines(1..=100));
+    let short = broker.fails(&["consume", "t", "-b", "-n", "101", "--timeout", "3s"], "");
+    assert!(short.contains("only 100 of 101"), "{short}");
+    assert!(broker.fails(&["consume", "t", "--offset", "200"], "").contains("out of range"));
+    assert!(broker.fails(&["consume", "t", "-p", "5", "-b"], "").contains("no partition 5"));
+    assert!(broker.fails(&["consume", "nope", "-b"], "").contains("'parshall topic list'"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    broker.ok_with(&["produce", "t"], &lines(1..=20_000));
+    let mut process = broker.command(&["consume", "t", "-b"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(16, process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "00001\n");
+    let output = process.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+}
+
+#[test]
+fn failed_records_make_the_command_fail() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "small", "--config", "max.message.bytes=1000"]);
+    // Batches that are too large are cut; one record cannot be.
+    broker.ok_with(&["produce", "small"], &lines(1..=5000));
+    assert_eq!(broker.values("small").len(), 5000);
+    let input = format!("one\n{}\ntwo\n", "x".repeat(2000));
+    let text = broker.fails(&["produce", "small"], &input);
+    assert!(text.contains("1 of 3 records") && text.contains("max.message.bytes"), "{text}");
+    assert_eq!(broker.values("small").len(), 5002);
+
+    broker.ok(&["topic", "create", "compacted", "--config", "cleanup.policy=compact"]);
+    assert!(broker.fails(&["produce", "compacted"], "x\n").contains("INVALID_RECORD"));
+    assert!(broker.fails(&["produce", "small", "-p", "7"], "x\n").contains("no partition 7"));
+    let text = broker.fails(&["produce", "small", "--json"], "{\"value\":\"kept\"}\nnonsense\n");
+    assert!(text.contains("line 2"), "{text}");
+    assert!(broker.values("small").contains(&"kept".to_owned()));
+    assert!(broker.fails(&["produce", "small", "-K", ":"], "no separator\n").contains("separator"));
+}
+
+#[test]
+fn an_interrupted_producer_delivers_what_it_took() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let mut process = broker.command(&["produce", "t", "--verbose"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin: ChildStdin = process.stdin.take().unwrap();
+    stdin.write_all(b"one\ntwo\n").unwrap();
+    let mut stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    signal(&process, "-INT");
+    assert_eq!(process.wait().unwrap().code(), Some(130));
+    stdout.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "t-0@0\nt-0@1\n");
+    assert_eq!(broker.values("t"), ["one", "two"]);
+}
+
+#[test]
+fn a_group_goes_on_where_it_stopped() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    broker.ok_with(&["produce", "t"], &lines(1..=100));
+    let consume = |args: &[&str]| broker.ok(&[&["consume", "t", "--group", "g"], args].concat());
+    assert_eq!(consume(&["--from-beginning", "-n", "30"]), lines(1..=30));
+    assert_eq!(consume(&["--from-beginning", "-n", "5"]), lines(31..=35));
+    let row = |text: &str| text.lines().last().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let described = broker.ok(&["group", "describe", "g"]);
+    assert_eq!(row(&described), ["g", "t", "0", "35", "100", "65", "-", "-", "-"]);
+    assert_eq!(broker.ok(&["group", "list"]), "g\n");
+
+    let reset = ["group", "reset-offsets", "g", "--topic", "t:0", "--shift-by", "-1000"];
+    assert_eq!(row(&broker.ok(&reset)), ["g", "t", "0", "0"]);
+    assert_eq!(row(&broker.ok(&["group", "describe", "g"]))[3], "35");
+    broker.ok(&[&reset[..], &["--execute"]].concat());
+    assert_eq!(row(&broker.ok(&["group", "describe", "g"]))[3], "0");
+    broker.ok(&["group", "reset-offsets", "g", "--all-topics", "--to-offset", "98", "--execute"]);
+    assert_eq!(consume(&["--until-end"]), lines(99..=100));
+
+    let state = broker.ok(&["group", "describe", "g", "--state"]);
+    assert!(row(&state).contains(&"Empty".to_owned()), "{state}");
+    assert_eq!(broker.ok(&["group", "delete", "g"]), "Deleted group g.\n");
+    assert!(broker.fails(&["group", "describe", "g"], "").contains("'parshall group list'"));
+    assert!(broker.fails(&["group", "delete", "g"], "").contains("does not exist"));
+}
+
+#[test]
+fn members_share_the_partitions_and_hand_them_over() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "4"]);
+    let member = || {
+        let args = ["consume", "t", "--group", "g", "--from-beginning", "--format", "%v\\n"];
+        let mut process = broker.command(&args).spawn().unwrap();
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        (process, stdout)
+    };
+    // Each partition gets a record, so that whoever owns it has something to say.
+    let produce = |value: &str| {
+        for partition in ["0", "1", "2", "3"] {
+            broker.ok(&["produce", "t", "-p", partition, "--value", value]);
+        }
+    };
+    let (mut first, mut first_out) = member();
+    produce("alone");
+    let mut line = String::new();
+    for _ in 0..4 {
+        first_out.read_line(&mut line).unwrap();
+    }
+    assert_eq!(line, "alone\n".repeat(4));
+
+    let (mut second, mut second_out) = member();
+    // The first one learns of the second by a heartbeat and gives two partitions away.
+    let shared = |text: &str| text.lines().filter(|line| line.split_whitespace().last() == Some("2")).count() == 2;
+    while !shared(&broker.ok(&["group", "describe", "g", "--members"])) {}
+    assert!(broker.fails(&["group", "delete", "g"], "").contains("NON_EMPTY_GROUP"));
+    assert!(broker.fails(&["group", "reset-offsets", "g", "--all-topics", "--to-latest"], "").contains("members"));
+    produce("shared");
+    for out in [&mut first_out, &mut second_out] {
+        let mut text = String::new();
+        out.read_line(&mut text).unwrap();
+        out.read_line(&mut text).unwrap();
+        assert_eq!(text, "shared\n".repeat(2));
+    }
+
+    // One that is told to stop commits and leaves: the other need not wait for its session to end.
+    signal(&second, "-TERM");
+    assert_eq!(second.wait().unwrap().code(), Some(0));
+    produce("alone again");
+    let mut text = String::new();
+    for _ in 0..4 {
+        first_out.read_line(&mut text).unwrap();
+    }
+    assert_eq!(text, "alone again\n".repeat(4));
+    signal(&first, "-INT");
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    let described = broker.ok(&["group", "describe", "g"]);
+    let lags: Vec<_> = described.lines().skip(2).map(|line| line.split_whitespace().nth(5).unwrap()).collect();
+    assert_eq!(lags, ["0"; 4]);
+}
+
+#[test]
+fn settings_are_shown_and_changed() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    assert_eq!(broker.ok(&["config", "describe", "topic", "t"]), "Dynamic configs for topic t are:\n");
+    let alter = ["config", "alter", "topic", "t", "--set", "retention.ms=5", "--set", "segment.bytes=2000000"];
+    assert_eq!(broker.ok(&alter), "Completed updating config for topic t.\n");
+    broker.ok(&["config", "alter", "topic", "t", "--delete", "segment.bytes"]);
+    let text = broker.ok(&["config", "describe", "topic", "t"]);
+    assert_eq!(text.lines().count(), 2);
+    let line = "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5";
+    assert!(text.lines().nth(1).unwrap().starts_with(line), "{text}");
+    let all = broker.ok(&["config", "describe", "topic", "t", "--all", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    assert!(all.as_array().unwrap().len() > 20);
+    assert!(broker.fails(&["config", "alter", "topic", "t", "--set", "bogus=1"], "").contains("INVALID_CONFIG"));
+    assert!(broker.fails(&["config", "alter", "topic", "nope", "--set", "retention.ms=1"], "").contains("nope"));
+    assert!(broker.ok(&["config", "describe", "broker", "1", "--all"]).contains("num.partitions"));
+}
+
+#[test]
+fn the_files_of_a_running_broker_are_sound() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    broker.ok_with(&["produce", "t"], &lines(1..=1000));
+    broker.ok(&["consume", "t", "--group", "g", "--from-beginning", "-n", "10"]);
+    let text = broker.ok(&["dump", "--print-data", broker.data_dir.path().to_str().unwrap()]);
+    assert_eq!(text.lines().filter(|line| line.contains(" payload: 0")).count(), 1000);
+    assert!(text.contains("OffsetCommitKey { group: \"g\", topic: \"t\", partition: 0 }"));
+    assert!(text.contains("offset: 10,"));
+}
