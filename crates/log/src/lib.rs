@@ -13,11 +13,13 @@
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
 pub mod checkpoint;
+mod compact;
 mod config;
 pub mod disk;
 mod epochs;
 mod error;
 mod index;
+mod keymap;
 mod log;
 mod markers;
 pub mod metadata;
@@ -33,6 +35,7 @@ mod snapshot;
 mod timestamps;
 mod view;
 
+pub use compact::{Cleanable, Cleaned, Compaction, CompactionLimits, CompactionStats};
 pub use config::{CleanupPolicy, LogConfig, Now};
 pub use disk::{Disk, File, OpenMode, RealDisk};
 pub use epochs::{EpochEndOffset, EpochEntry};

@@ -223,7 +223,9 @@ impl Opening {
         let published = Published { segments, log_start_offset, log_end_offset, synced_offset };
         let epochs = match epochs {
             // The log start may be an older one than when the file was written.
-            Some(epochs) if epochs.entries().first().is_some_and(|first| first.start_offset <= log_start_offset) => epochs,
+            Some(epochs) if epochs.entries().first().is_some_and(|first| first.start_offset <= log_start_offset) => {
+                epochs
+            }
             _ => self.rebuild_epochs(&published)?,
         };
         let view = LogView::new(self.disk.clone(), self.dir.clone(), published, self.retired.clone(), epochs);

@@ -6,6 +6,8 @@
 //! - this process did not append to it, and it would be due also by the wall clock at the log's opening plus the monotonic
 //!   time since (a jump forward after the opening does not count), or the log has been open for `retention.ms`.
 
+use std::io;
+
 use wire::batch::NONE;
 
 use crate::config::Now;
@@ -126,7 +128,7 @@ impl Log {
     }
 
     /// Takes a pinned segment's names away.
-    pub(crate) fn rename_to_deleted(&mut self, segment: &Segment, now: Now) -> Result<(), LogError> {
+    pub(crate) fn rename_to_deleted(&mut self, segment: &Segment, now: Now) -> io::Result<()> {
         for kind in Kind::OF_SEGMENT {
             let (live, path) =
                 (segment.path(kind), names::path(&self.dir, segment.base_offset(), kind, Stage::Deleted));

@@ -105,6 +105,16 @@ impl Segment {
         Ok(())
     }
 
+    /// Takes files that are open already, and empty, for its own.
+    pub(crate) fn adopt(&self, log: Arc<dyn File>, index: Arc<dyn File>, time_index: Arc<dyn File>) {
+        for (cell, file) in [(&self.log, log), (&self.index, index), (&self.time_index, time_index)] {
+            let _ = cell.set(file);
+        }
+        let mut state = self.state.lock();
+        state.is_loaded = true;
+        state.max_timestamp = Some(TimestampOffset::NONE);
+    }
+
     pub(crate) fn base_offset(&self) -> i64 {
         self.base_offset
     }
