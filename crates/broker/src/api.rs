@@ -65,6 +65,8 @@ pub struct RequestContext {
     pub api_version: i16,
     pub client_id: Option<String>,
     pub client_address: SocketAddr,
+    /// Name of the listener that the request came to. The client is told the brokers' addresses of the same name.
+    pub listener: Arc<str>,
 }
 
 /// A request that has been started and not yet answered.
@@ -117,6 +119,7 @@ pub fn start(
             api_version: header.api_version,
             client_id: header.client_id,
             client_address: peer.address,
+            listener: Arc::clone(&peer.listener),
         },
     };
     if key == wire::api::api_versions::ApiVersionsRequest::API.key {

@@ -40,8 +40,8 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts and serves connections until it is dropped, and its connections with it.
-pub async fn serve(broker: Arc<Broker>, listener: TcpListener) {
+/// Accepts and serves connections of the listener of this name until it is dropped, and its connections with it.
+pub async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
     let config = broker.config();
     let budget = Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes));
     let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
@@ -57,11 +57,18 @@ pub async fn serve(broker: Arc<Broker>, listener: TcpListener) {
                 continue;
             }
         };
-        let admitted = if uses_last_descriptors(&stream) { Err(Limit::Descriptors) } else { admission.admit(address.ip()) };
+        let admitted =
+            if uses_last_descriptors(&stream) { Err(Limit::Descriptors) } else { admission.admit(address.ip()) };
         match admitted {
             Ok(admitted) => {
-                let connection = prepare(&stream)
-                    .map(|()| Connection::new(Arc::clone(&broker), stream, address, Arc::clone(&budget)));
+                let connection = prepare(&stream).map(|()| {
+                    Connection::new(
+                        Arc::clone(&broker),
+                        stream,
+                        Peer { address, listener: Arc::clone(&name) },
+                        Arc::clone(&budget),
+                    )
+                });
                 let log_limit = Arc::clone(&log_limit);
                 connections.spawn(async move {
                     let reason = match connection {

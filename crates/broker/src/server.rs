@@ -69,6 +69,7 @@ impl Server {
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
         let lock = lock(&data_dir)?;
         let (listeners, endpoints) = listen(&config)?;
+        let listener_names: Vec<Arc<str>> = endpoints.iter().map(|endpoint| endpoint.name.as_str().into()).collect();
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>().map_err(in_dir)?;
 
         let properties = properties::open(&*env.disk, &data_dir, config.node_id, config.cluster_id.as_deref(), &*env.random)?;
@@ -149,8 +150,8 @@ impl Server {
         let mut background = maintenance::start(&broker);
         background.spawn(groups.run());
         let mut connections = JoinSet::new();
-        for listener in listeners {
-            connections.spawn(net::serve(Arc::clone(&broker), listener));
+        for (listener, name) in listeners.into_iter().zip(listener_names) {
+            connections.spawn(net::serve(Arc::clone(&broker), listener, name));
         }
         Ok(Self { broker, addresses, connections, background, quorum: quorum_thread, syncers, _lock: lock })
     }

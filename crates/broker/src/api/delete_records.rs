@@ -29,8 +29,9 @@ pub(super) async fn handle(
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let broker = Arc::clone(broker);
+    let asked = request.topics.into_iter().filter(|topic| !topic.partitions.is_empty());
     // What lies above the new start is brought to the disk first.
-    let topics = spawn_blocking(move || request.topics.into_iter().map(|topic| delete_in(&broker, topic)).collect());
+    let topics = spawn_blocking(move || asked.map(|topic| delete_in(&broker, topic)).collect());
     let topics = topics.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a deletion of records ended");
         Vec::new()

@@ -19,7 +19,7 @@ const CONTROLLERS: i8 = 2;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse {
     if let Err((error_code, message)) = check_endpoint_type(request.endpoint_type) {
@@ -28,7 +28,7 @@ pub(super) async fn handle(
     DescribeClusterResponse {
         cluster_id: broker.cluster_id.clone(),
         controller_id: broker.node_id,
-        brokers: nodes::reachable(&broker.metadata.load())
+        brokers: nodes::reachable(&broker.metadata.load(), &context.listener)
             .filter(|(node, _)| request.include_fenced_brokers || !node.fenced)
             .map(|(node, endpoint)| DescribeClusterBroker {
                 broker_id: node.id,

@@ -31,11 +31,11 @@ pub(super) async fn handle(
     if context.api_version >= MANY_SINCE {
         let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
         for key in request.coordinator_keys {
-            coordinators.push(find(broker, key_type, key).await);
+            coordinators.push(find(broker, context, key_type, key).await);
         }
         return FindCoordinatorResponse { coordinators, ..Default::default() };
     }
-    let found = find(broker, key_type, request.key).await;
+    let found = find(broker, context, key_type, request.key).await;
     // These versions name the absence of an error.
     let message = match found.error_code {
         ErrorCode::NONE => Some("NONE".to_owned()),
@@ -51,9 +51,9 @@ pub(super) async fn handle(
     }
 }
 
-async fn find(broker: &Arc<Broker>, key_type: i8, key: String) -> Coordinator {
+async fn find(broker: &Arc<Broker>, context: &RequestContext, key_type: i8, key: String) -> Coordinator {
     let result = match key_type {
-        GROUP => find_group(broker, &key).await,
+        GROUP => find_group(broker, context, &key).await,
         TRANSACTION => Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "This broker does not serve transactions yet.")),
         SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
         _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
@@ -72,7 +72,11 @@ async fn find(broker: &Arc<Broker>, key_type: i8, key: String) -> Coordinator {
     }
 }
 
-async fn find_group(broker: &Arc<Broker>, group_id: &str) -> Result<Coordinator, (ErrorCode, &'static str)> {
+async fn find_group(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    group_id: &str,
+) -> Result<Coordinator, (ErrorCode, &'static str)> {
     let unavailable = |message| (ErrorCode::COORDINATOR_NOT_AVAILABLE, message);
     if broker.groups.ensure_offsets_topic().await.is_err() {
         return Err(unavailable("The topic of group offsets could not be created."));
@@ -80,7 +84,7 @@ async fn find_group(broker: &Arc<Broker>, group_id: &str) -> Result<Coordinator,
     let partition = broker.groups.partition_for(group_id);
     let image = broker.metadata.load();
     let leader = image.partition(OFFSETS_TOPIC, partition).map(|partition| partition.leader);
-    let node = leader.and_then(|leader| nodes::active(&image).find(|(node, _)| node.id == leader));
+    let node = leader.and_then(|leader| nodes::active(&image, &context.listener).find(|(node, _)| node.id == leader));
     let (node, endpoint) = node.ok_or(unavailable("The coordinator is not available."))?;
     Ok(Coordinator {
         node_id: node.id,

@@ -59,7 +59,7 @@ pub(super) async fn handle(
         }
     }
     MetadataResponse {
-        brokers: nodes::active(&image)
+        brokers: nodes::active(&image, &context.listener)
             .map(|(broker, endpoint)| MetadataResponseBroker {
                 node_id: broker.id,
                 host: endpoint.host.clone(),

@@ -1,13 +1,19 @@
-//! The brokers of the cluster as clients are told to reach them.
+//! The brokers of the cluster as a client is told to reach them: by the endpoint of the listener that it came to itself.
 
 use crate::meta::{BrokerEndpoint, MetadataImage, RegisteredBroker};
 
-/// Brokers that serve, each with the endpoint for clients.
-pub(super) fn active(image: &MetadataImage) -> impl Iterator<Item = (&RegisteredBroker, &BrokerEndpoint)> {
-    reachable(image).filter(|(broker, _)| !broker.fenced)
+/// Brokers that serve, each with the endpoint for the client.
+pub(super) fn active<'a>(
+    image: &'a MetadataImage,
+    listener: &str,
+) -> impl Iterator<Item = (&'a RegisteredBroker, &'a BrokerEndpoint)> {
+    reachable(image, listener).filter(|(broker, _)| !broker.fenced)
 }
 
-/// All brokers that are registered, each with the endpoint for clients.
-pub(super) fn reachable(image: &MetadataImage) -> impl Iterator<Item = (&RegisteredBroker, &BrokerEndpoint)> {
-    image.brokers().filter_map(|broker| Some((broker, broker.endpoints.first()?)))
+/// All brokers that are registered, each with the endpoint for the client. One without such a listener is left out.
+pub(super) fn reachable<'a>(
+    image: &'a MetadataImage,
+    listener: &str,
+) -> impl Iterator<Item = (&'a RegisteredBroker, &'a BrokerEndpoint)> {
+    image.brokers().filter_map(move |broker| Some((broker, broker.endpoint(listener)?)))
 }

@@ -64,6 +64,8 @@ pub enum CloseReason {
 /// What requests of a connection know of their sender.
 pub struct Peer {
     pub address: SocketAddr,
+    /// Name of the listener that it came to.
+    pub listener: Arc<str>,
 }
 
 pub struct Connection {
@@ -82,13 +84,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(broker: Arc<Broker>, stream: TcpStream, address: SocketAddr, budget: Arc<Budget>) -> Self {
+    pub fn new(broker: Arc<Broker>, stream: TcpStream, peer: Peer, budget: Arc<Budget>) -> Self {
         let now = Instant::now();
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
         Self {
             broker,
             stream,
-            peer: Arc::new(Peer { address }),
+            peer: Arc::new(peer),
             budget,
             input: BytesMut::new(),
             reserved: None,

@@ -5,9 +5,11 @@ use wire::api::describe_cluster::DescribeClusterRequest;
 use wire::api::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
 use wire::api::describe_quorum::{DescribeQuorumRequest, PartitionRequest, TopicRequest};
 use wire::api::elect_leaders::{ElectLeadersRequest, TopicPartitions};
+use wire::api::find_coordinator::FindCoordinatorRequest;
 use wire::api::list_partition_reassignments::ListPartitionReassignmentsRequest;
+use wire::api::metadata::MetadataRequest;
 
-use crate::common::TestBroker;
+use crate::common::{TestBroker, TestClient};
 use crate::{batch, create, produce, topic};
 
 #[test]
@@ -159,4 +161,27 @@ fn nothing_is_being_moved() {
     let mut client = broker.connect();
     let response = client.ask(&ListPartitionReassignmentsRequest::default());
     assert_eq!((response.error_code, response.topics.len()), (ErrorCode::NONE, 0));
+}
+
+#[test]
+fn a_client_is_told_the_address_of_the_listener_that_it_came_to() {
+    let broker = TestBroker::start_with(&[
+        ("listeners", "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"),
+        ("listener.security.protocol.map", "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"),
+        ("advertised.listeners", "INSIDE://127.0.0.1:0,OUTSIDE://kafka.example.com:9094"),
+    ]);
+    let mut inside = broker.connect();
+    let mut outside = broker.connect_to(1);
+    let told = |client: &mut TestClient| {
+        let metadata = client.ask(&MetadataRequest { topics: Some(Vec::new()), ..Default::default() });
+        let cluster = client.ask(&DescribeClusterRequest::default());
+        let group = FindCoordinatorRequest { coordinator_keys: vec!["g".to_owned()], ..Default::default() };
+        let coordinator = client.ask(&group).coordinators.remove(0);
+        let address = (coordinator.host, coordinator.port);
+        assert_eq!((metadata.brokers[0].host.clone(), metadata.brokers[0].port), address);
+        assert_eq!((cluster.brokers[0].host.clone(), cluster.brokers[0].port), address);
+        address
+    };
+    assert_eq!(told(&mut inside), ("127.0.0.1".to_owned(), i32::from(broker.address().port())));
+    assert_eq!(told(&mut outside), ("kafka.example.com".to_owned(), 9094));
 }

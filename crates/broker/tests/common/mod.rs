@@ -70,7 +70,13 @@ impl TestBroker {
     }
 
     pub fn connect(&self) -> TestClient {
-        let stream = TcpStream::connect(self.address()).expect("the broker is reachable");
+        self.connect_to(0)
+    }
+
+    /// Connects to a listener, by its place in the setting.
+    pub fn connect_to(&self, listener: usize) -> TestClient {
+        let address = self.server.as_ref().expect("the broker runs").addresses()[listener];
+        let stream = TcpStream::connect(address).expect("the broker is reachable");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("the socket takes its options");
         stream.set_nodelay(true).expect("the socket takes its options");
         TestClient { stream, correlation_id: 0 }
