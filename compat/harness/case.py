@@ -81,7 +81,7 @@ class Context:
         result = self.start(name, *arguments, **options)()
         self.say("$ " + " ".join([name, *map(str, arguments)]))
         lines = [self.plain(line) for line in result.out.splitlines()]
-        shown = [line for line in map(show or (lambda line: line), lines) if line and not _is_error_text(line)]
+        shown = [line.strip() for line in map(show or (lambda line: line), lines) if line and not _is_error_text(line)]
         self.lines += sorted(shown) if sort else shown
         for kind in _errors(result.out + "\n" + result.err):
             self.say(f"! {kind}")

@@ -15,6 +15,7 @@ TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(194)
 def other_protocols(a):
     mark = len(a.log_since(0))
     a.expect_closed("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    time.sleep(1.2)  # one line per peer and second
     a.expect_closed("TLS", TLS_HELLO)
     for seed in range(20):
         a.expect_closed("random bytes", b"\x7f" + random.Random(seed).randbytes(200))
