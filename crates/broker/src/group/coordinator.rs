@@ -130,7 +130,9 @@ impl GroupCoordinator {
             state.phase = Phase::Unloaded;
         })?;
         drop(shards);
-        tracing::info!(partition = shard.partition, groups = groups.len(), "loaded the groups of a partition");
+        if !groups.is_empty() {
+            tracing::info!(partition = shard.partition, groups = groups.len(), "loaded the groups of a partition");
+        }
         state.phase = Phase::Active;
         for (group_id, group) in groups {
             state.insert(group_id.clone(), group);

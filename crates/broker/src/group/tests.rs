@@ -2,4 +2,5 @@
 
 mod api;
 mod fake;
+mod load;
 mod random;

@@ -16,7 +16,6 @@ use wire::api::offset_fetch::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
-use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Uuid};
 
 use super::fake::{World, topic_id};
@@ -61,16 +60,24 @@ fn errors(response: &OffsetCommitResponse) -> Vec<ErrorCode> {
 }
 
 impl World {
-    async fn commit(&self, group_id: &str, offsets: &[(&str, i32, i64)]) -> Vec<ErrorCode> {
+    pub(super) async fn commit(&self, group_id: &str, offsets: &[(&str, i32, i64)]) -> Vec<ErrorCode> {
         errors(&self.groups.offset_commit(9, commit_request(group_id, offsets)).await)
     }
 
-    fn spawn_commit(&self, group_id: &str, offsets: &[(&str, i32, i64)]) -> JoinHandle<OffsetCommitResponse> {
+    pub(super) fn spawn_commit(
+        &self,
+        group_id: &str,
+        offsets: &[(&str, i32, i64)],
+    ) -> JoinHandle<OffsetCommitResponse> {
         let (groups, request) = (self.groups.clone(), commit_request(group_id, offsets));
         tokio::spawn(async move { groups.offset_commit(9, request).await })
     }
 
-    async fn fetch_request(&self, group_id: &str, require_stable: bool) -> Result<Vec<(String, i32, i64)>, ErrorCode> {
+    pub(super) async fn fetch_request(
+        &self,
+        group_id: &str,
+        require_stable: bool,
+    ) -> Result<Vec<(String, i32, i64)>, ErrorCode> {
         let group = OffsetFetchRequestGroup { group_id: group_id.to_owned(), ..Default::default() };
         let request = OffsetFetchRequest { groups: vec![group], require_stable, ..Default::default() };
         let fetched = self.groups.offset_fetch(9, request).await.groups.remove(0);
@@ -84,17 +91,17 @@ impl World {
         Ok(offsets.collect())
     }
 
-    async fn fetch(&self, group_id: &str) -> Vec<(String, i32, i64)> {
+    pub(super) async fn fetch(&self, group_id: &str) -> Vec<(String, i32, i64)> {
         self.fetch_request(group_id, false).await.unwrap()
     }
 
-    fn spawn_join(&self, group_id: &str, member_id: &str) -> JoinHandle<JoinGroupResponse> {
+    pub(super) fn spawn_join(&self, group_id: &str, member_id: &str) -> JoinHandle<JoinGroupResponse> {
         let (groups, request) = (self.groups.clone(), join_request(group_id, member_id));
         tokio::spawn(async move { groups.join_group(CALLER, request).await })
     }
 
     /// Admits a new member and makes the group stable with it.
-    async fn admit(&self, group_id: &str) -> JoinGroupResponse {
+    pub(super) async fn admit(&self, group_id: &str) -> JoinGroupResponse {
         let required = self.groups.join_group(CALLER, join_request(group_id, "")).await;
         assert_eq!(required.error_code, ErrorCode::MEMBER_ID_REQUIRED);
         let joined = self.groups.join_group(CALLER, join_request(group_id, &required.member_id)).await;
@@ -104,7 +111,7 @@ impl World {
         joined
     }
 
-    fn heartbeat(&self, group_id: &str, joined: &JoinGroupResponse) -> ErrorCode {
+    pub(super) fn heartbeat(&self, group_id: &str, joined: &JoinGroupResponse) -> ErrorCode {
         self.groups.heartbeat(&HeartbeatRequest {
             group_id: group_id.to_owned(),
             generation_id: joined.generation_id,
@@ -113,16 +120,16 @@ impl World {
         })
     }
 
-    async fn delete(&self, group_id: &str) -> ErrorCode {
+    pub(super) async fn delete(&self, group_id: &str) -> ErrorCode {
         self.groups.delete_groups(vec![group_id.to_owned()]).await[0].error_code
     }
 
-    fn list(&self) -> Vec<(String, String)> {
+    pub(super) fn list(&self) -> Vec<(String, String)> {
         let listed = self.groups.list_groups(&[], &[]).unwrap();
         listed.into_iter().map(|group| (group.group_id, group.group_state)).collect()
     }
 
-    fn memory_is_counted(&self) {
+    pub(super) fn memory_is_counted(&self) {
         let shard = self.groups.shard("").unwrap();
         assert_eq!(shard.state.lock().counted_bytes(), self.groups.memory_bytes());
     }
@@ -142,11 +149,11 @@ fn sync_request(group_id: &str, joined: &JoinGroupResponse) -> SyncGroupRequest 
     }
 }
 
-fn offset(topic: &str, partition: i32, offset: i64) -> (String, i32, i64) {
+pub(super) fn offset(topic: &str, partition: i32, offset: i64) -> (String, i32, i64) {
     (topic.to_owned(), partition, offset)
 }
 
-async fn settle() {
+pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
@@ -587,22 +594,6 @@ async fn offsets_go_with_their_topic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offset_of_a_former_topic_is_not_shown() {
-    let world = World::new(GroupConfig::default()).await;
-    let mut batcher = crate::group::records::Batcher::new(5, 1_000);
-    let mut offsets = crate::group::core::Offsets::default();
-    let former = CommittedOffset { offset: 9, topic_id: Uuid([77; 16]), expire_timestamp_ms: -1, ..Default::default() };
-    let unmarked = CommittedOffset { topic_id: Uuid::ZERO, ..former.clone() };
-    batcher.push_offset("g", &offsets.begin("t1", 0, Some(former)));
-    batcher.push_offset("g", &offsets.begin("t1", 1, Some(unmarked)));
-    for batch in batcher.build() {
-        world.log.put(0, batch);
-    }
-    let world = world.restart(0).await;
-    assert_eq!(world.fetch("g").await, [offset("t1", 1, 9)]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn expiry_runs_by_itself_and_takes_the_group_with_it() {
     let config = GroupConfig { offsets_retention_ms: 3_600_000, ..GroupConfig::default() };
     let world = World::new(config).await;
@@ -643,104 +634,6 @@ async fn a_group_without_members_or_offsets_is_removed() {
     assert_eq!(world.list(), []);
     let world = world.restart(0).await;
     assert_eq!(world.list(), []);
-}
-
-/// A commit record as it was written at `wall_ms`.
-fn put_commit(world: &World, group_id: &str, wall_ms: i64) {
-    let mut batcher = crate::group::records::Batcher::new(wall_ms, 1_000);
-    let mut offsets = crate::group::core::Offsets::default();
-    let committed =
-        CommittedOffset { offset: 1, commit_timestamp_ms: wall_ms, expire_timestamp_ms: -1, ..Default::default() };
-    batcher.push_offset(group_id, &offsets.begin("t1", 0, Some(committed)));
-    for batch in batcher.build() {
-        world.log.put(0, batch);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn age_before_a_restart_is_the_logs_own_time() {
-    const DAY_MS: i64 = 24 * 3_600_000;
-    let world = World::new(GroupConfig::default()).await;
-    let start = 1_700_000_000_000;
-    put_commit(&world, "old", start);
-    // Half a day at a time, for eight days: "old" has outlived its retention of seven.
-    for half in 1..=16 {
-        put_commit(&world, "busy", start + half * DAY_MS / 2);
-    }
-    let world = world.restart(0).await;
-    world.groups.expire_offsets();
-    settle().await;
-    assert_eq!(world.list(), [("busy".to_owned(), "Empty".to_owned())]);
-
-    let world = World::new(GroupConfig::default()).await;
-    put_commit(&world, "old", start);
-    // The clock was wrong for a while, or the broker was down for a year.
-    put_commit(&world, "busy", start + 365 * DAY_MS);
-    put_commit(&world, "busy", start + 1_000);
-    put_commit(&world, "busy", start + 365 * DAY_MS);
-    let world = world.restart(0).await;
-    world.groups.expire_offsets();
-    settle().await;
-    assert_eq!(world.list().len(), 2, "steps of a year count as less than a day");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_damaged_batch_costs_only_itself() {
-    let world = World::new(GroupConfig::default()).await;
-    for (number, group_id) in ["a", "b", "c"].iter().enumerate() {
-        world.commit(group_id, &[("t1", 0, number as i64)]).await;
-    }
-    world.log.damage(0, 1);
-    let world = world.restart(0).await;
-    let groups: Vec<_> = world.list().into_iter().map(|(group_id, _)| group_id).collect();
-    assert_eq!(groups, ["a", "c"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn offsets_of_transactions_count_when_committed() {
-    let world = World::new(GroupConfig::default()).await;
-    let commit = |producer_id: i64, topic: &str, offset: i64| {
-        let key = wire::state::group::OffsetCommitKey { group: "g".into(), topic: topic.into(), partition: 0 };
-        let value = wire::state::group::OffsetCommitValue { offset, ..Default::default() };
-        let mut builder = BatchBuilder::new();
-        if producer_id >= 0 {
-            builder = builder.producer(producer_id, 0, 0).transactional();
-        }
-        let key = wire::state::group::GroupRecordKey::OffsetCommit(key).write();
-        builder.push(1, Some(&key), Some(&value.to_bytes()), &[]);
-        builder.build()
-    };
-    let marker = |producer_id: i64, commit: bool| {
-        let mut builder = BatchBuilder::new().producer(producer_id, 0, -1).transactional().control();
-        builder.push(1, Some(&[0, 0, 0, u8::from(commit)]), Some(&[0, 0, 0, 0, 0, 0]), &[]);
-        builder.build()
-    };
-    for batch in [
-        commit(1, "t0", 10),
-        commit(2, "t1", 20),
-        commit(3, "t2", 30),
-        commit(1, "t3", 40),
-        commit(-1, "t3", 41),
-        marker(1, true),
-        marker(2, false),
-    ] {
-        world.log.put(0, batch);
-    }
-    let world = world.restart(0).await;
-    assert_eq!(world.fetch("g").await, [offset("t0", 0, 10), offset("t3", 0, 41)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn records_that_are_not_understood_are_skipped() {
-    let world = World::new(GroupConfig::default()).await;
-    let mut builder = BatchBuilder::new();
-    builder.push(1, Some(&[0, 3, 0, 1, b'g']), Some(&[0, 0]), &[]);
-    builder.push(1, Some(&[0, 1]), Some(&[0, 0]), &[]);
-    builder.push(1, None, None, &[]);
-    world.log.put(0, builder.build());
-    put_commit(&world, "g", 5);
-    let world = world.restart(0).await;
-    assert_eq!(world.fetch("g").await, [offset("t1", 0, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
