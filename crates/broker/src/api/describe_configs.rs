@@ -22,8 +22,11 @@ use crate::Broker;
 use crate::config::describe::{self, Include};
 use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
 
-/// Settings of one answer: those of some ten thousand topics. A few bytes of a request can ask for all of a topic's.
-const SETTINGS_MAX: usize = 400_000;
+/// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
+const SETTINGS_MAX: usize = 150_000;
+
+/// Settings after which other tasks get their turn.
+const SETTINGS_PER_TURN: usize = 2_000;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -31,12 +34,16 @@ pub(super) async fn handle(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
     let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
-    let image = broker.metadata.load();
-    let mut left = SETTINGS_MAX;
+    let image = broker.metadata.load_full();
+    let (mut left, mut turn) = (SETTINGS_MAX, 0);
     let mut results = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
+        if turn >= SETTINGS_PER_TURN {
+            turn = 0;
+            tokio::task::yield_now().await;
+        }
         let described = match left {
-            0 => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings are asked for at once.")),
+            0 => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings at once.")),
             _ => describe(broker, &image, &resource, include),
         };
         let result = DescribeConfigsResult {
@@ -47,6 +54,7 @@ pub(super) async fn handle(
         results.push(match described {
             Ok(configs) => {
                 left = left.saturating_sub(configs.len());
+                turn += configs.len();
                 DescribeConfigsResult { error_message: Some(String::new()), configs, ..result }
             }
             Err(Refusal { code, message }) => {

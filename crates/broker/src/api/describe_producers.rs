@@ -3,7 +3,7 @@
 //! Behaviour:
 //! - In the order of their ids, with the epoch, the last sequence and the last timestamp of each; no transaction and no
 //!   coordinator (-1) for a producer that uses none.
-//! - A partition that is named twice is answered once.
+//! - A partition that is named twice is answered once, and of very many partitions only the first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ use super::RequestContext;
 use crate::Broker;
 use crate::meta::validate_name;
 
+/// Partitions of one answer.
+const PARTITIONS_MAX: usize = 100_000;
+
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     _context: &RequestContext,
@@ -26,8 +29,12 @@ pub(super) async fn handle(
     let mut answered: BTreeSet<(&str, i32)> = BTreeSet::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
-        let fresh = topic.partition_indexes.iter().filter(|&&index| answered.insert((&topic.name, index)));
-        let partitions = fresh.map(|&index| describe(broker, &topic.name, index)).collect();
+        let mut partitions = Vec::new();
+        for &index in &topic.partition_indexes {
+            if answered.len() < PARTITIONS_MAX && answered.insert((&topic.name, index)) {
+                partitions.push(describe(broker, &topic.name, index));
+            }
+        }
         topics.push(TopicResponse { name: topic.name.clone(), partitions });
     }
     DescribeProducersResponse { topics, ..Default::default() }

@@ -3,6 +3,7 @@
 //! Behaviour:
 //! - Answers for partition 0 of `__cluster_metadata` alone. A request that names anything else, or more, is
 //!   UNKNOWN_TOPIC_OR_PARTITION for each partition that it names.
+//! - A request of very many partitions is INVALID_REQUEST as a whole: the answer is much larger than the request.
 //! - Version 2 has the nodes' endpoints (KIP-853): those for clients, since the quorum has none of its own.
 //! - The voter's directory id is zero, as for voters that are configured and not in the metadata log.
 
@@ -18,11 +19,17 @@ use super::RequestContext;
 use crate::Broker;
 use crate::meta::{BrokerEndpoint, CLUSTER_METADATA};
 
+/// Partitions of one request, where one is what there is.
+const PARTITIONS_MAX: usize = 10_000;
+
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     _context: &RequestContext,
     request: DescribeQuorumRequest,
 ) -> DescribeQuorumResponse {
+    if request.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>() > PARTITIONS_MAX {
+        return DescribeQuorumResponse { error_code: ErrorCode::INVALID_REQUEST, ..Default::default() };
+    }
     if !is_metadata_log(&request.topics) {
         return refuse(request.topics);
     }

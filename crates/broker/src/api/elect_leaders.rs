@@ -4,6 +4,7 @@
 //! - A partition whose only replica leads already is ELECTION_NOT_NEEDED, preferred (0) or unclean (1) alike.
 //! - All partitions (null): those that need no election are left out, so each topic is there without partitions, as in
 //!   Kafka.
+//! - More partitions than a broker can have are INVALID_REQUEST as a whole: the answer is much larger than the request.
 //! - An election type that does not exist is INVALID_REQUEST, for each partition too. No time left is REQUEST_TIMED_OUT.
 
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use super::RequestContext;
 use crate::Broker;
 use crate::meta::MetadataImage;
 
+/// Partitions of one request.
+const PARTITIONS_MAX: usize = 100_000;
+
 const PREFERRED: i8 = 0;
 const UNCLEAN: i8 = 1;
 
@@ -27,6 +31,9 @@ pub(super) async fn handle(
 ) -> ElectLeadersResponse {
     let image = broker.metadata.load();
     let asked = request.topic_partitions;
+    if asked.iter().flatten().map(|topic| topic.partitions.len()).sum::<usize>() > PARTITIONS_MAX {
+        return refuse(&[], ErrorCode::INVALID_REQUEST, None);
+    }
     if request.timeout_ms <= 0 {
         return refuse(&asked.unwrap_or_default(), ErrorCode::REQUEST_TIMED_OUT, None);
     }

@@ -2,7 +2,9 @@
 
 use wire::ErrorCode;
 use wire::api::describe_cluster::DescribeClusterRequest;
+use wire::api::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use wire::api::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use wire::api::describe_producers;
 use wire::api::describe_quorum::{DescribeQuorumRequest, PartitionRequest, TopicRequest};
 use wire::api::elect_leaders::{ElectLeadersRequest, TopicPartitions};
 use wire::api::find_coordinator::FindCoordinatorRequest;
@@ -184,4 +186,32 @@ fn a_client_is_told_the_address_of_the_listener_that_it_came_to() {
     };
     assert_eq!(told(&mut inside), ("127.0.0.1".to_owned(), i32::from(broker.address().port())));
     assert_eq!(told(&mut outside), ("kafka.example.com".to_owned(), 9094));
+}
+
+#[test]
+fn the_answer_to_an_absurd_request_is_small() {
+    let broker = TestBroker::start();
+    let mut client = broker.connect();
+    let indexes: Vec<i32> = (0..200_000).collect();
+    let partitions = Some(vec![TopicPartitions { topic: "t".to_owned(), partitions: indexes.clone() }]);
+    let request = ElectLeadersRequest { topic_partitions: partitions, timeout_ms: 1000, ..Default::default() };
+    let response = client.ask(&request);
+    assert_eq!(response.error_code, ErrorCode::INVALID_REQUEST);
+    assert!(response.replica_election_results.is_empty());
+
+    let request = DescribeQuorumRequest { topics: vec![asked("__cluster_metadata", &indexes)] };
+    let response = client.ask(&request);
+    assert_eq!((response.error_code, response.topics.len()), (ErrorCode::INVALID_REQUEST, 0));
+
+    let topics = vec![describe_producers::TopicRequest { name: "t".to_owned(), partition_indexes: indexes }];
+    let response = client.ask(&describe_producers::DescribeProducersRequest { topics });
+    assert_eq!(response.topics[0].partitions.len(), 100_000);
+
+    let resource =
+        DescribeConfigsResource { resource_type: 32, resource_name: "group".to_owned(), ..Default::default() };
+    let response = client.ask(&DescribeConfigsRequest { resources: vec![resource; 160_000], ..Default::default() });
+    assert_eq!(response.results[0].error_code, ErrorCode::NONE);
+    assert_eq!(response.results[159_999].error_code, ErrorCode::POLICY_VIOLATION);
+    let settings: usize = response.results.iter().map(|result| result.configs.len()).sum();
+    assert!((150_000..151_000).contains(&settings), "{settings}");
 }
