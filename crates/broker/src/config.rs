@@ -18,7 +18,8 @@ pub mod load;
 pub mod topic;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 pub use broker::BrokerConfig;
 pub use group::GroupConfig;
@@ -81,7 +82,19 @@ impl Scope {
     }
 
     pub fn find(self, name: &str) -> Option<&'static Setting> {
-        self.settings().find(|setting| setting.name == name)
+        type ByName = HashMap<&'static str, &'static Setting>;
+        fn by_name(scope: Scope) -> ByName {
+            scope.settings().map(|setting| (setting.name, setting)).collect()
+        }
+        static BROKER: LazyLock<ByName> = LazyLock::new(|| by_name(Scope::Broker));
+        static TOPIC: LazyLock<ByName> = LazyLock::new(|| by_name(Scope::Topic));
+        static GROUP: LazyLock<ByName> = LazyLock::new(|| by_name(Scope::Group));
+        let names = match self {
+            Self::Broker => &BROKER,
+            Self::Topic => &TOPIC,
+            Self::Group => &GROUP,
+        };
+        names.get(name).copied()
     }
 
     /// The setting of that name, or the error that says why there is none.

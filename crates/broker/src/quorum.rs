@@ -1,14 +1,14 @@
 //! The metadata quorum: a log of entries that the voters agree on, and a state machine that they are applied to.
 //!
 //! The consensus itself is TiKV's `raft` crate. Around it stand [`Node`], which drives it step by step and is pure but
-//! for its disk, [`storage`](self), which keeps its entries in Kafka's format in `__cluster_metadata-0`, and [`Quorum`],
-//! the handle of a thread that owns a node.
+//! for its disk, [`storage`](self), which keeps its entries in Kafka's format in `__cluster_metadata-0`, and
+//! [`Quorum`], the handle of a thread that owns a node.
 //!
 //! What holds:
 //! - An entry is one record batch: a change of metadata is there as a whole or not at all. The batch's leader epoch is
 //!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka.
-//! - A batch is on disk before the next one is written. After a crash only the last one can be torn; a bad batch in front
-//!   of another one is damage, and the node does not start rather than forget a change that it had promised.
+//! - A batch is on disk before the next one is written. After a crash only the last one can be torn; a bad batch in
+//!   front of another one is damage, and the node does not start rather than forget a change that it had promised.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
 //!

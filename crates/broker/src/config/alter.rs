@@ -36,7 +36,8 @@ pub struct Alteration {
     pub value: Option<String>,
 }
 
-/// Why settings are not altered. What Kafka finds out at the broker is INVALID_REQUEST, at the controller INVALID_CONFIG.
+/// Why settings are not altered. What Kafka finds out at the broker is INVALID_REQUEST, at the controller
+/// INVALID_CONFIG.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct AlterError {
@@ -224,7 +225,7 @@ mod tests {
             (false, "foo.bar", "3", Err((40, "Unknown broker config name: foo.bar"))),
         ] {
             let result = check_broker(all, &ConfigMap::new(), &map(&[(name, value)]));
-            assert_eq!(result.as_ref().map(|()| ()).map_err(|e| (e.code.0, e.message.as_str())), outcome, "{name}");
+            assert_eq!(result.as_ref().copied().map_err(|e| (e.code.0, e.message.as_str())), outcome, "{name}");
         }
         // What is there already, from another version perhaps, does not stand in the way.
         let before = map(&[("foo.bar", "3")]);

@@ -101,7 +101,8 @@ settings! {
     "log.roll.hours" => log_roll_hours: i32 = "168", AtLeast(1), ReadOnly, "As log.roll.ms, in hours.";
     "log.roll.jitter.ms" => log_roll_jitter_ms: Option<i64> = null, AtLeast(0), ClusterWide,
         "The most by which closing a segment for its age is brought forward, at random.";
-    "log.roll.jitter.hours" => log_roll_jitter_hours: i32 = "0", AtLeast(0), ReadOnly, "As log.roll.jitter.ms, in hours.";
+    "log.roll.jitter.hours" => log_roll_jitter_hours: i32
+        = "0", AtLeast(0), ReadOnly, "As log.roll.jitter.ms, in hours.";
     "log.retention.bytes" => log_retention_bytes: i64 = "-1", Any, ClusterWide,
         "The size of a partition above which its oldest segments are deleted. -1 is no bound.";
     "log.retention.ms" => log_retention_ms: Option<i64> = null, AtLeast(-1), ClusterWide,
@@ -142,9 +143,11 @@ settings! {
         "Records after which a partition is flushed to disk at once.";
     "log.flush.interval.ms" => log_flush_interval_ms: Option<i64> = null, AtLeast(0), ClusterWide,
         "The time after which a partition is flushed to disk.";
-    "log.flush.scheduler.interval.ms" => log_flush_scheduler_interval_ms: i64 = "9223372036854775807", AtLeast(0), ReadOnly,
+    "log.flush.scheduler.interval.ms" => log_flush_scheduler_interval_ms: i64
+        = "9223372036854775807", AtLeast(0), ReadOnly,
         "As log.flush.interval.ms, where that is not set.";
-    "log.flush.offset.checkpoint.interval.ms" => log_flush_offset_checkpoint_interval_ms: i32 = "60000", AtLeast(0), ReadOnly,
+    "log.flush.offset.checkpoint.interval.ms" => log_flush_offset_checkpoint_interval_ms: i32
+        = "60000", AtLeast(0), ReadOnly,
         "How often it is noted up to where logs are on disk.";
     "log.flush.start.offset.checkpoint.interval.ms" => log_flush_start_offset_checkpoint_interval_ms: i32
         = "60000", AtLeast(0), ReadOnly, "How often it is noted where logs begin.";
@@ -155,7 +158,8 @@ settings! {
     "log.cleaner.enable" => log_cleaner_enable: bool = "true", Any, ReadOnly, "Whether topics are compacted at all.";
     "log.cleaner.backoff.ms" => log_cleaner_backoff_ms: i64 = "15000", AtLeast(0), ClusterWide,
         "How long the cleaner rests when there is nothing to compact.";
-    "log.cleaner.dedupe.buffer.size" => log_cleaner_dedupe_buffer_size: i64 = "134217728", AtLeast(1048576), ClusterWide,
+    "log.cleaner.dedupe.buffer.size" => log_cleaner_dedupe_buffer_size: i64
+        = "134217728", AtLeast(1048576), ClusterWide,
         "Memory for the keys of what is compacted.";
     "log.cleaner.io.max.bytes.per.second" => log_cleaner_io_max_bytes_per_second: f64
         = "1.7976931348623157E308", Any, ClusterWide, "Bytes that the cleaner reads and writes in a second.";
@@ -186,15 +190,19 @@ settings! {
     "group.max.size" => group_max_size: i32 = "2147483647", AtLeast(1), ReadOnly, "Members of one group.";
     "group.consumer.session.timeout.ms" => group_consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
         "The session timeout of groups of the consumer protocol.";
-    "group.consumer.min.session.timeout.ms" => group_consumer_min_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
+    "group.consumer.min.session.timeout.ms" => group_consumer_min_session_timeout_ms: i32
+        = "45000", AtLeast(1), ReadOnly,
         "The shortest session timeout that a group of the consumer protocol may be given.";
-    "group.consumer.max.session.timeout.ms" => group_consumer_max_session_timeout_ms: i32 = "60000", AtLeast(1), ReadOnly,
+    "group.consumer.max.session.timeout.ms" => group_consumer_max_session_timeout_ms: i32
+        = "60000", AtLeast(1), ReadOnly,
         "The longest session timeout that a group of the consumer protocol may be given.";
     "group.consumer.heartbeat.interval.ms" => group_consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
         "How often members of the consumer protocol report.";
-    "group.consumer.min.heartbeat.interval.ms" => group_consumer_min_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
+    "group.consumer.min.heartbeat.interval.ms" => group_consumer_min_heartbeat_interval_ms: i32
+        = "5000", AtLeast(1), ReadOnly,
         "The shortest heartbeat interval that a group of the consumer protocol may be given.";
-    "group.consumer.max.heartbeat.interval.ms" => group_consumer_max_heartbeat_interval_ms: i32 = "15000", AtLeast(1), ReadOnly,
+    "group.consumer.max.heartbeat.interval.ms" => group_consumer_max_heartbeat_interval_ms: i32
+        = "15000", AtLeast(1), ReadOnly,
         "The longest heartbeat interval that a group of the consumer protocol may be given.";
     "group.consumer.max.size" => group_consumer_max_size: i32 = "2147483647", AtLeast(1), ReadOnly,
         "Members of one group of the consumer protocol.";
@@ -220,15 +228,19 @@ settings! {
         "The longest transaction timeout that a producer may ask for.";
     "transaction.state.log.num.partitions" => transaction_state_log_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
         "Partitions of __transaction_state.";
-    "transaction.state.log.replication.factor" => transaction_state_log_replication_factor: i16 = "3", AtLeast(1), ReadOnly,
+    "transaction.state.log.replication.factor" => transaction_state_log_replication_factor: i16
+        = "3", AtLeast(1), ReadOnly,
         "Replicas of __transaction_state; by default three or as many as there are brokers.";
     "transaction.state.log.min.isr" => transaction_state_log_min_isr: i32 = "2", AtLeast(1), ReadOnly,
         "min.insync.replicas of __transaction_state; by default two, or one where there is one broker.";
-    "transaction.state.log.segment.bytes" => transaction_state_log_segment_bytes: i32 = "104857600", AtLeast(1), ReadOnly,
+    "transaction.state.log.segment.bytes" => transaction_state_log_segment_bytes: i32
+        = "104857600", AtLeast(1), ReadOnly,
         "The segment size of __transaction_state.";
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms" => transaction_abort_timed_out_cleanup_interval_ms: i32
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms" =>
+        transaction_abort_timed_out_cleanup_interval_ms: i32
         = "10000", AtLeast(1), ReadOnly, "How often transactions are looked at for their timeout.";
-    "transaction.remove.expired.transaction.cleanup.interval.ms" => transaction_remove_expired_cleanup_interval_ms: i32
+    "transaction.remove.expired.transaction.cleanup.interval.ms" =>
+        transaction_remove_expired_cleanup_interval_ms: i32
         = "3600000", AtLeast(1), ReadOnly, "How often transactional ids are looked at for expiry.";
     "transactional.id.expiration.ms" => transactional_id_expiration_ms: i32 = "604800000", AtLeast(1), ReadOnly,
         "How long an unused transactional id is remembered.";
@@ -447,7 +459,8 @@ mod tests {
             (
                 "log.cleanup.policy",
                 "compact,shred",
-                "Invalid value compact,shred for configuration log.cleanup.policy: String must be one of: compact, delete",
+                "Invalid value compact,shred for configuration log.cleanup.policy: \
+                 String must be one of: compact, delete",
             ),
             ("num.partition", "1", "Unknown broker config name: num.partition (did you mean num.partitions?)"),
             ("colour", "red", "Unknown broker config name: colour"),

@@ -1,5 +1,8 @@
 //! The answers to DescribeConfigs, from the tables (`kafka.server.ConfigHelper`).
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use wire::api::describe_configs::{DescribeConfigsResourceResult, DescribeConfigsSynonym};
 
 use super::{BrokerConfig, ConfigMap, Scope, Setting, Synonym, topic};
@@ -152,10 +155,12 @@ fn broker_synonyms(name: &'static str) -> &'static [Synonym] {
 
 /// A setting that has no other name.
 fn single(name: &'static str) -> &'static [Synonym] {
-    // Settings are few and static: each gets its slice once.
-    static SINGLES: std::sync::LazyLock<Vec<[Synonym; 1]>> =
-        std::sync::LazyLock::new(|| Scope::Broker.settings().map(|s| [Synonym { name: s.name, factor: 1 }]).collect());
-    SINGLES.iter().find(|single| single[0].name == name).map_or(&[], |single| &single[..])
+    // Settings are static: each gets its slice once.
+    static SINGLES: LazyLock<BTreeMap<&str, [Synonym; 1]>> = LazyLock::new(|| {
+        let single = |setting: &'static Setting| (setting.name, [Synonym { name: setting.name, factor: 1 }]);
+        Scope::Broker.settings().map(single).collect()
+    });
+    SINGLES.get(name).map_or(&[], |single| &single[..])
 }
 
 #[cfg(test)]

@@ -289,7 +289,8 @@ mod tests {
             (
                 "leader.replication.throttled.replicas",
                 "1-2",
-                "Invalid value 1-2 for configuration leader.replication.throttled.replicas: Value must be the literal '*' or a list of partitionId:brokerId pairs",
+                "Invalid value 1-2 for configuration leader.replication.throttled.replicas: \
+                 Value must be the literal '*' or a list of partitionId:brokerId pairs",
             ),
             (
                 "remote.storage.enable",

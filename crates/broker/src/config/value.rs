@@ -149,7 +149,7 @@ impl Setting {
             Kind::Double => {
                 let number: f64 = trimmed.parse().map_err(|_| "Not a number of type DOUBLE")?;
                 return match self.bounds {
-                    Bounds::Ratio if !(number >= 0.0) => Err("Value must be at least 0".to_owned()),
+                    Bounds::Ratio if number.is_nan() || number < 0.0 => Err("Value must be at least 0".to_owned()),
                     Bounds::Ratio if number > 1.0 => Err("Value must be no more than 1".to_owned()),
                     _ if number.is_finite() => Ok(()),
                     _ => Err("Not a number of type DOUBLE".to_owned()),

@@ -72,8 +72,8 @@ impl MetadataDelta {
 /// An image under change.
 struct Change {
     image: MetadataImage,
-    /// Topics that records of this batch touched, as they are by now. They go back into the image at the end: a topic of
-    /// ten thousand partitions comes as so many records.
+    /// Topics that records of this batch touched, as they are by now. They go back into the image at the end: a topic
+    /// of ten thousand partitions comes as so many records.
     touched: BTreeMap<Uuid, Topic>,
     configs: BTreeSet<ConfigResource>,
     deleted: Vec<Arc<Topic>>,
@@ -365,7 +365,8 @@ impl Partition {
         }
     }
 
-    /// `PartitionRegistration.merge`: every change is a new partition epoch, every word on the leader a new leader epoch.
+    /// `PartitionRegistration.merge`: every change is a new partition epoch, every word on the leader a new leader
+    /// epoch.
     fn change(&mut self, record: &PartitionChangeRecord) {
         fn put<T: Clone>(field: &mut T, value: &Option<T>) {
             if let Some(value) = value {
@@ -540,7 +541,7 @@ mod tests {
         assert!(delta.configs.is_empty());
         assert_eq!(first.topic_config("a").get("retention.ms").map(String::as_str), Some("1"));
         let (second, delta) = first.apply(&[setting(&resource, "retention.ms", Some("2"))], 3, 1).unwrap();
-        assert_eq!(delta.configs.into_iter().collect::<Vec<_>>(), [resource.clone()]);
+        assert_eq!(delta.configs.into_iter().collect::<Vec<_>>(), std::slice::from_ref(&resource));
         let (third, _) = second.apply(&[setting(&resource, "retention.ms", None)], 4, 1).unwrap();
         assert_eq!((third.topic_config("a").len(), third.configs().count()), (0, 0));
         let (fourth, delta) = second.apply(&[RemoveTopicRecord { topic_id: A }.into()], 4, 1).unwrap();

@@ -1,5 +1,5 @@
-//! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and changes
-//! nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
+//! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
+//! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
 
 pub(super) mod brokers;
 pub(super) mod configs;

@@ -1,8 +1,9 @@
 //! A sorted map whose copies share what they have in common.
 //!
 //! Every change of metadata makes a new image while readers keep the old one. With ten thousand topics, copying a plain
-//! map for each change would cost some hundred microseconds and half a megabyte; here a change copies the list of chunks
-//! and the one chunk it falls into. Iteration is in order, so that answers and snapshots are the same in every run.
+//! map for each change would cost some hundred microseconds and half a megabyte; here a change copies the list of
+//! chunks and the one chunk it falls into. Iteration is in order, so that answers and snapshots are the same in every
+//! run.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use std::sync::Arc;
 /// A full chunk is split into two halves.
 const CHUNK_MAX: usize = 128;
 
+/// Sorted, and never empty.
+type Chunk<K, V> = Arc<Vec<(K, V)>>;
+
 #[derive(Clone, Debug)]
 pub(super) struct OrderedMap<K, V> {
-    /// None is empty. Entries are sorted within a chunk and from chunk to chunk.
-    chunks: Arc<Vec<Arc<Vec<(K, V)>>>>,
+    chunks: Arc<Vec<Chunk<K, V>>>,
     len: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Which brokers get the replicas of new partitions (`StripedReplicaPlacer`).
 //!
-//! Leaders go round the racks and round the brokers of each rack; the other replicas of a partition go to the racks that
-//! follow. Brokers that are fenced come last and never lead. When every broker has led once, the order is shuffled, so
-//! that the same sets of brokers do not come again.
+//! Leaders go round the racks and round the brokers of each rack; the other replicas of a partition go to the racks
+//! that follow. Brokers that are fenced come last and never lead. When every broker has led once, the order is
+//! shuffled, so that the same sets of brokers do not come again.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub(super) enum PlacementError {
     #[error("All brokers are currently fenced.")]
     AllFenced,
     #[error(
-        "The target replication factor of {wanted} cannot be reached because only {registered} broker(s) are registered."
+        "The target replication factor of {wanted} cannot be reached because only {registered} broker(s) are \
+         registered."
     )]
     TooFewBrokers { wanted: i16, registered: usize },
 }

@@ -1,7 +1,7 @@
 //! One voter: raft driven step by step. No threads and no timers; whoever owns it calls.
 //!
-//! The cycle is: something comes in ([`Node::propose`], [`Node::step`], [`Node::tick`]), then [`Node::drive`] puts on disk
-//! what must be there, sends what others must know, and applies what is committed.
+//! The cycle is: something comes in ([`Node::propose`], [`Node::step`], [`Node::tick`]), then [`Node::drive`] puts on
+//! disk what must be there, sends what others must know, and applies what is committed.
 
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message};

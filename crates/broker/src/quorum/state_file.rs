@@ -41,11 +41,8 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<HardState>, Quo
     let [value] = &values[..] else { return Err(QuorumError::corrupt("raft-state has no state")) };
     let state = RaftState::read_versioned(value).map_err(QuorumError::corrupt)?;
     let number = |field: i64| u64::try_from(field).map_err(QuorumError::corrupt);
-    let mut hard_state = HardState::default();
-    hard_state.term = number(state.term)?;
-    hard_state.vote = number(state.vote)?;
-    hard_state.commit = number(state.commit)?;
-    Ok(Some(hard_state))
+    let (term, vote, commit) = (number(state.term)?, number(state.vote)?, number(state.commit)?);
+    Ok(Some(HardState { term, vote, commit, ..HardState::default() }))
 }
 
 /// Durable when this returns.
@@ -70,8 +67,7 @@ mod tests {
         let dir = Path::new("/data/__cluster_metadata-0");
         disk.create_dir_all(dir).unwrap();
         assert!(read(&disk, dir).unwrap().is_none());
-        let mut state = HardState::default();
-        (state.term, state.vote, state.commit) = (7, 2, 99);
+        let state = HardState { term: 7, vote: 2, commit: 99, ..HardState::default() };
         write(&disk, dir, &state).unwrap();
         assert_eq!(read(&disk, dir).unwrap(), Some(state));
         let good = disk.get(&dir.join(NAME)).unwrap();

@@ -367,13 +367,9 @@ fn unreadable(error: ReadError) -> QuorumError {
 }
 
 fn entry_of(batch: &Batch, index: u64) -> Result<Entry, QuorumError> {
-    let mut entry = Entry::default();
-    entry.index = index;
-    entry.term = u64::try_from(batch.header.partition_leader_epoch).map_err(QuorumError::corrupt)?;
-    if !batch.header.attributes.is_control() {
-        entry.data = batch.bytes.clone();
-    }
-    Ok(entry)
+    let term = u64::try_from(batch.header.partition_leader_epoch).map_err(QuorumError::corrupt)?;
+    let data = if batch.header.attributes.is_control() { Bytes::new() } else { batch.bytes.clone() };
+    Ok(Entry { index, term, data, ..Entry::default() })
 }
 
 impl raft::Storage for Storage {
@@ -427,8 +423,8 @@ impl raft::Storage for Storage {
         }
         let stored = snapshot::read(&*self.disk, &self.dir, self.snapshot_id).map_err(unavailable)?;
         let voters: Vec<u64> = stored.voters.iter().map(|id| raft_id(*id)).collect();
-        let mut snapshot = raft::eraftpb::Snapshot::default();
-        snapshot.data = stored.encode(self.clock.now_ms());
+        let data = stored.encode(self.clock.now_ms());
+        let mut snapshot = raft::eraftpb::Snapshot { data, ..raft::eraftpb::Snapshot::default() };
         let metadata = snapshot.mut_metadata();
         metadata.index = stored.index;
         metadata.term = stored.id.epoch as u64;

@@ -177,8 +177,8 @@ mod tests {
                 3,
                 Some(&[&[1, 2]]),
                 39,
-                "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with \
-                 previous partitions, which have 1 replica(s).",
+                "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent \
+                 with previous partitions, which have 1 replica(s).",
             ),
             (
                 "t",

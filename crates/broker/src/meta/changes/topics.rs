@@ -372,7 +372,8 @@ mod tests {
             (
                 topic("a/b", 1, 1),
                 17,
-                "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+                "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, \
+                 '.', '_' and '-'",
             ),
             (topic("a_b", 1, 1), 17, "Topic 'a_b' collides with existing topic: a.b"),
             (topic("there", 1, 1), 36, "Topic 'there' already exists."),
