@@ -131,8 +131,10 @@ fn page<'a>(
 mod tests {
     use super::*;
 
+    type Paged = (Vec<(&'static str, Range<usize>)>, Option<(String, i32)>);
+
     /// Three topics of five partitions each, and one that is not there.
-    fn paged(limit: usize, cursor: Option<(&str, i32)>) -> (Vec<(&'static str, Range<usize>)>, Option<(String, i32)>) {
+    fn paged(limit: usize, cursor: Option<(&str, i32)>) -> Paged {
         let count = |name: &str| if name == "nope" { 0 } else { 5 };
         let cursor = cursor.map(|(name, partition_index)| Cursor { topic_name: name.to_owned(), partition_index });
         let start = cursor.as_ref().map_or("", |cursor| cursor.topic_name.as_str()).to_owned();

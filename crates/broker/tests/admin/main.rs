@@ -55,7 +55,7 @@ fn filled(mut builder: BatchBuilder, timestamps: &[i64]) -> Batch {
 /// Produces with acks=all and returns the error and the base offset.
 fn produce(client: &mut TestClient, topic: &str, index: i32, batch: &Batch) -> (ErrorCode, i64) {
     let records = Some(Records::Inline(batch.bytes.clone()));
-    let data = PartitionProduceData { index, records, ..Default::default() };
+    let data = PartitionProduceData { index, records };
     let topic_data = TopicProduceData { name: topic.to_owned(), partition_data: vec![data], ..Default::default() };
     let request = ProduceRequest { acks: -1, timeout_ms: 10_000, topic_data: vec![topic_data], ..Default::default() };
     let response = client.call(9, &request);
