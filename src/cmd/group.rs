@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 /// The groups of all brokers: each knows only those that it coordinates.
 async fn listed(client: &Client) -> Result<BTreeMap<String, ListedGroup>, ClientError> {
     let mut groups = BTreeMap::new();
-    for id in client.cluster().await?.brokers.into_keys().collect::<BTreeSet<_>>() {
+    for id in client.cluster().await?.brokers.keys().copied().collect::<BTreeSet<_>>() {
         let mut retry = client.retry();
         let response: ListGroupsResponse = loop {
             let response: ListGroupsResponse = client.send_to(id, &ListGroupsRequest::default()).await?;

@@ -86,7 +86,8 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    metadata: Metadata,
+    /// Shared with those who look at it; replaced, not changed, while they do.
+    metadata: Arc<Metadata>,
     /// When each topic was last asked for.
     refreshed: HashMap<String, Instant>,
     /// By address, so that a broker which moves is found again.
@@ -164,7 +165,7 @@ impl Client {
     }
 
     /// Asks for metadata, once, and remembers it. `None` is all topics.
-    async fn fetch_metadata(&self, topics: Option<&[&str]>, create: bool) -> Result<Metadata, ClientError> {
+    async fn fetch_metadata(&self, topics: Option<&[&str]>, create: bool) -> Result<Arc<Metadata>, ClientError> {
         let connection = self.any_broker().await?;
         let version = connection.version::<MetadataRequest>()?;
         let names = topics.map(|names| {
@@ -175,21 +176,22 @@ impl Client {
         let timeout = self.inner.config.connection.request_timeout;
         let response = connection.start_as(&request, version, timeout)?.await?;
         ClientError::check(|| "metadata".to_owned(), response.error_code, None)?;
-        let metadata = Metadata::from_response(response);
+        let metadata = Arc::new(Metadata::from_response(response));
         let now = Instant::now();
         let mut state = self.state();
+        let refreshed = metadata.topics.keys().map(|name| (name.clone(), now));
         if topics.is_none() {
-            state.metadata.topics.clear();
-            state.refreshed.clear();
+            state.refreshed = refreshed.collect();
+            state.metadata = metadata.clone();
+        } else {
+            state.refreshed.extend(refreshed);
+            Arc::make_mut(&mut state.metadata).merge(&metadata);
         }
-        let refreshed: Vec<_> = metadata.topics.keys().cloned().map(|name| (name, now)).collect();
-        state.refreshed.extend(refreshed);
-        state.metadata.merge(metadata.clone());
         Ok(metadata)
     }
 
     /// The cluster with all of its topics, asked for anew.
-    pub async fn cluster(&self) -> Result<Metadata, ClientError> {
+    pub async fn cluster(&self) -> Result<Arc<Metadata>, ClientError> {
         let mut retry = self.retry();
         loop {
             match self.fetch_metadata(None, false).await {
@@ -201,7 +203,7 @@ impl Client {
 
     /// Metadata that says something of every one of these topics, from the cache or anew; whether they exist is for
     /// the caller to see.
-    pub async fn describe(&self, topics: &[&str]) -> Result<Metadata, ClientError> {
+    pub async fn describe(&self, topics: &[&str]) -> Result<Arc<Metadata>, ClientError> {
         let fresh = |state: &State, name: &str| {
             let age = state.refreshed.get(name).map(Instant::elapsed);
             let is_known = state.metadata.topics.get(name).is_some_and(|topic| topic.error_code.is_none());
@@ -224,20 +226,20 @@ impl Client {
 
     /// Metadata of topics that must exist. A topic that was just created may take a moment to show; a topic that is not
     /// there is an error after a second, since it is more often a typing mistake.
-    pub async fn existing(&self, topics: &[&str]) -> Result<Metadata, ClientError> {
+    pub async fn existing(&self, topics: &[&str]) -> Result<Arc<Metadata>, ClientError> {
         self.find(topics, false).await
     }
 
     /// Like [`Client::existing`], but the broker may create the topics (`auto.create.topics.enable`).
-    pub async fn existing_or_created(&self, topics: &[&str]) -> Result<Metadata, ClientError> {
+    pub async fn existing_or_created(&self, topics: &[&str]) -> Result<Arc<Metadata>, ClientError> {
         self.find(topics, true).await
     }
 
-    async fn find(&self, topics: &[&str], create: bool) -> Result<Metadata, ClientError> {
+    async fn find(&self, topics: &[&str], create: bool) -> Result<Arc<Metadata>, ClientError> {
         const PATIENCE: Duration = Duration::from_secs(1);
+        const PATIENCE_TO_CREATE: Duration = Duration::from_secs(5);
         let mut retry = self.retry();
-        let patience = if create { self.inner.config.deadline } else { PATIENCE };
-        let give_up = Instant::now() + patience;
+        let give_up = Instant::now() + if create { PATIENCE_TO_CREATE } else { PATIENCE };
         loop {
             let found = match create {
                 true => self.fetch_metadata(Some(topics), true).await,

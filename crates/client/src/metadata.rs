@@ -84,11 +84,11 @@ impl Metadata {
     }
 
     /// Takes over what a later answer says of some topics, and of all brokers.
-    pub fn merge(&mut self, later: Self) {
-        self.cluster_id = later.cluster_id;
+    pub(crate) fn merge(&mut self, later: &Self) {
+        self.cluster_id.clone_from(&later.cluster_id);
         self.controller_id = later.controller_id;
-        self.brokers = later.brokers;
-        self.topics.extend(later.topics);
+        self.brokers.clone_from(&later.brokers);
+        self.topics.extend(later.topics.iter().map(|(name, topic)| (name.clone(), topic.clone())));
     }
 
     /// The topic, or why there is none.
