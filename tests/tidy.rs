@@ -117,7 +117,10 @@ fn lines_and_files_stay_readable() {
 #[test]
 fn every_module_says_what_it_is() {
     let files = tracked();
-    let without = rust(&files).filter(|(_, text)| !text.lines().take(3).any(|line| line.starts_with("//! ")));
+    // A fuzz target is three lines around a body, and the body says what it is.
+    let without = rust(&files)
+        .filter(|(name, _)| !name.starts_with("fuzz/fuzz_targets/"))
+        .filter(|(_, text)| !text.lines().take(3).any(|line| line.starts_with("//! ")));
     report(&without.map(|(name, _)| format!("{name}: does not open with what it owns (//!)")).collect::<Vec<_>>());
 }
 
