@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::Wire;
+use crate::codec::Message;
 
 pub mod alter_configs;
 pub mod api_versions;
@@ -62,9 +62,9 @@ impl Api {
 }
 
 /// The request of an API, and with it the API.
-pub trait Request: Wire {
+pub trait Request: Message {
     const API: Api;
-    type Response: Wire;
+    type Response: Message;
 }
 
 /// The row of an API key, if the table has it.

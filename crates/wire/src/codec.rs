@@ -448,6 +448,14 @@ impl<T: Message> Wire for Option<T> {
     }
 }
 
+/// Writes a value in a version that has no null for it: an empty one stands for null.
+pub fn write_or_empty<T: Wire + Default>(value: &Option<T>, w: &mut Writer<'_>) {
+    match value {
+        Some(value) => value.write(w),
+        None => T::default().write(w),
+    }
+}
+
 /// Whether a tagged field is worth writing.
 pub fn differs<T: PartialEq>(value: &T, default: T) -> bool {
     *value != default
@@ -455,7 +463,8 @@ pub fn differs<T: PartialEq>(value: &T, default: T) -> bool {
 
 /// Declares messages: the struct is the schema.
 ///
-/// A field is `name: Type = default, versions, tag N;` where default and tag may be missing. A field that the version
+/// A field is `name: Type = default, versions, tag N, null versions;` where default, tag and null may be missing; null is
+/// for an `Option` that may be null in some of its versions only. A field that the version
 /// at hand does not have is read as its default and not written. A tagged field is written when it differs from its
 /// default; tagged fields stand in the order of their tags.
 ///
@@ -473,7 +482,7 @@ macro_rules! message {
     ($(
         $(#[$meta:meta])*
         pub struct $name:ident {
-            $($(#[$field_meta:meta])* $field:ident : $ty:ty $(= $default:expr)?, $versions:expr $(, tag $tag:literal)?;)*
+            $($(#[$field_meta:meta])* $field:ident : $ty:ty $(= $default:expr)?, $versions:expr $(, tag $tag:literal)? $(, null $nulls:expr)?;)*
         }
     )*) => {$(
         $(#[$meta])*
@@ -495,7 +504,7 @@ macro_rules! message {
             fn read(r: &mut $crate::codec::Reader<'_>) -> $crate::codec::Result<Self> {
                 let version = r.version();
                 let mut message = Self::default();
-                $($crate::message!(@read message r version $field $versions, $($tag)?);)*
+                $($crate::message!(@read message r version $field $versions, $($nulls)?; $($tag)?);)*
                 if r.flexible() {
                     r.tagged_fields(|tag, r| {
                         $($crate::message!(@read_tag message r version tag $field $versions, $($tag)?);)*
@@ -508,7 +517,7 @@ macro_rules! message {
             #[allow(unused_mut, unused_variables)]
             fn write(&self, w: &mut $crate::codec::Writer<'_>) {
                 let version = w.version();
-                $($crate::message!(@write self w version $field $versions, $($tag)?);)*
+                $($crate::message!(@write self w version $field $versions, $($nulls)?; $($tag)?);)*
                 if w.flexible() {
                     let mut count = 0u32;
                     $($crate::message!(@count self count version $field $versions, $($default)?, $($tag)?);)*
@@ -522,12 +531,19 @@ macro_rules! message {
     (@default) => { Default::default() };
     (@default $default:expr) => { $default };
 
-    (@read $message:ident $r:ident $version:ident $field:ident $versions:expr, ) => {
+    (@read $message:ident $r:ident $version:ident $field:ident $versions:expr, ; ) => {
         if ($versions).contains(&$version) {
             $message.$field = $crate::codec::Wire::read($r)?;
         }
     };
-    (@read $message:ident $r:ident $version:ident $field:ident $versions:expr, $tag:literal) => {};
+    (@read $message:ident $r:ident $version:ident $field:ident $versions:expr, $nulls:expr; ) => {
+        if ($nulls).contains(&$version) {
+            $message.$field = $crate::codec::Wire::read($r)?;
+        } else if ($versions).contains(&$version) {
+            $message.$field = Some($crate::codec::Wire::read($r)?);
+        }
+    };
+    (@read $message:ident $r:ident $version:ident $field:ident $versions:expr, ; $tag:literal) => {};
 
     (@read_tag $message:ident $r:ident $version:ident $seen:ident $field:ident $versions:expr, ) => {};
     (@read_tag $message:ident $r:ident $version:ident $seen:ident $field:ident $versions:expr, $tag:literal) => {
@@ -537,12 +553,19 @@ macro_rules! message {
         }
     };
 
-    (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, ) => {
+    (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, ; ) => {
         if ($versions).contains(&$version) {
             $crate::codec::Wire::write(&$self.$field, $w);
         }
     };
-    (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, $tag:literal) => {};
+    (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, $nulls:expr; ) => {
+        if ($nulls).contains(&$version) {
+            $crate::codec::Wire::write(&$self.$field, $w);
+        } else if ($versions).contains(&$version) {
+            $crate::codec::write_or_empty(&$self.$field, $w);
+        }
+    };
+    (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, ; $tag:literal) => {};
 
     (@count $self:ident $count:ident $version:ident $field:ident $versions:expr, $($default:expr)?, ) => {};
     (@count $self:ident $count:ident $version:ident $field:ident $versions:expr, $($default:expr)?, $tag:literal) => {
@@ -572,6 +595,7 @@ mod tests {
             maybe: Option<Inner>, 2..;
             note: String = "none".into(), 2.., tag 0;
             rack: Option<String>, 2.., tag 3;
+            late: Option<String>, 1.., null 3..;
         }
 
         pub struct Inner {
@@ -596,23 +620,23 @@ mod tests {
     fn a_field_is_where_its_versions_are() {
         let message = Outer { id: 1, old: 2, inner: vec![Inner { name: "x".into() }], ..Outer::default() };
         assert_eq!(write(&message, 0)[..], [0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'x']);
-        assert_eq!(write(&message, 2)[..], [0, 0, 0, 1, 2, 2, b'x', 0, 0xff, 0]);
-        assert_eq!(read(&write(&message, 1), 1), Ok(message.clone()));
-        assert_eq!(read(&write(&message, 2), 2), Ok(Outer { old: 0, ..message }));
+        assert_eq!(write(&message, 3)[..], [0, 0, 0, 1, 2, 2, b'x', 0, 0xff, 0, 0]);
+        assert_eq!(read(&write(&message, 0), 0), Ok(message.clone()));
+        assert_eq!(read(&write(&message, 3), 3), Ok(Outer { old: 0, ..message }));
     }
 
     #[test]
     fn tagged_fields_are_written_when_they_differ() {
         let message = Outer { note: String::new(), rack: Some("r".into()), ..Outer::default() };
-        let bytes = write(&message, 2);
-        assert_eq!(bytes[6..], [2, 0, 1, 1, 3, 2, 2, b'r']);
-        assert_eq!(read(&bytes, 2), Ok(message));
+        let bytes = write(&message, 3);
+        assert_eq!(bytes[7..], [2, 0, 1, 1, 3, 2, 2, b'r']);
+        assert_eq!(read(&bytes, 3), Ok(message));
     }
 
     #[test]
     fn unknown_tagged_fields_are_skipped_and_known_ones_must_fit() {
-        let start = [0, 0, 0, 1, 1, 0xff];
-        let tagged = |tags: &[u8]| read::<Outer>(&[&start, tags].concat(), 2);
+        let start = [0, 0, 0, 1, 1, 0xff, 0];
+        let tagged = |tags: &[u8]| read::<Outer>(&[&start, tags].concat(), 3);
         assert_eq!(tagged(&[1, 9, 2, 7, 7]).map(|outer| outer.id), Ok(1));
         assert_eq!(tagged(&[1, 0, 3, 3, b'a', b'b']).map(|outer| outer.note), Ok("ab".into()));
         assert_eq!(tagged(&[1, 0, 4, 3, b'a', b'b', 0]), Err(WireError::Trailing(1)));
@@ -634,6 +658,19 @@ mod tests {
         assert_eq!(read::<Option<Bytes>>(&[0], 2), Ok(None));
         assert_eq!(read::<Bytes>(&[0], 2), Err(WireError::UnexpectedNull));
         assert_eq!(read::<Option<Inner>>(&[0xff], 2), Ok(None));
+    }
+
+    #[test]
+    fn before_null_was_allowed_an_empty_value_stands_for_it() {
+        let late = |late: Option<&str>| Outer { late: late.map(str::to_owned), ..Outer::default() };
+        let both_ways =
+            |message: &Outer, version| read::<Outer>(&write(message, version), version).map(|outer| outer.late);
+        assert_eq!(both_ways(&late(None), 0), Ok(None));
+        assert_eq!(both_ways(&late(None), 2), Ok(Some(String::new())));
+        assert_eq!(both_ways(&late(Some("x")), 2), Ok(Some("x".to_owned())));
+        assert_eq!(both_ways(&late(None), 3), Ok(None));
+        let null = [0, 0, 0, 1, 1, 0xff, 0, 0];
+        assert_eq!(read::<Outer>(&null, 2), Err(WireError::UnexpectedNull));
     }
 
     #[test]

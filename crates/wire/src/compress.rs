@@ -329,6 +329,8 @@ mod tests {
         // Four bytes that claim to be 4 GiB of snappy, raw and as a xerial block.
         let claim = [0xff, 0xff, 0xff, 0xff, 0x0f, 0];
         assert_eq!(decompress(Codec::Snappy, &claim, usize::MAX), Err(CompressError::Corrupt(Codec::Snappy)));
+        // Nor is it when it is beyond the limit: so few bytes cannot hold it.
+        assert_eq!(decompress(Codec::Snappy, &claim, 1000), Err(CompressError::Corrupt(Codec::Snappy)));
         let framed = [XERIAL_MAGIC, &[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 6], &claim].concat();
         assert_eq!(decompress(Codec::Snappy, &framed, usize::MAX), Err(CompressError::Corrupt(Codec::Snappy)));
         for length in [-1, i32::MIN, i32::MAX, 7] {

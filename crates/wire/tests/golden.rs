@@ -3,8 +3,8 @@
 mod common;
 
 use bytes::{Bytes, BytesMut};
-use common::{frames, recode_frame};
-use wire::api;
+use common::{Frame, frames, key, recode_frame};
+use wire::api::{self, Request, Visitor};
 use wire::batch::{Batch, BatchBuilder};
 use wire::compress::Codec;
 use wire::record::{Record, RecordReader};
@@ -17,6 +17,7 @@ use wire::state::control::{
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue};
 use wire::state::metadata::MetadataRecord;
 use wire::state::producer_snapshot::ProducerSnapshot;
+use wire::{Wire, Writer};
 
 #[test]
 fn requests_and_responses() {
@@ -30,6 +31,46 @@ fn requests_and_responses() {
             frame.version,
             frame.variant
         );
+    }
+}
+
+#[test]
+fn defaults_are_those_of_kafka() {
+    // What may be null is null by default here, and empty in Kafka's classes unless they say otherwise.
+    const NULL_BY_DEFAULT: [(&str, &str); 9] = [
+        ("request", "Metadata"),
+        ("request", "OffsetFetch"),
+        ("response", "FindCoordinator"),
+        ("response", "JoinGroup"),
+        ("request", "InitProducerId"),
+        ("request", "DescribeLogDirs"),
+        ("request", "ElectLeaders"),
+        ("response", "ListPartitionReassignments"),
+        ("response", "DescribeQuorum"),
+    ];
+
+    struct Default<'a>(&'a Frame);
+
+    impl Visitor for Default<'_> {
+        type Output = Bytes;
+
+        fn visit<R: Request>(self) -> Bytes {
+            let (version, flexible) = (self.0.version, R::API.flexible(self.0.version));
+            let mut out = BytesMut::new();
+            let mut w = Writer::new(&mut out, version, flexible);
+            match self.0.kind {
+                "request" => R::default().write(&mut w),
+                _ => R::Response::default().write(&mut w),
+            }
+            out.freeze()
+        }
+    }
+
+    for frame in frames(&["request", "response"]).iter().filter(|frame| frame.variant == "default") {
+        let written = api::visit(key(frame.name), Default(frame)).unwrap();
+        if !NULL_BY_DEFAULT.contains(&(frame.kind, frame.name)) {
+            assert_eq!(written, frame.bytes, "{} {} {}", frame.kind, frame.name, frame.version);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ crate::message! {
     }
 
     pub struct DeletableTopicResult {
-        name: Option<String>, 0..;
+        name: Option<String>, 0.., null 6..;
         topic_id: Uuid, 6..;
         error_code: ErrorCode, 0..;
         error_message: Option<String>, 5..;

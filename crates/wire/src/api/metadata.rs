@@ -4,7 +4,7 @@ use crate::{ErrorCode, Uuid};
 
 crate::message! {
     pub struct MetadataRequest {
-        topics: Option<Vec<MetadataRequestTopic>>, 0..;
+        topics: Option<Vec<MetadataRequestTopic>>, 0.., null 1..;
         allow_auto_topic_creation: bool = true, 4..;
         include_cluster_authorized_operations: bool, 8..=10;
         include_topic_authorized_operations: bool, 8..;
@@ -12,7 +12,7 @@ crate::message! {
 
     pub struct MetadataRequestTopic {
         topic_id: Uuid, 10..;
-        name: Option<String>, 0..;
+        name: Option<String>, 0.., null 10..;
     }
 
     pub struct MetadataResponse {
@@ -34,7 +34,7 @@ crate::message! {
 
     pub struct MetadataResponseTopic {
         error_code: ErrorCode, 0..;
-        name: Option<String>, 0..;
+        name: Option<String>, 0.., null 12..;
         topic_id: Uuid, 10..;
         is_internal: bool, 1..;
         partitions: Vec<MetadataResponsePartition>, 0..;

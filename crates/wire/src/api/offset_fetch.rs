@@ -5,7 +5,7 @@ use crate::{ErrorCode, Uuid};
 crate::message! {
     pub struct OffsetFetchRequest {
         group_id: String, 0..=7;
-        topics: Option<Vec<OffsetFetchRequestTopic>>, 0..=7;
+        topics: Option<Vec<OffsetFetchRequestTopic>>, 0..=7, null 2..=7;
         groups: Vec<OffsetFetchRequestGroup>, 8..;
         require_stable: bool, 7..;
     }

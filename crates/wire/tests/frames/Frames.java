@@ -32,7 +32,8 @@ import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 public class Frames {
-    enum Variant { DEFAULT, FILLED, NULLS, EMPTY }
+    /** MINUS has -1 in every number, which tells a tagged field's default apart. */
+    enum Variant { DEFAULT, FILLED, NULLS, EMPTY, MINUS }
 
     static int counter;
 
@@ -133,6 +134,12 @@ public class Frames {
         Class<?> type = field.getType();
         boolean empty = variant == Variant.EMPTY;
         int n = ++counter;
+        if (variant == Variant.MINUS) {
+            if (type == byte.class) return (byte) -1;
+            if (type == short.class) return (short) -1;
+            if (type == int.class && wire != Type.UINT16) return -1;
+            if (type == long.class) return -1L;
+        }
         if (type == boolean.class) return !empty;
         if (type == byte.class) return (byte) (empty ? 0 : n);
         if (type == short.class) return (short) (empty ? 0 : n * 257);
