@@ -508,9 +508,8 @@ impl Log {
         let part = &parts[last];
         let (position, end_offset) = match part.segment.locate(offset, part.size, part.upper_offset) {
             Ok(None) => (part.size, offset.min(part.upper_offset)),
-            Ok(Some(position)) => {
-                let file = part.segment.log_file()?;
-                let mut walk = part.segment.headers(file, part.size, part.upper_offset).from(position, 0);
+            Ok(Some((position, lowest))) => {
+                let mut walk = part.headers()?.from(position, lowest);
                 let base_offset = match walk.step()? {
                     Some(Item::Batch(_, header)) => header.base_offset,
                     _ => offset,

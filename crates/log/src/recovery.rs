@@ -156,14 +156,14 @@ impl Log {
         self.last_snapshot = last_snapshot;
         let parts = self.view.published().with_sizes();
         for part in parts.iter().filter(|part| part.upper_offset > from && part.size > 0) {
-            let start = match part.segment.locate(from, part.size, part.upper_offset) {
-                Ok(Some(position)) => position,
+            let (start, lowest) = match part.segment.locate(from, part.size, part.upper_offset) {
+                Ok(Some(place)) => place,
                 Ok(None) => continue,
                 // A bad batch is in the way; its segment is walked through from the start.
-                Err(_) => 0,
+                Err(_) => (0, part.segment.base_offset()),
             };
             let file = part.segment.log_file()?;
-            let mut walk = part.headers()?.from(start, part.segment.base_offset());
+            let mut walk = part.headers()?.from(start, lowest);
             while let Some(item) = walk.step()? {
                 let Item::Batch(position, header) = item else { continue };
                 if header.base_offset < from || !header.has_producer_id() {

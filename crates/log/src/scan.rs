@@ -171,6 +171,8 @@ pub(crate) struct Walk {
     /// No valid batch from here on has a lower offset.
     next_offset: i64,
     upper_offset: i64,
+    /// Of the batch before; as low as can be at the start.
+    epoch: i32,
     /// Ranges that are known to be bad, in order.
     known: Vec<BadRange>,
     verify: bool,
@@ -182,7 +184,16 @@ impl Walk {
     pub(crate) fn new(file: Arc<dyn File>, segment: i64, limit: u64, upper_offset: i64, verify: bool) -> Self {
         let capacity = if verify { VERIFY_BUFFER_BYTES } else { WALK_BUFFER_BYTES };
         let scanner = Scanner::new(file, limit, capacity);
-        Self { scanner, segment, position: 0, next_offset: segment, upper_offset, known: Vec::new(), verify }
+        Self {
+            scanner,
+            segment,
+            position: 0,
+            next_offset: segment,
+            upper_offset,
+            epoch: i32::MIN,
+            known: Vec::new(),
+            verify,
+        }
     }
 
     /// Goes on from a place where a batch starts.
@@ -226,11 +237,12 @@ impl Walk {
         }
         let offsets = Offsets { lowest: self.next_offset, upper: self.upper_offset };
         if let Some(header) = self.scanner.plausible_header(self.position, offsets)?
-            && (!self.verify || self.scanner.crc_fits(self.position, &header)?)
+            && self.is_believable(&header, offsets)?
         {
             let position = self.position;
             self.position += header.size() as u64;
             self.next_offset = header.next_offset();
+            self.epoch = header.partition_leader_epoch;
             return Ok(Some(Item::Batch(position, header)));
         }
         let found = self.scanner.find_batch(self.position, offsets)?;
@@ -247,5 +259,25 @@ impl Walk {
         };
         (self.position, self.next_offset) = (end_position, next_offset);
         Ok(Some(Item::Bad { range, is_tail: found.is_none() }))
+    }
+
+    /// Whether a plausible batch is what it seems. Without `verify` its CRC is checked only if the batch behind it does
+    /// not fit. Base offset and leader epoch are not covered by the CRC: if they jump up, and the batch behind it is back
+    /// where one would expect it, it was not the log that jumped.
+    fn is_believable(&mut self, header: &BatchHeader, offsets: Offsets) -> io::Result<bool> {
+        let next = self.position + header.size() as u64;
+        let behind = self.scanner.plausible_header(next, offsets)?;
+        let fits = match &behind {
+            Some(behind) => {
+                behind.base_offset >= header.next_offset()
+                    && behind.partition_leader_epoch >= header.partition_leader_epoch
+            }
+            None => next >= self.scanner.limit,
+        };
+        if (self.verify || !fits) && !self.scanner.crc_fits(self.position, header)? {
+            return Ok(false);
+        }
+        let jumps = header.base_offset > self.next_offset || header.partition_leader_epoch > self.epoch;
+        Ok(fits || !jumps || behind.is_none())
     }
 }

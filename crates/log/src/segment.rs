@@ -60,6 +60,9 @@ struct State {
     next_hint: usize,
 }
 
+/// Where a batch starts, and the lowest offset that can be there.
+pub(crate) type Place = (u64, i64);
+
 /// A batch's place in a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
@@ -298,19 +301,21 @@ impl Segment {
     // --- Finding
 
     /// The place of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is none.
-    pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<u64>, ReadError> {
+    pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
         if let Some(position) = self.state.lock().hinted(offset)
             && position <= size
         {
-            return Ok(Some(position).filter(|&position| position < size));
+            return Ok(Some((position, offset)).filter(|_| position < size));
         }
         let file = self.log_file()?;
         let mut walk = self.headers(file, size, upper_offset);
         let (position, next_offset) = self.start_before(offset, size, upper_offset)?;
         walk = walk.from(position, next_offset);
-        while let Some(item) = walk.step()? {
+        loop {
+            let lowest = walk.next_offset();
+            let Some(item) = walk.step()? else { break };
             match item {
-                Item::Batch(position, header) if header.last_offset() >= offset => return Ok(Some(position)),
+                Item::Batch(position, header) if header.last_offset() >= offset => return Ok(Some((position, lowest))),
                 Item::Batch(..) => {}
                 Item::Bad { range, .. } => {
                     self.mark_bad(range);
@@ -330,6 +335,25 @@ impl Segment {
             }
             _ => Ok(None),
         }
+    }
+
+    /// What is wrong with the batch that has `offset`, whose CRC does not fit. `None` if it does fit.
+    pub(crate) fn find_damage(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<Option<BadRange>> {
+        let (position, lowest) = self.start_before(offset, size, upper_offset)?;
+        let mut walk = self.verified(self.log_file()?, size, upper_offset).from(position, lowest);
+        while let Some(item) = walk.step()? {
+            match item {
+                Item::Batch(_, header) if header.last_offset() >= offset => break,
+                Item::Batch(..) => {}
+                Item::Bad { range, .. } => {
+                    self.mark_bad(range);
+                    if range.next_offset > offset {
+                        return Ok(Some(range));
+                    }
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset there.
@@ -412,28 +436,27 @@ impl Segment {
             return Ok(nothing);
         };
         Ok(match self.checked_time(entry, size, upper)? {
-            Some(position) => {
+            Some((position, lowest)) => {
                 let offset = self.base_offset + i64::from(entry.relative_offset);
-                (position, self.base_offset, TimestampOffset { timestamp: entry.timestamp, offset })
+                (position, lowest, TimestampOffset { timestamp: entry.timestamp, offset })
             }
             None => nothing,
         })
     }
 
     /// The position of the batch that an entry of the time index names, if it has that timestamp.
-    fn checked_time(&self, entry: TimeEntry, size: u64, upper_offset: i64) -> io::Result<Option<u64>> {
+    fn checked_time(&self, entry: TimeEntry, size: u64, upper_offset: i64) -> io::Result<Option<Place>> {
         let offset = self.base_offset + i64::from(entry.relative_offset);
-        let position = match self.locate(offset, size, upper_offset) {
-            Ok(Some(position)) => position,
+        let (position, lowest) = match self.locate(offset, size, upper_offset) {
+            Ok(Some(place)) => place,
             Err(ReadError::Io(error)) => return Err(io::Error::new(error.kind(), error.to_string())),
             _ => return Ok(None),
         };
         let file = self.log_file()?;
-        let mut walk = self.walk(file, size, upper_offset, false).from(position, self.base_offset);
-        Ok(walk
-            .peek()?
-            .filter(|header| header.last_offset() == offset && header.max_timestamp == entry.timestamp)
-            .map(|_| position))
+        let mut walk = self.walk(file, size, upper_offset, false).from(position, lowest);
+        let header = walk.peek()?;
+        let fits = header.is_some_and(|h| h.last_offset() == offset && h.max_timestamp == entry.timestamp);
+        Ok(fits.then_some((position, lowest)))
     }
 
     /// A place before which no batch has a timestamp of `timestamp` or more, and the lowest offset there.
@@ -458,7 +481,7 @@ impl Segment {
         };
         // If the batch has the entry's timestamp, the entry was written by a log, not by a cosmic ray; then all before
         // it is at most as late.
-        Ok(self.checked_time(entry, size, upper)?.map_or(start, |position| (position, self.base_offset)))
+        Ok(self.checked_time(entry, size, upper)?.unwrap_or(start))
     }
 
     pub(crate) fn first_header(&self, size: u64, upper_offset: i64) -> io::Result<Option<BatchHeader>> {

@@ -257,7 +257,7 @@ impl LogView {
             if at >= end_offset {
                 return Ok((nothing, at));
             }
-            let Some(position) = part.segment.locate(at, part.size, part.upper_offset)? else {
+            let Some((position, _)) = part.segment.locate(at, part.size, part.upper_offset)? else {
                 // The last batches of the segment were compacted away.
                 if part.upper_offset >= end_offset || part.upper_offset <= at {
                     return Ok((nothing, at));
@@ -270,7 +270,7 @@ impl LogView {
             let mut length = available.min(u64::from(max_bytes));
             if length < available {
                 let Some(first) = first_batch_bytes(&*file, position, &part, at)? else {
-                    return Err(self.find_damage(at)?);
+                    return Err(self.damaged(at)?);
                 };
                 length = length.max(first).min(available);
             }
@@ -283,7 +283,7 @@ impl LogView {
         let mut end = part.size;
         if end_offset < part.upper_offset {
             end = match part.segment.locate(end_offset, part.size, part.upper_offset) {
-                Ok(located) => located.unwrap_or(part.size),
+                Ok(located) => located.map_or(part.size, |(position, _)| position),
                 // The bad batch itself bounds the span below.
                 Err(ReadError::Corrupt { .. }) => part.size,
                 Err(error) => return Err(error),
@@ -302,42 +302,46 @@ impl LogView {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
             result => result?,
         }
-        let mut whole = 0;
-        while let Some(header) = bytes[whole..].first_chunk::<HEADER_BYTES>().map(BatchHeader::parse) {
+        let upper = self.log_end_offset();
+        let (mut whole, mut expected) = (0, at);
+        while let Some(header) = header_at(&bytes, whole) {
             let room = (bytes.len() - whole) as u64;
-            if header.length < 0 || header.size() as u64 > room {
+            // The first batch may start before the offset that was asked for.
+            let lowest = if whole == 0 { 0 } else { expected };
+            if !is_plausible(&header, room, Offsets { lowest, upper }) || header.last_offset() < expected {
                 break;
             }
-            let offsets = Offsets { lowest: 0, upper: i64::MAX };
-            let batch = &bytes[whole..whole + header.size()];
-            if !is_plausible(&header, room, offsets) || wire::batch::crc(batch) != header.crc {
+            let next = whole + header.size();
+            if wire::batch::crc(&bytes[whole..next]) != header.crc {
                 break;
             }
-            whole += header.size();
+            // The base offset is not covered by the CRC. If it leaves a gap, the batch behind has to agree.
+            let agrees = header_at(&bytes, next).is_some_and(|behind| behind.base_offset >= header.next_offset());
+            if header.base_offset > expected && !agrees && self.damage_at(expected)?.is_some() {
+                break;
+            }
+            (whole, expected) = (next, header.next_offset());
         }
         if whole == 0 && !bytes.is_empty() {
-            return Err(self.find_damage(at)?);
+            return Err(self.damaged(at)?);
         }
         bytes.truncate(whole);
         Ok(bytes.into())
     }
 
-    /// What is wrong with the batch at `offset`, whose CRC does not fit.
-    fn find_damage(&self, offset: i64) -> Result<ReadError, ReadError> {
-        let part = self.published().part_for(offset);
-        let Some(position) = part.segment.locate(offset, part.size, part.upper_offset)? else {
-            return Ok(ReadError::from(io::Error::from(io::ErrorKind::UnexpectedEof)));
-        };
-        let mut walk =
-            part.segment.verified(part.segment.log_file()?, part.size, part.upper_offset).from(position, offset);
-        Ok(match walk.step()? {
-            Some(Item::Bad { range, .. }) => {
-                part.segment.mark_bad(range);
-                ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset }
-            }
+    /// Why the batch that has `offset` cannot be read.
+    fn damaged(&self, offset: i64) -> io::Result<ReadError> {
+        Ok(match self.damage_at(offset)? {
+            Some(range) => ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset },
             // It was the reading that went wrong.
-            _ => ReadError::from(io::Error::from(io::ErrorKind::InvalidData)),
+            None => ReadError::from(io::Error::from(io::ErrorKind::InvalidData)),
         })
+    }
+
+    /// The bad range that has `offset`, after looking for one.
+    fn damage_at(&self, offset: i64) -> io::Result<Option<BadRange>> {
+        let part = self.published().part_for(offset);
+        part.segment.find_damage(offset, part.size, part.upper_offset)
     }
 
     /// The headers of the batches from the one that has `offset` on, as long as they start below `end_offset`. A bad
@@ -393,6 +397,10 @@ impl LogView {
     }
 }
 
+fn header_at(bytes: &[u8], position: usize) -> Option<BatchHeader> {
+    bytes.get(position..)?.first_chunk().map(BatchHeader::parse)
+}
+
 fn first_batch_bytes(file: &dyn File, position: u64, part: &Part, offset: i64) -> Result<Option<u64>, ReadError> {
     let mut bytes = [0; HEADER_BYTES];
     read_exact_at(file, &mut bytes, position)?;
@@ -425,15 +433,15 @@ impl HeaderIterator<'_> {
                     }
                     published.part_for(self.offset)
                 };
-                let position = match part.segment.locate(self.offset, part.size, part.upper_offset) {
-                    Ok(position) => position.unwrap_or(part.size),
+                let (position, lowest) = match part.segment.locate(self.offset, part.size, part.upper_offset) {
+                    Ok(place) => place.unwrap_or((part.size, part.upper_offset)),
                     Err(ReadError::Corrupt { first_offset, next_offset }) => {
                         self.offset = next_offset;
                         return Err(ReadError::Corrupt { first_offset, next_offset });
                     }
                     Err(error) => return Err(error),
                 };
-                let walk = part.headers()?.from(position, part.segment.base_offset());
+                let walk = part.headers()?.from(position, lowest);
                 self.walk = Some((part, walk));
             }
             let Some((part, walk)) = &mut self.walk else { return Ok(None) };

@@ -380,7 +380,9 @@ impl World {
         self.has_failed = false;
         let view = self.log.view();
         let end = view.log_end_offset();
-        assert!(end >= self.synced, "synced up to {}, recovered up to {end}: {report:?}", self.synced);
+        let synced_batches = self.written.range(..self.synced);
+        let synced = synced_batches.map(|(_, batch)| batch.header.next_offset()).next_back().unwrap_or(0);
+        assert!(end >= synced, "synced up to {synced}, recovered up to {end}: {report:?}");
         assert!(end <= before, "appended up to {before}, recovered up to {end}: {report:?}");
         if how != Restart::Crash {
             assert_eq!(end, before, "{report:?}");
@@ -397,7 +399,8 @@ impl World {
         self.written.split_off(&end);
         let content = self.check_content(how == Restart::Crash);
         let lost = |base: &i64, batch: &Written| {
-            content.corrupt.iter().any(|&(first, next)| (first..next).contains(base)) || batch.header.last_offset() < self.log_start
+            content.corrupt.iter().any(|&(first, next)| (first..next).contains(base))
+                || batch.header.last_offset() < self.log_start
         };
         self.written.retain(|base, batch| !lost(base, batch));
         self.adopt_producers();
@@ -425,7 +428,11 @@ impl World {
             assert!(written.bytes == *bytes, "{header:?} is not what was appended: {:?}", written.header);
         }
         for &(first, _) in &content.corrupt {
-            assert!(after_crash && first >= self.synced || self.was_lost(first), "{first} is corrupt, synced {}", self.synced);
+            assert!(
+                after_crash && first >= self.synced || self.was_lost(first),
+                "{first} is corrupt, synced {}",
+                self.synced
+            );
         }
         // Nothing is missing: what is not served is reported, or was reported after an earlier crash.
         let mut next = content.batches.first().map_or(self.end, |(header, _)| header.base_offset);
