@@ -5,6 +5,7 @@ from harness.case import case
 SCENARIOS = {
     "java-administration": "Administration",
     "java-commits": "Commits",
+    "java-compaction": "Compaction",
     "java-compression": "Compression",
     "java-fetching": "Fetching",
     "java-idempotence": "Idempotence",

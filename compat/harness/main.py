@@ -15,7 +15,11 @@ from . import broker, case, driver, install
 
 EXPECT = install.COMPAT / "expect"
 # What makes a run quick on both sides; everything else stays at its default.
-SETTINGS = {"group.initial.rebalance.delay.ms": 0, "log.retention.check.interval.ms": 1000}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.check.interval.ms": 1000,
+    "log.cleaner.backoff.ms": 200,
+}
 KAFKA_SETTINGS = {**SETTINGS, "log.initial.task.delay.ms": 500}
 
 
