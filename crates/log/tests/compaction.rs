@@ -238,7 +238,7 @@ fn a_bad_batch_stops_the_compaction_and_nothing_is_lost() {
 /// Random records and compactions; power fails, the process dies or the disk fails at any moment.
 #[test]
 fn crashes_lose_no_latest_value() {
-    for seed in seeds(400) {
+    for seed in seeds(100) {
         let disk = SimDisk::new(seed);
         let mut rng = Rng::new(seed);
         let (mut log, _) = open(&disk, &config(), options(0, false));

@@ -95,7 +95,7 @@ fn assert_only_lost(found: &Content, content: &Content, victim: usize, seed: u64
 
 #[test]
 fn one_bit_costs_one_batch() {
-    for seed in seeds(1000) {
+    for seed in seeds(400) {
         let disk = SimDisk::new(seed);
         let mut rng = Rng::new(seed);
         let (mut log, content) = written(&disk, seed);
@@ -186,7 +186,7 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
 
 #[test]
 fn side_files_can_be_anything() {
-    for seed in seeds(400) {
+    for seed in seeds(150) {
         let disk = SimDisk::new(seed);
         let mut rng = Rng::new(seed);
         let (mut log, content) = written(&disk, seed);
