@@ -26,19 +26,29 @@ pub(crate) fn start(broker: &Arc<Broker>) -> JoinSet<()> {
     let millis = |ms: i64| Duration::from_millis(ms.max(1) as u64);
     let checkpoint = Duration::from_millis(config.log_flush_offset_checkpoint_interval_ms.max(1) as u64);
     let mut loops = JoinSet::new();
-    every(&mut loops, broker, millis(config.log_background_flush_interval_ms), |broker| flush(broker));
+    every(&mut loops, broker, millis(config.log_background_flush_interval_ms), flush);
     every(&mut loops, broker, checkpoint.min(CHECKPOINT_INTERVAL_MAX), |broker| {
         if let Err(error) = broker.partitions.write_checkpoints() {
             tracing::warn!(%error, "cannot note recovery points; a restart will check more");
         }
     });
-    every(&mut loops, broker, millis(config.log_retention_check_interval_ms), |broker| broker.partitions.apply_retention());
+    every(&mut loops, broker, millis(config.log_retention_check_interval_ms), |broker| {
+        broker.partitions.apply_retention();
+    });
     every(&mut loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
     every(&mut loops, broker, DISK_INTERVAL, watch_disk);
+    if config.log_cleaner_enable {
+        every(&mut loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
+    }
     loops
 }
 
-fn every(loops: &mut JoinSet<()>, broker: &Arc<Broker>, period: Duration, work: impl Fn(&Broker) + Clone + Send + 'static) {
+fn every(
+    loops: &mut JoinSet<()>,
+    broker: &Arc<Broker>,
+    period: Duration,
+    work: impl Fn(&Broker) + Clone + Send + 'static,
+) {
     let broker = Arc::clone(broker);
     loops.spawn(async move {
         let mut ticks = interval(period);
@@ -70,7 +80,11 @@ fn watch_disk(broker: &Broker) {
     let full = free < reserve;
     if broker.shared.disk_full.swap(full, Ordering::Relaxed) != full {
         if full {
-            tracing::error!(free_bytes = free, reserve_bytes = reserve, "the disk is full: nothing is appended until there is room");
+            tracing::error!(
+                free_bytes = free,
+                reserve_bytes = reserve,
+                "the disk is full: nothing is appended until there is room"
+            );
         } else {
             tracing::info!(free_bytes = free, "there is room on the disk again");
         }

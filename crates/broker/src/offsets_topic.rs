@@ -61,7 +61,9 @@ impl OffsetsLog for OffsetsTopic {
                         // What is damaged is lost; the groups in the rest are not.
                         Err(ReadError::Corrupt { first_offset, next_offset }) => {
                             tracing::error!(
-                                partition = partition.index, first_offset, next_offset,
+                                partition = partition.index,
+                                first_offset,
+                                next_offset,
                                 "damaged records of groups are left out"
                             );
                             from = next_offset;
@@ -150,9 +152,10 @@ impl GroupFollower {
     /// Loads the groups of partitions in the background.
     pub(crate) fn load(&self, partitions: std::ops::Range<usize>) {
         for partition in partitions {
-            let groups = Arc::clone(&self.groups);
+            // From this call on requests are told to wait for the loading.
+            let load = self.groups.load(partition as i32);
             self.runtime.spawn(async move {
-                if let Err(code) = groups.load(partition as i32).await {
+                if let Err(code) = load.await {
                     tracing::error!(partition, %code, "the groups of a partition cannot be served");
                 }
             });

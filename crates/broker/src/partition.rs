@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use log::{AppendError, Appended, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Span};
+use log::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Span};
 use parking_lot::Mutex;
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
@@ -30,6 +30,7 @@ pub use waiters::{FetchWait, Registration, Waiters};
 
 use crate::config::AckDurability;
 use crate::env::Env;
+use crate::meta::is_internal;
 
 /// Bytes that a restart may have to look at for the producers' states.
 const SNAPSHOT_INTERVAL_BYTES: u64 = 16 << 20;
@@ -231,7 +232,9 @@ impl Partition {
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), ErrorCode> {
-        if self.is_offline() || self.shared.disk_full.load(Ordering::Relaxed) {
+        // The reserve is there for the broker's own topics, so that groups go on while producers wait for room.
+        let no_room = self.shared.disk_full.load(Ordering::Relaxed) && !is_internal(&self.topic);
+        if self.is_offline() || no_room {
             return Err(ErrorCode::KAFKA_STORAGE_ERROR);
         }
         let in_sync = self.in_sync_replicas.load(Ordering::Acquire);
@@ -319,20 +322,6 @@ impl Partition {
         }
     }
 
-    /// Appends a batch of the broker's own and waits until it is acknowledged.
-    pub async fn append_and_wait(self: &Arc<Self>, batch: Batch, acks: Acks) -> Result<i64, ErrorCode> {
-        let ticket = Arc::new(Ticket::new(1));
-        let mut touched = Touched::default();
-        self.enqueue(batch, acks, &ticket, 0, &mut touched);
-        touched.commit();
-        let outcomes = std::future::poll_fn(|cx| ticket.poll(cx)).await;
-        match outcomes.into_iter().next() {
-            Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
-            Some(Outcome::Refused(refusal)) => Err(refusal.code),
-            None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
-        }
-    }
-
     /// Names the bytes from `offset` on that a reader may see.
     pub fn span(&self, offset: i64, max_bytes: u32, isolation: Isolation) -> Result<Span, ReadError> {
         self.view.span(offset, self.end_offset(isolation), max_bytes)
@@ -362,6 +351,35 @@ impl Partition {
             }
         }
         self.view.synced_offset()
+    }
+
+    /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on
+    /// meanwhile: the lock is held only to take stock and to put each new segment in its place.
+    pub fn compact(
+        self: &Arc<Self>,
+        first_dirty_offset: i64,
+        limits: CompactionLimits,
+        stop: &AtomicBool,
+    ) -> Result<i64, LogError> {
+        let now = self.shared.env.clock.now();
+        let last_stable_offset = self.last_stable_offset();
+        let compaction = self.with_log(|log| {
+            let cleanable = log.cleanable(first_dirty_offset, last_stable_offset, now)?;
+            let is_due = cleanable.is_due(log.config());
+            Ok::<_, LogError>(is_due.then(|| log.begin_compaction(&cleanable, limits, now)))
+        })?;
+        let Some(mut compaction) = compaction else { return Ok(first_dirty_offset) };
+        while let Some(cleaned) = compaction.clean_next(stop)? {
+            if !self.with_log(|log| log.swap_in(cleaned, now))? {
+                return Ok(first_dirty_offset);
+            }
+        }
+        let stats = compaction.stats();
+        tracing::info!(
+            topic = %self.topic, partition = self.index, records_read = stats.records_read,
+            records_kept = stats.records_kept, "compacted a log"
+        );
+        Ok(if stop.load(Ordering::Relaxed) { first_dirty_offset } else { compaction.next_dirty_offset() })
     }
 
     /// Ends all use of the partition because its topic was deleted.

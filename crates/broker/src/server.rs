@@ -13,9 +13,10 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use log::LogError;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::api::{FetchSessions, ProducerIds};
@@ -64,6 +65,7 @@ pub struct Server {
 impl Server {
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
         raise_descriptor_limit();
+        survive_file_size_limit();
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
@@ -72,7 +74,8 @@ impl Server {
         let listener_names: Vec<Arc<str>> = endpoints.iter().map(|endpoint| endpoint.name.as_str().into()).collect();
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>().map_err(in_dir)?;
 
-        let properties = properties::open(&*env.disk, &data_dir, config.node_id, config.cluster_id.as_deref(), &*env.random)?;
+        let properties =
+            properties::open(&*env.disk, &data_dir, config.node_id, config.cluster_id.as_deref(), &*env.random)?;
         let node_id = config.node_id;
         let voters = vec![node_id];
         let options = Options {
@@ -87,23 +90,20 @@ impl Server {
         let config = Arc::new(ArcSwap::from_pointee(config));
         let metadata = Arc::new(MetadataCache::default());
         let publisher = Publisher::new(Arc::clone(&metadata), Arc::clone(&config));
-        let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(NoPeers))).await.expect("opening does not panic")?;
+        let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(NoPeers)))
+            .await
+            .expect("opening does not panic")?;
         let (quorum, quorum_thread) = Quorum::start(node)?;
         let (syncer, syncers) = Syncer::start();
-        let shared = Shared {
-            env: env.clone(),
-            syncer,
-            dirty: Arc::default(),
-            disk_full: Arc::new(AtomicBool::new(false)),
-        };
+        let shared =
+            Shared { env: env.clone(), syncer, dirty: Arc::default(), disk_full: Arc::new(AtomicBool::new(false)) };
         let partitions = {
             let (shared, config, image) = (shared.clone(), Arc::clone(&config), metadata.load_full());
             let open = move || PartitionTable::open(shared, data_dir, config, &image);
             Arc::new(spawn_blocking(open).await.expect("opening does not panic")?)
         };
         metadata.subscribe(Arc::clone(&partitions) as _);
-        let controller =
-            Controller::start(quorum, Arc::clone(&metadata), Arc::clone(&config), Arc::clone(&env.random));
+        let controller = Controller::start(quorum, Arc::clone(&metadata), Arc::clone(&config), Arc::clone(&env.random));
         controller
             .register_broker(BrokerRegistration {
                 id: node_id,
@@ -204,6 +204,15 @@ fn raise_descriptor_limit() {
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
     {
         tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// A limit on the size of files makes writes fail, as a full disk does, and does not end the process.
+fn survive_file_size_limit() {
+    let kind = SignalKind::from_raw(Signal::XFSZ.as_raw());
+    // The handler stays when the stream of signals is dropped.
+    if let Err(error) = signal(kind) {
+        tracing::warn!(%error, "a limit on the size of files (ulimit -f) would end the process");
     }
 }
 

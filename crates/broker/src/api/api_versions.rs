@@ -24,11 +24,7 @@ pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, Close
         let request = frame::read_body(&mut reader)?;
         call.encode::<ApiVersionsRequest>(&handle(version, &request))
     } else {
-        let own = ApiVersion {
-            api_key: api.key,
-            min_version: *api.versions.start(),
-            max_version: *api.versions.end(),
-        };
+        let own = ApiVersion { api_key: api.key, min_version: *api.versions.start(), max_version: *api.versions.end() };
         let response = ApiVersionsResponse {
             error_code: ErrorCode::UNSUPPORTED_VERSION,
             api_keys: vec![own],
@@ -52,10 +48,7 @@ fn handle(version: i16, request: &ApiVersionsRequest) -> ApiVersionsResponse {
         })
         .collect();
     api_keys.sort_by_key(|api| api.api_key);
-    ApiVersionsResponse {
-        api_keys,
-        ..Default::default()
-    }
+    ApiVersionsResponse { api_keys, ..Default::default() }
 }
 
 /// `ApiVersionsRequest.isValid`: letters, digits, `-` and `.`, which may not be at the ends.

@@ -186,7 +186,9 @@ fn respond(broker: &Broker, version: i16, session: Opened, reads: Reads) -> (Fet
         }
         let data = partition_data(target, read, &mut spans);
         match responses.last_mut() {
-            Some(last) if last.topic_id == target.topic_id && *last.topic == *target.topic => last.partitions.push(data),
+            Some(last) if last.topic_id == target.topic_id && *last.topic == *target.topic => {
+                last.partitions.push(data);
+            }
             _ => responses.push(FetchableTopicResponse {
                 topic: target.topic.to_string(),
                 topic_id: target.topic_id,

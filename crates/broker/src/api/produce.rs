@@ -17,15 +17,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use wire::api::produce::{
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse,
-    ProduceRequest, ProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceResponse,
 };
 use wire::batch::{self, Batch};
 use wire::{ErrorCode, Records, Uuid};
 
 use super::Call;
 use crate::Broker;
-use crate::meta::is_internal;
+use crate::meta::{is_internal, validate_name};
 use crate::net::{CloseReason, Frame};
 use crate::partition::{Acks, Outcome, Partition, Refusal, Ticket, Touched};
 
@@ -85,26 +85,23 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
         topics.push(Topic { name: topic.name, id: topic.topic_id, partitions });
     }
     let acks = acks.unwrap_or(Acks::Leader);
-    let deadline = (acks == Acks::All)
-        .then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
+    let deadline =
+        (acks == Acks::All).then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
     Pending { call, acks, topics, ticket, deadline }
 }
 
 fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
     if version >= 13 {
-        broker.partitions.find_by_id(id, index)
-    } else {
-        broker.partitions.find_by_name(name, index)
+        return broker.partitions.find_by_id(id, index);
     }
+    broker.partitions.find_by_name(name, index).map_err(|code| match validate_name(name) {
+        Ok(()) => code,
+        Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
+    })
 }
 
 /// Validates the one batch that a producer sends for a partition.
-fn check(
-    broker: &Broker,
-    partition: &Partition,
-    version: i16,
-    data: PartitionProduceData,
-) -> Result<Batch, Refusal> {
+fn check(broker: &Broker, partition: &Partition, version: i16, data: PartitionProduceData) -> Result<Batch, Refusal> {
     let records = match data.records {
         Some(Records::Inline(bytes)) => bytes,
         _ => Bytes::new(),
@@ -160,13 +157,9 @@ impl Pending {
 
 fn response(index: i32, outcome: Outcome) -> PartitionProduceResponse {
     match outcome {
-        Outcome::Appended { base_offset, log_append_time_ms, log_start_offset } => PartitionProduceResponse {
-            index,
-            base_offset,
-            log_append_time_ms,
-            log_start_offset,
-            ..Default::default()
-        },
+        Outcome::Appended { base_offset, log_append_time_ms, log_start_offset } => {
+            PartitionProduceResponse { index, base_offset, log_append_time_ms, log_start_offset, ..Default::default() }
+        }
         Outcome::Refused(refusal) => PartitionProduceResponse {
             index,
             error_code: refusal.code,

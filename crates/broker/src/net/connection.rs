@@ -29,6 +29,8 @@ use crate::partition::Touched;
 
 /// How much is read at once, and the memory that a connection may use without asking the budget.
 const READ_BYTES: usize = 64 * 1024;
+/// A beginning of a frame up to this size is copied to a buffer of its own size while the rest is awaited.
+const SHRINK_BYTES_MAX: usize = 4 * 1024;
 /// Unanswered requests of one connection. Clients keep 5 in flight by default.
 const PENDING_MAX: usize = 256;
 /// Answers in memory that the peer does not take: no further request is started beyond.
@@ -210,10 +212,11 @@ impl Connection {
         Poll::Ready(Some(answer))
     }
 
-    /// An idle connection holds no buffers.
+    /// A connection that waits for bytes holds no buffer but for what has arrived, or thousands that claim much and
+    /// send little would take memory for nothing.
     fn release_idle_memory(&mut self) {
-        if self.input.is_empty() {
-            self.input = BytesMut::new();
+        if self.input.len() <= SHRINK_BYTES_MAX {
+            self.input = BytesMut::from(&self.input[..]);
             self.reserved = None;
             if self.pending.is_empty() {
                 self.pending = VecDeque::new();
@@ -260,10 +263,15 @@ impl Connection {
         Ok(self.frame_size()?.is_some_and(|size| self.input.len() >= size))
     }
 
-    /// Makes room to read. Memory grows only as fast as bytes arrive, whatever size the frame claims.
-    async fn reserve_input(&mut self) -> Result<(), CloseReason> {
+    /// How much to make room for: no more than has arrived already, whatever size the frame claims, but a whole read.
+    fn input_room(&self) -> Result<usize, CloseReason> {
         let missing = self.frame_size()?.map_or(READ_BYTES, |size| size.saturating_sub(self.input.len()));
-        let room = missing.min(self.input.len()).max(READ_BYTES);
+        Ok(missing.min(self.input.len()).max(READ_BYTES))
+    }
+
+    /// Waits for memory to read into, where the connection needs more than its own.
+    async fn reserve_input(&mut self) -> Result<(), CloseReason> {
+        let room = self.input_room()?;
         let beyond = (self.input.len() + room).saturating_sub(2 * READ_BYTES);
         let held = self.reserved.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let wanted = Budget::permits(beyond).saturating_sub(held);
@@ -282,8 +290,10 @@ impl Connection {
         if self.input.is_empty() {
             self.reserved = None;
         }
-        let missing = self.frame_size()?.map_or(READ_BYTES, |size| size.saturating_sub(self.input.len()));
-        self.input.reserve(missing.min(self.input.len()).max(READ_BYTES));
+        let room = self.input_room()?;
+        if self.input.capacity() - self.input.len() < room.min(READ_BYTES / 2) {
+            self.input.reserve(room);
+        }
         match self.stream.try_read_buf(&mut self.input) {
             Ok(0) => return Err(CloseReason::Closed),
             Ok(_) => self.last_active = Instant::now(),

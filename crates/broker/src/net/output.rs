@@ -69,10 +69,6 @@ pub struct Output {
 }
 
 impl Output {
-    pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
-    }
-
     /// Bytes of memory that wait to be sent.
     pub fn memory(&self) -> usize {
         self.memory
@@ -122,9 +118,7 @@ impl Output {
                 }
             }
         }
-        stream.try_io(Interest::WRITABLE, || {
-            Ok(sendmsg(stream, &slices, &mut SendAncillaryBuffer::default(), flags)?)
-        })
+        stream.try_io(Interest::WRITABLE, || Ok(sendmsg(stream, &slices, &mut SendAncillaryBuffer::default(), flags)?))
     }
 
     fn advance(&mut self, mut sent: usize) {

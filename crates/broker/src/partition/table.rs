@@ -9,9 +9,10 @@ mod upkeep;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
-use log::checkpoint::Offsets;
+use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
 use log::{Log, LogError, OpenOptions};
 use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
@@ -44,6 +45,10 @@ pub struct PartitionTable {
     /// Directories of deleted topics that wait for their end, and since when by the monotonic clock.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
+    /// Where the last compaction of each log ended.
+    cleaned_to: Mutex<Offsets>,
+    /// Ends a compaction that is under way.
+    stopping: AtomicBool,
     /// What the checkpoint files hold.
     noted: Mutex<(Offsets, Offsets)>,
 }
@@ -71,10 +76,13 @@ impl PartitionTable {
             topics: RwLock::default(),
             deleted: Mutex::default(),
             was_clean: false,
+            cleaned_to: Mutex::default(),
+            stopping: AtomicBool::new(false),
             noted: Mutex::default(),
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
+        *table.cleaned_to.get_mut() = table.read_checkpoint(CLEANER_OFFSET_FILE);
         table.set_aside_strays(image)?;
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         table.open_topics(&topics, image, &remembered);
@@ -280,7 +288,9 @@ impl Applied for PartitionTable {
         if delta.configs.iter().any(is_broker) {
             image.topics().for_each(|topic| self.apply_settings(topic, image));
         } else {
-            let of_topic = |resource: &ConfigResource| image.topic(&resource.name).filter(|_| resource.kind == ResourceKind::Topic);
+            let of_topic = |resource: &ConfigResource| {
+                image.topic(&resource.name).filter(|_| resource.kind == ResourceKind::Topic)
+            };
             delta.configs.iter().filter_map(of_topic).for_each(|topic| self.apply_settings(topic, image));
         }
     }

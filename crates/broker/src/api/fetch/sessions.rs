@@ -291,9 +291,8 @@ impl FetchSessions {
     }
 
     fn make_room(&self, inner: &mut Inner, partitions: usize) -> bool {
-        let has_room = |inner: &Inner| {
-            inner.sessions.len() < self.slots_max && inner.partitions + partitions <= PARTITIONS_MAX
-        };
+        let has_room =
+            |inner: &Inner| inner.sessions.len() < self.slots_max && inner.partitions + partitions <= PARTITIONS_MAX;
         if !has_room(inner) {
             let now = Instant::now();
             let old: Vec<i32> = inner
@@ -334,10 +333,7 @@ mod tests {
     }
 
     fn sent(with_records: &[bool]) -> Vec<Sent> {
-        with_records
-            .iter()
-            .map(|&has_records| Sent { high_watermark: 7, log_start_offset: 0, has_records })
-            .collect()
+        with_records.iter().map(|&has_records| Sent { high_watermark: 7, log_start_offset: 0, has_records }).collect()
     }
 
     fn order(targets: &Targets) -> Vec<i32> {

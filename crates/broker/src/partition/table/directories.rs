@@ -1,6 +1,7 @@
 //! The directories of partitions: what is remembered of them over a restart, and what becomes of those that go.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use log::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
 use log::disk::replace_file;
@@ -33,7 +34,7 @@ impl PartitionTable {
     }
 
     /// A checkpoint that is missing or garbage costs time, nothing else.
-    fn read_checkpoint(&self, name: &str) -> Offsets {
+    pub(super) fn read_checkpoint(&self, name: &str) -> Offsets {
         match checkpoint::read_offsets(&*self.shared.env.disk, &self.data_dir.join(name)) {
             Ok(offsets) => offsets.unwrap_or_default(),
             Err(error) => {
@@ -70,9 +71,10 @@ impl PartitionTable {
 
     /// Closes all logs. After this the next start has nothing to check.
     pub fn close(&self) -> Result<(), LogError> {
+        self.stopping.store(true, Ordering::Relaxed);
         let mut result = Ok(());
         for partition in self.all() {
-            if let Err(error) = partition.with_log(|log| log.close()) {
+            if let Err(error) = partition.with_log(log::Log::close) {
                 tracing::error!(topic = %partition.topic, partition = partition.index, %error, "the log did not close cleanly");
                 result = Err(error);
             }
@@ -98,9 +100,8 @@ impl PartitionTable {
             let Some((topic, index)) = partition_of(&entry.name) else { continue };
             let in_image = image.topic(topic);
             let id = metadata::read_topic_id(disk, &dir)?;
-            let belongs = in_image.is_some_and(|topic| {
-                index < topic.partitions.len() && id.is_none_or(|id| id == topic.id)
-            });
+            let belongs =
+                in_image.is_some_and(|topic| index < topic.partitions.len() && id.is_none_or(|id| id == topic.id));
             if !belongs && entry.name != crate::quorum::METADATA_DIR {
                 tracing::warn!(dir = entry.name, "a directory belongs to no partition; it is renamed and left alone");
                 self.rename(&dir, &self.unused_name(&entry.name, STRAY_SUFFIX))?;

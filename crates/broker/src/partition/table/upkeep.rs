@@ -1,6 +1,16 @@
 //! Work on all partitions that nobody asks for: deleting what is old, compacting, removing files.
 
+use std::sync::atomic::Ordering;
+
+use log::checkpoint::{self, CLEANER_OFFSET_FILE};
+use log::{CompactionLimits, LogError};
+
 use super::PartitionTable;
+
+/// Memory that a key takes while its log is compacted.
+const BYTES_PER_KEY: i64 = 64;
+/// No batch is larger when it is decompressed: what a producer may send is bounded by far less.
+const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 
 impl PartitionTable {
     /// Deletes segments by age and size, and forgets producers that were silent for long.
@@ -22,6 +32,42 @@ impl PartitionTable {
                     tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "retention failed");
                 }
             }
+        }
+    }
+
+    /// Compacts the logs that are due. Where each was left is noted, so that a restart does not begin again.
+    pub fn compact(&self) {
+        let hash_key = self.shared.env.random.bytes();
+        let (low, high) = hash_key.split_at(8);
+        let key_half = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("16 bytes are two times 8"));
+        let limits = CompactionLimits {
+            keys_max: (self.config.load().log_cleaner_dedupe_buffer_size / BYTES_PER_KEY) as usize,
+            decompressed_bytes_max: DECOMPRESSED_BYTES_MAX,
+            hash_key: [key_half(low), key_half(high)],
+        };
+        let mut cleaned_to = self.cleaned_to.lock();
+        let before = cleaned_to.clone();
+        for partition in self.all().iter().filter(|partition| partition.settings().is_compacted) {
+            if self.stopping.load(Ordering::Relaxed) {
+                break;
+            }
+            let offset = cleaned_to.entry((partition.topic.to_string(), partition.index)).or_default();
+            match partition.compact(*offset, limits, &self.stopping) {
+                Ok(reached) => *offset = reached,
+                Err(LogError::Corrupt { first_offset, .. }) => tracing::warn!(
+                    topic = %partition.topic, partition = partition.index, first_offset,
+                    "not compacted: a damaged batch hides what keys it has"
+                ),
+                Err(error) => {
+                    tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "not compacted");
+                }
+            }
+        }
+        let path = self.data_dir.join(CLEANER_OFFSET_FILE);
+        if *cleaned_to != before
+            && let Err(error) = checkpoint::write_offsets(&*self.shared.env.disk, &path, &cleaned_to)
+        {
+            tracing::warn!(%error, "cannot note what is compacted; a restart compacts it again");
         }
     }
 
