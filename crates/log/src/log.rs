@@ -415,7 +415,9 @@ impl Log {
             published.segments.push(segment);
         });
         if was_empty {
-            self.remove_files(&old)?;
+            // Durably: if the empty file came back, it would seem to end the segment before it.
+            let removed = self.remove_files(&old).and_then(|()| self.disk.sync_dir(&self.dir));
+            removed.map_err(|error| self.view.fail("removing an empty segment failed", &error))?;
         } else {
             self.index_result(old.complete_indexes())?;
         }

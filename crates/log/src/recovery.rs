@@ -197,6 +197,10 @@ impl Opening {
         let mut found = self.open_segments(&bases)?;
         self.look_at(&mut found, &mut epochs)?;
         let log_end_offset = self.settle_end(&mut found)?;
+        if !self.options.clean_shutdown || self.report.files_removed > 0 {
+            // What is removed, now or by a process that died before it could sync, must not come back beside new data.
+            self.disk.sync_dir(&self.dir)?;
+        }
         if found.is_empty() {
             let segment = Arc::new(self.segment(log_end_offset, 0));
             segment.create()?;

@@ -199,7 +199,14 @@ impl World {
                     }
                 }
                 Some(Ok(appended)) if appended.is_duplicate => {
-                    assert_eq!(expected, Expected::Duplicate(appended.base_offset), "{:?}", built.header);
+                    // One of the last five; the model knows only the last.
+                    let is_of_same = self.written.get(&appended.base_offset).is_some_and(|written| {
+                        let (one, other) = (&written.header, &built.header);
+                        (one.producer_id, one.producer_epoch, one.base_sequence, one.last_offset_delta)
+                            == (other.producer_id, other.producer_epoch, other.base_sequence, other.last_offset_delta)
+                    });
+                    let is_last = expected == Expected::Duplicate(appended.base_offset);
+                    assert!(is_last || (is_of_same && expected == Expected::OutOfOrder), "{expected:?} {appended:?}");
                 }
                 Some(Ok(appended)) => {
                     assert_eq!(expected, Expected::Appended, "{:?} {:?}", built.header, self.producers);
@@ -386,7 +393,9 @@ impl World {
         assert!(end >= synced, "synced up to {synced}, recovered up to {end}: {report:?}");
         assert!(end <= before, "appended up to {before}, recovered up to {end}: {report:?}");
         if how != Restart::Crash {
-            assert_eq!(end, before, "{report:?}");
+            // Offsets at the end that have no batches any more, after an earlier crash, may be given out again.
+            let last = self.written.values().next_back().map_or(0, |batch| batch.header.next_offset());
+            assert!(end >= last, "{last} {end} {report:?}");
             assert_eq!(report.cut, None);
             assert!(report.bad_ranges.iter().all(|range| self.was_lost(range.first_offset)), "{report:?}");
         }
