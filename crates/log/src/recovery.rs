@@ -163,9 +163,17 @@ impl Log {
                 Err(_) => (0, part.segment.base_offset()),
             };
             let file = part.segment.log_file()?;
-            let mut walk = part.headers()?.from(start, lowest);
+            // With their CRCs: a damaged header must not fence a producer.
+            let walk = part.segment.verified(file.clone(), part.size, part.upper_offset);
+            let mut walk = walk.with_known_bad(part.segment.bad_ranges()).from(start, lowest);
             while let Some(item) = walk.step()? {
-                let Item::Batch(position, header) = item else { continue };
+                let (position, header) = match item {
+                    Item::Batch(position, header) => (position, header),
+                    Item::Bad { range, .. } => {
+                        part.segment.mark_bad(range);
+                        continue;
+                    }
+                };
                 if header.base_offset < from || !header.has_producer_id() {
                     continue;
                 }

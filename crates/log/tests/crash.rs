@@ -328,6 +328,10 @@ impl World {
         let first_base = self.log.view().headers(self.log_start, self.end).find_map(Result::ok);
         let first_base = first_base.map_or(self.end, |header| header.base_offset);
         self.producers.retain(|&id, producer| match self.log.producer(id) {
+            // Its batch went with retention, and the snapshot that knew of it was not on disk yet.
+            Some(state) if producer.base_offset < first_base && state.last_sequence() != producer.last_sequence => {
+                false
+            }
             Some(state) => {
                 assert_eq!(state.producer_epoch, producer.epoch, "{producer:?} {state:?}");
                 assert_eq!(state.last_sequence(), producer.last_sequence, "{producer:?} {state:?}");
@@ -408,11 +412,8 @@ impl World {
         self.end = end;
         self.written.split_off(&end);
         let content = self.check_content(how == Restart::Crash);
-        let lost = |base: &i64, batch: &Written| {
-            content.corrupt.iter().any(|&(first, next)| (first..next).contains(base))
-                || batch.header.last_offset() < self.log_start
-        };
-        self.written.retain(|base, batch| !lost(base, batch));
+        // What lies below the log start may come back if that was not checkpointed.
+        self.written.retain(|base, _| !content.corrupt.iter().any(|&(first, next)| (first..next).contains(base)));
         self.adopt_producers();
         let epochs = self.log.view().epoch_entries();
         for (header, _) in &content.batches {
