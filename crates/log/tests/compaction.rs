@@ -270,9 +270,9 @@ fn crashes_lose_no_latest_value() {
             }
             if has_failed || rng.percent(50) {
                 if rng.percent(50) {
-                    disk.crash()
+                    disk.crash();
                 } else {
-                    disk.kill()
+                    disk.kill();
                 }
                 let reopened = open(&disk, &config(), options(recovery_point, false));
                 log = reopened.0;

@@ -276,9 +276,9 @@ fn a_full_disk_refuses_and_the_log_goes_on() {
         append(&mut log, of_producer(0, 0, 1), at(0)).unwrap();
         let size = log.view().size_bytes();
         if limit {
-            disk.set_free_bytes(500)
+            disk.set_free_bytes(500);
         } else {
-            disk.set_file_bytes_max(size + 500)
+            disk.set_file_bytes_max(size + 500);
         }
         let batches: Vec<Batch> = (0..4).map(|n| of_producer(0, 1 + n, 4)).collect();
         let results = log.append(&batches[..1], Origin::Client, 0, at(0)).unwrap();
