@@ -100,7 +100,8 @@ fn configuration(args: Args) -> Result<Loaded> {
         .collect();
     let mut sources = Sources { flags, environment, file };
     let mut loaded = load::load(sources.clone());
-    if loaded.as_ref().is_ok_and(|loaded| ["log.dirs", "log.dir"].iter().all(|name| loaded.config.said(name).is_none())) {
+    if loaded.as_ref().is_ok_and(|loaded| ["log.dirs", "log.dir"].iter().all(|name| loaded.config.said(name).is_none()))
+    {
         sources.flags.push(("log.dirs".into(), "./parshall-data".into()));
         loaded = load::load(sources);
     }

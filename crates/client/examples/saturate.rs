@@ -123,6 +123,7 @@ fn varint(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
+#[allow(clippy::disallowed_methods)]
 fn load(options: &Options) {
     let (batch, records) = batch(options);
     let stop = AtomicBool::new(false);

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use wire::batch::BatchHeader;
+use wire::batch::{BatchHeader, add_sequence};
 
 use crate::config::Now;
 use crate::error::AppendError;
@@ -30,12 +30,21 @@ pub struct BatchMetadata {
 impl BatchMetadata {
     const NONE: Self = Self { last_sequence: NO_SEQUENCE, last_offset: -1, offset_delta: 0, timestamp: -1 };
 
+    fn of(header: &BatchHeader) -> Self {
+        Self {
+            last_sequence: if header.base_sequence < 0 { NO_SEQUENCE } else { header.last_sequence() },
+            last_offset: header.last_offset(),
+            offset_delta: header.last_offset_delta,
+            timestamp: header.max_timestamp,
+        }
+    }
+
     pub fn first_offset(&self) -> i64 {
         self.last_offset - i64::from(self.offset_delta)
     }
 
     pub fn first_sequence(&self) -> i32 {
-        wire::batch::add_sequence(self.last_sequence, -self.offset_delta)
+        add_sequence(self.last_sequence, -self.offset_delta)
     }
 }
 
@@ -168,6 +177,32 @@ impl Producers {
         }
     }
 
+    /// Completes what a snapshot says: it has the last batch of each producer, but those before may be sent again as
+    /// well. `headers` are what is in the log in front of the snapshot, oldest first.
+    pub(crate) fn recall(&mut self, headers: impl Iterator<Item = BatchHeader>) {
+        let mut recalled: HashMap<i64, ProducerState> = HashMap::new();
+        for header in headers {
+            let is_sequenced = header.base_sequence >= 0 && !header.attributes.is_control();
+            let is_known = |state: &ProducerState| state.producer_epoch == header.producer_epoch;
+            if !is_sequenced || !self.states.get(&header.producer_id).is_some_and(is_known) {
+                continue;
+            }
+            let state = recalled.entry(header.producer_id).or_insert_with(|| ProducerState::new(header.producer_id));
+            let follows = |last: &BatchMetadata| add_sequence(last.last_sequence, 1) == header.base_sequence;
+            if !state.last_batch().is_none_or(follows) {
+                state.batch_count = 0;
+            }
+            state.push(BatchMetadata::of(&header));
+        }
+        for (producer_id, found) in recalled {
+            let place = |batch: &BatchMetadata| (batch.last_sequence, batch.last_offset);
+            let state = self.states.get_mut(&producer_id);
+            if let Some(state) = state.filter(|state| state.last_batch().map(place) == found.last_batch().map(place)) {
+                (state.batches, state.batch_count) = (found.batches, found.batch_count);
+            }
+        }
+    }
+
     /// The lowest first offset of the transactions that are open.
     pub(crate) fn first_unstable_offset(&self) -> Option<i64> {
         self.states.values().filter_map(|state| state.current_txn_first_offset).min()
@@ -260,12 +295,7 @@ impl Producers {
         }
         let state = self.change(header.producer_id, monotonic_ms);
         state.set_epoch(header.producer_epoch);
-        state.push(BatchMetadata {
-            last_sequence: if header.base_sequence < 0 { NO_SEQUENCE } else { header.last_sequence() },
-            last_offset: header.last_offset(),
-            offset_delta: header.last_offset_delta,
-            timestamp: header.max_timestamp,
-        });
+        state.push(BatchMetadata::of(header));
         state.last_timestamp = header.max_timestamp;
         if header.attributes.is_transactional() && state.current_txn_first_offset.is_none() {
             state.current_txn_first_offset = Some(header.base_offset);

@@ -27,6 +27,9 @@ use crate::{markers, metadata, snapshot};
 /// A marker is a single record with two small fields.
 const MARKER_BYTES_MAX: usize = 256;
 
+/// How far in front of a snapshot batches are looked for that a producer may send again.
+const RECALLED_OFFSETS: i64 = 5000;
+
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
@@ -154,6 +157,11 @@ impl Log {
             remove_if_there(&*self.disk, &names::path(&self.dir, offset, Kind::Snapshot, Stage::Live))?;
         }
         self.last_snapshot = last_snapshot;
+        if self.producers.len() > 0 {
+            let view = self.view.clone();
+            let start = from.saturating_sub(RECALLED_OFFSETS).max(view.log_start_offset());
+            self.producers.recall(view.headers(start, from).filter_map(Result::ok));
+        }
         let parts = self.view.published().with_sizes();
         for part in parts.iter().filter(|part| part.upper_offset > from && part.size > 0) {
             let (start, lowest) = match part.segment.locate(from, part.size, part.upper_offset) {
