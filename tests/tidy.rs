@@ -47,9 +47,9 @@ fn is_data(name: &str) -> bool {
     name.starts_with("compat/expect/") || name.ends_with(".txt")
 }
 
-/// Text that stands in a string is as long as it is; rustfmt sees to all other code, and nobody but this to comments.
-fn is_string(line: &str) -> bool {
-    line.contains('"') && !line.trim_start().starts_with("//")
+/// rustfmt sees to the length of code, but not of comments.
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
 }
 
 fn report(problems: &[String]) {
@@ -97,7 +97,7 @@ fn lines_and_files_stay_readable() {
     }
     for (name, text) in rust(&files) {
         for (at, line) in text.lines().enumerate() {
-            if line.chars().count() > LINE_CHARS_MAX && !is_string(line) {
+            if line.chars().count() > LINE_CHARS_MAX && is_comment(line) {
                 problems.push(format!("{name}:{}: longer than {LINE_CHARS_MAX}", at + 1));
             }
         }
