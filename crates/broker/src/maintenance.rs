@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::Broker;
 
 /// Recovery points are noted at least this often: a restart after a kill checks what was appended since.
-const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(5);
+const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// How often free space is looked at.
 const DISK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often files of deleted segments and topics are looked at.

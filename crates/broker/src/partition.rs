@@ -343,9 +343,8 @@ impl Partition {
     pub fn recovery_point(self: &Arc<Self>) -> i64 {
         let size_bytes = self.view.size_bytes();
         if size_bytes.abs_diff(self.snapshot_size_bytes.load(Ordering::Relaxed)) >= SNAPSHOT_INTERVAL_BYTES {
-            let stored = self.with_log(|log| log.write_snapshot(false)).and_then(|()| self.view.sync());
-            match stored {
-                Ok(_) => self.snapshot_size_bytes.store(size_bytes, Ordering::Relaxed),
+            match self.with_log(|log| log.write_snapshot(false)) {
+                Ok(()) => self.snapshot_size_bytes.store(size_bytes, Ordering::Relaxed),
                 Err(error) if error.is_retriable() => {}
                 Err(error) => self.fail(&error),
             }

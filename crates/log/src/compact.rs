@@ -229,9 +229,9 @@ impl Log {
             published.segments.splice(first..first + cleaned.sources.len(), cleaned.segment.clone());
         });
         let replaced: Vec<i64> = cleaned.sources.iter().map(|source| source.base_offset()).collect();
-        let last_snapshot = self.last_snapshot;
+        let kept = [self.last_snapshot, self.previous_snapshot];
         self.remove_snapshots(|offset| {
-            offset != cleaned.base_offset && offset != last_snapshot && replaced.contains(&offset)
+            offset != cleaned.base_offset && !kept.contains(&offset) && replaced.contains(&offset)
         })?;
         Ok(true)
     }

@@ -58,6 +58,8 @@ pub struct Log {
     pub(crate) active_first_timestamp: Option<i64>,
     /// Offset of the newest producer snapshot.
     pub(crate) last_snapshot: i64,
+    /// Offset of the one before: the newest may lie behind the recovery point that a restart finds.
+    pub(crate) previous_snapshot: i64,
     pub(crate) deleted: Vec<DeletedFile>,
     /// The batches of the current write; kept for its memory.
     run: Vec<Placed>,
@@ -106,6 +108,7 @@ impl Log {
             active_created_ms: now.wall_ms,
             active_first_timestamp: None,
             last_snapshot,
+            previous_snapshot: -1,
             deleted: Vec::new(),
             run: Vec::new(),
             stamped: Vec::new(),
@@ -476,16 +479,18 @@ impl Log {
         snapshot::write(&*self.disk, &self.dir, offset, &self.producers.sorted(), sync)
             .map_err(|error| self.view.write_error("writing a producer snapshot failed", error))?;
         self.view.note_dir_changed();
-        // Kafka keeps one per segment; those in between were for the recovery point before.
-        let between = std::mem::replace(&mut self.last_snapshot, offset);
-        let is_of_segment = {
-            let published = self.view.published();
-            published.segments.iter().any(|segment| segment.base_offset() == between)
-        };
-        if !is_of_segment {
-            remove_if_there(&*self.disk, &names::path(&self.dir, between, Kind::Snapshot, Stage::Live))?;
+        // Kafka keeps one per segment; those in between were for recovery points that have passed.
+        let previous = std::mem::replace(&mut self.last_snapshot, offset);
+        let superseded = std::mem::replace(&mut self.previous_snapshot, previous);
+        if superseded >= 0 && !self.is_base_offset(superseded) {
+            remove_if_there(&*self.disk, &names::path(&self.dir, superseded, Kind::Snapshot, Stage::Live))?;
         }
         Ok(())
+    }
+
+    /// Whether a segment starts at this offset.
+    pub(crate) fn is_base_offset(&self, offset: i64) -> bool {
+        self.view.published().segments.iter().any(|segment| segment.base_offset() == offset)
     }
 
     // --- Truncating
@@ -614,6 +619,7 @@ impl Log {
         self.producers.clear();
         self.remove_snapshots(|_| true)?;
         self.last_snapshot = offset;
+        self.previous_snapshot = -1;
         Ok(())
     }
 

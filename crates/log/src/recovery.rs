@@ -157,6 +157,8 @@ impl Log {
             remove_if_there(&*self.disk, &names::path(&self.dir, offset, Kind::Snapshot, Stage::Live))?;
         }
         self.last_snapshot = last_snapshot;
+        self.previous_snapshot = -1;
+        self.remove_snapshots(|offset| offset < last_snapshot && !self.is_base_offset(offset))?;
         if self.producers.len() > 0 {
             let view = self.view.clone();
             let start = from.saturating_sub(RECALLED_OFFSETS).max(view.log_start_offset());
