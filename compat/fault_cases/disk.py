@@ -200,8 +200,15 @@ def descriptors(f):
     f.require(f"{server.log_bytes() - log} bytes of log", server.log_bytes() - log < 1 << 20)
     for connection in connections:
         connection.close()
-    with wire.Connection(server.port, timeout_s=5) as connection:
-        f.expect("a new client afterwards", wire.metadata_errors(connection.ask(wire.metadata(topic))), {topic: 0})
+
+    def served():
+        try:
+            with wire.Connection(server.port, timeout_s=5) as connection:
+                return wire.metadata_errors(connection.ask(wire.metadata(topic))) == {topic: 0}
+        except (wire.Closed, OSError):
+            return False  # it has not yet seen that the others left
+
+    f.require("no new client is served afterwards", _wait(served, 5))
     f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])
 
