@@ -17,6 +17,9 @@ const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 const DISK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often files of deleted segments and topics are looked at.
 const DELETION_INTERVAL: Duration = Duration::from_secs(1);
+/// How often stored batches are checked, and how many bytes at a time: a terabyte takes a day and a half.
+const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
+const SCRUB_BYTES: u64 = 8 << 20;
 /// Even a small disk keeps most of itself for data: the reserve is at most this part of it.
 const RESERVE_PART_MAX: u64 = 20;
 
@@ -37,6 +40,7 @@ pub(crate) fn start(broker: &Arc<Broker>) -> JoinSet<()> {
     });
     every(&mut loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
     every(&mut loops, broker, DISK_INTERVAL, watch_disk);
+    every(&mut loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
     if config.log_cleaner_enable {
         every(&mut loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
     }

@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use log::LogError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -28,6 +31,10 @@ use crate::offsets_topic::{GroupFollower, OffsetsTopic, group_config};
 use crate::partition::{PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, NoPeers, Node, Options, Quorum, QuorumError};
 use crate::{Broker, Env, maintenance, net};
+
+/// How long a start waits for another process to leave the data directory, and how often it looks.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why a broker does not start. Each is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +76,7 @@ impl Server {
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
-        let lock = lock(&data_dir)?;
+        let lock = lock(&data_dir).await?;
         let (listeners, endpoints) = listen(&config)?;
         let listener_names: Vec<Arc<str>> = endpoints.iter().map(|endpoint| endpoint.name.as_str().into()).collect();
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>().map_err(in_dir)?;
@@ -216,15 +223,22 @@ fn survive_file_size_limit() {
     }
 }
 
-/// Keeps a second process out of the data directory.
+/// Keeps a second process out of the data directory. A broker that was killed may take a moment to be gone, while its last
+/// writes finish.
 #[allow(clippy::disallowed_methods)]
-fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
+async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };
     let file = std::fs::File::create(data_dir.join(".lock")).map_err(in_dir)?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StartError::Locked { dir: data_dir.to_owned() }),
-        Err(error) => Err(in_dir(error.into())),
+    let give_up = tokio::time::Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if tokio::time::Instant::now() < give_up => {
+                tokio::time::sleep(LOCK_INTERVAL).await;
+            }
+            Err(Errno::WOULDBLOCK) => return Err(StartError::Locked { dir: data_dir.to_owned() }),
+            Err(error) => return Err(in_dir(error.into())),
+        }
     }
 }
 

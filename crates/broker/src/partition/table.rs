@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
-use log::{Log, LogError, OpenOptions};
+use log::{Log, LogError, OpenOptions, ScrubCursor};
 use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
 
@@ -45,12 +45,21 @@ pub struct PartitionTable {
     /// Directories of deleted topics that wait for their end, and since when by the monotonic clock.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
+    scrub: Mutex<Scrub>,
     /// Where the last compaction of each log ended.
     cleaned_to: Mutex<Offsets>,
     /// Ends a compaction that is under way.
     stopping: AtomicBool,
     /// What the checkpoint files hold.
     noted: Mutex<(Offsets, Offsets)>,
+}
+
+/// Where the check of what is stored has got to.
+#[derive(Default)]
+struct Scrub {
+    /// Those still to come in this round.
+    partitions: Vec<Arc<Partition>>,
+    cursor: ScrubCursor,
 }
 
 /// What the broker remembers of its logs when it starts.
@@ -76,6 +85,7 @@ impl PartitionTable {
             topics: RwLock::default(),
             deleted: Mutex::default(),
             was_clean: false,
+            scrub: Mutex::default(),
             cleaned_to: Mutex::default(),
             stopping: AtomicBool::new(false),
             noted: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use log::checkpoint::{self, CLEANER_OFFSET_FILE};
-use log::{CompactionLimits, LogError};
+use log::{CompactionLimits, LogError, ScrubCursor};
 
 use super::PartitionTable;
 
@@ -68,6 +68,40 @@ impl PartitionTable {
             && let Err(error) = checkpoint::write_offsets(&*self.shared.env.disk, &path, &cleaned_to)
         {
             tracing::warn!(%error, "cannot note what is compacted; a restart compacts it again");
+        }
+    }
+
+    /// Checks so many bytes of stored batches, going on where the last call ended. Damage is reported and remembered, so
+    /// that reading it is refused with its offsets.
+    pub fn scrub(&self, bytes: u64) {
+        let mut scrub = self.scrub.lock();
+        let mut left = bytes;
+        while left > 0 {
+            let Some(partition) = scrub.partitions.last().cloned() else {
+                // A new round, at most one for each call.
+                scrub.partitions = self.all();
+                return;
+            };
+            match partition.view().scrub(&mut scrub.cursor, left) {
+                Ok(scrubbed) => {
+                    for bad in &scrubbed.bad_ranges {
+                        tracing::error!(
+                            topic = %partition.topic, partition = partition.index,
+                            first_offset = bad.first_offset, next_offset = bad.next_offset,
+                            "a stored batch is damaged and unreadable; the log goes on behind it"
+                        );
+                    }
+                    left = left.saturating_sub(scrubbed.bytes);
+                    if !scrubbed.is_done {
+                        continue;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "not scrubbed");
+                }
+            }
+            scrub.partitions.pop();
+            scrub.cursor = ScrubCursor::default();
         }
     }
 
