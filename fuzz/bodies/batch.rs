@@ -1,5 +1,5 @@
-//! The records of a Produce request. The first byte chooses the topic's rules, and whether length and CRC are set right so
-//! that the checks behind them are reached. What is accepted must be readable by everyone, for ever.
+//! The records of a Produce request. The first byte chooses the topic's rules, and whether length and CRC are set right
+//! so that the checks behind them are reached. What is accepted must be readable by everyone, for ever.
 
 use bytes::Bytes;
 use wire::batch::{

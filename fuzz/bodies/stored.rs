@@ -1,4 +1,5 @@
-//! What is read back from disk, or from another broker: records of the internal topics and snapshots. Damage is an error.
+//! What is read back from disk, or from another broker: records of the internal topics and snapshots. Damage is an
+//! error.
 
 use bytes::Bytes;
 use wire::state::consumer_protocol::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};

@@ -6,8 +6,8 @@
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`seam`]: what the coordinator needs of the rest of the broker.
 //!
-//! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into what
-//! is stored.
+//! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into
+//! what is stored.
 //!
 //! The handlers in `api/` call the coordinator; the broker tells it which partitions it leads.
 

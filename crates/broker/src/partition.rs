@@ -338,8 +338,8 @@ impl Partition {
         self.request_sync(&self.shared.syncer, []);
     }
 
-    /// Up to where the log is on disk, for the recovery point. Now and then the producers' states are stored for it too, so
-    /// that a restart need not read far back for them.
+    /// Up to where the log is on disk, for the recovery point. Now and then the producers' states are stored for it
+    /// too, so that a restart need not read far back for them.
     pub fn recovery_point(self: &Arc<Self>) -> i64 {
         let size_bytes = self.view.size_bytes();
         if size_bytes.abs_diff(self.snapshot_size_bytes.load(Ordering::Relaxed)) >= SNAPSHOT_INTERVAL_BYTES {

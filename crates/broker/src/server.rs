@@ -1,8 +1,8 @@
 //! Starting and stopping a broker.
 //!
-//! The order of the start: settings, the data directory and its lock, listening sockets (so that a taken port is known at
-//! once), the metadata quorum, the logs, registration, groups; then connections are accepted. A stop goes the other way:
-//! connections first, then groups, then the logs are closed, and at last the quorum.
+//! The order of the start: settings, the data directory and its lock, listening sockets (so that a taken port is known
+//! at once), the metadata quorum, the logs, registration, groups; then connections are accepted. A stop goes the other
+//! way: connections first, then groups, then the logs are closed, and at last the quorum.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -223,8 +223,8 @@ fn survive_file_size_limit() {
     }
 }
 
-/// Keeps a second process out of the data directory. A broker that was killed may take a moment to be gone, while its last
-/// writes finish.
+/// Keeps a second process out of the data directory. A broker that was killed may take a moment to be gone, while its
+/// last writes finish.
 #[allow(clippy::disallowed_methods)]
 async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };

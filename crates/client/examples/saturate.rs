@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p parshall-client --example saturate -- [HOST:PORT] [TOPIC] [name=value ...]`
 //! with `connections=4 partitions=4 batch=16384 record=100 depth=16 acks=1 seconds=10`. The topic must exist, with
-//! that many partitions. `sink=PORT` runs the other side instead: a server that checks the CRC of what it gets, writes it
-//! to a file in the current directory and answers with 4 bytes. It is what a broker that does nothing else would cost.
+//! that many partitions. `sink=PORT` runs the other side instead: a server that checks the CRC of what it gets, writes
+//! it to a file in the current directory and answers with 4 bytes. It is what a broker that does nothing else would
+//! cost.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,13 +1,13 @@
 //! Log compaction, as Kafka's cleaner does it (`LogCleaner`, `Cleaner`): of each key the latest value is kept.
 //!
 //! The active segment is never touched, offsets stay as they are. Tombstones and transaction markers go
-//! `delete.retention.ms` after the first cleaning that saw them (KIP-534). The last batch of each known producer stays, if
-//! need be without its records, so that the producer's sequence survives.
+//! `delete.retention.ms` after the first cleaning that saw them (KIP-534). The last batch of each known producer stays,
+//! if need be without its records, so that the producer's sequence survives.
 //!
 //! The work is done beside the log, without its owner's lock: [`Log::begin_compaction`] takes stock,
-//! [`Compaction::clean_next`] writes one new segment (`.cleaned`) after the other, [`Log::swap_in`] puts it in the place of
-//! the old ones. Once the new files are called `.swap` and the directory is synced, recovery completes the replacement;
-//! before that, it drops them.
+//! [`Compaction::clean_next`] writes one new segment (`.cleaned`) after the other, [`Log::swap_in`] puts it in the
+//! place of the old ones. Once the new files are called `.swap` and the directory is synced, recovery completes the
+//! replacement; before that, it drops them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::IoSlice;
@@ -112,8 +112,8 @@ pub struct Cleaned {
 }
 
 impl Log {
-    /// What there is to compact (`LogCleanerManager.cleanableOffsets`). `first_dirty_offset` is where the last compaction
-    /// ended; `last_stable_offset` bounds this one.
+    /// What there is to compact (`LogCleanerManager.cleanableOffsets`). `first_dirty_offset` is where the last
+    /// compaction ended; `last_stable_offset` bounds this one.
     pub fn cleanable(&self, first_dirty_offset: i64, last_stable_offset: i64, now: Now) -> Result<Cleanable, LogError> {
         let (parts, log_start_offset, log_end_offset) = {
             let published = self.view.published();
@@ -272,8 +272,8 @@ impl Compaction {
         self.stats
     }
 
-    /// Writes the next segment; `None` if there is no more to do, or if `stop` was set. A bad batch is an error: without
-    /// knowing what is in it nothing can be dropped safely.
+    /// Writes the next segment; `None` if there is no more to do, or if `stop` was set. A bad batch is an error:
+    /// without knowing what is in it nothing can be dropped safely.
     pub fn clean_next(&mut self, stop: &AtomicBool) -> Result<Option<Cleaned>, LogError> {
         if !self.is_mapped {
             self.find_aborted()?;

@@ -66,8 +66,8 @@ impl Default for LogConfig {
     }
 }
 
-/// The time by both clocks. The wall clock may jump; the monotonic one counts from any origin, the same for all calls in
-/// one process.
+/// The time by both clocks. The wall clock may jump; the monotonic one counts from any origin, the same for all calls
+/// in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     pub wall_ms: i64,

@@ -1,7 +1,7 @@
 //! Which leader epoch wrote which offsets (KIP-101, KIP-279; `LeaderEpochFileCache`).
 //!
-//! The file `leader-epoch-checkpoint` is written by the log's sync, before it promises anything, so that an append never
-//! waits for it. A garbage file is rebuilt from the log's batches, which carry their epochs.
+//! The file `leader-epoch-checkpoint` is written by the log's sync, before it promises anything, so that an append
+//! never waits for it. A garbage file is rebuilt from the log's batches, which carry their epochs.
 
 use std::io;
 use std::path::Path;

@@ -8,8 +8,8 @@
 //!   files that hold them.
 //! - After a failed write or sync the log takes and promises nothing any more. A full disk is no failure: what was
 //!   being appended is taken back, and the log goes on.
-//! - Recovery cuts only what was torn behind the last valid batch. A bad batch in front of valid ones stays where it is,
-//!   is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
+//! - Recovery cuts only what was torn behind the last valid batch. A bad batch in front of valid ones stays where it
+//!   is, is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
 pub mod checkpoint;

@@ -647,8 +647,8 @@ impl Log {
         Ok(end)
     }
 
-    /// Ends all use of the directory, before it is renamed or removed because its topic was deleted. Reads that are under
-    /// way finish, new ones are refused.
+    /// Ends all use of the directory, before it is renamed or removed because its topic was deleted. Reads that are
+    /// under way finish, new ones are refused.
     pub fn retire(&mut self) {
         self.view.retired().store(true, Ordering::SeqCst);
     }

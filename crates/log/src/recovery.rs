@@ -1,8 +1,8 @@
 //! Opening a log: what a crash left behind is put in order, and nothing valid is thrown away.
 //!
-//! After a clean shutdown only the end of the active segment is looked at. Otherwise everything from the recovery point on
-//! is read and its CRCs are checked. What is torn behind the last valid batch is cut; a bad batch in front of a valid one
-//! stays and is reported. Unlike Kafka, which truncates at the first bad batch (`LogSegment.recover`).
+//! After a clean shutdown only the end of the active segment is looked at. Otherwise everything from the recovery point
+//! on is read and its CRCs are checked. What is torn behind the last valid batch is cut; a bad batch in front of a
+//! valid one stays and is reported. Unlike Kafka, which truncates at the first bad batch (`LogSegment.recover`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ const RECALLED_OFFSETS: i64 = 5000;
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. Too high (after a truncation,
-    /// or from another log of the same name) can make a torn end look like damage: checkpoint it again when a log was
-    /// truncated, and when [`LogView::synced_offset`] is lower after opening.
+    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. Too high (after a
+    /// truncation, or from another log of the same name) can make a torn end look like damage: checkpoint it again when
+    /// a log was truncated, and when [`LogView::synced_offset`] is lower after opening.
     pub recovery_point: i64,
     /// From the checkpoint, 0 if unknown. One that lies behind the end of the log is ignored.
     pub log_start_offset: i64,
@@ -209,7 +209,8 @@ impl Opening {
         let bases = self.sort_out_files()?;
         let mut epochs = Epochs::load(&*self.disk, &self.dir)?;
         if let Some(epochs) = epochs.as_mut().filter(|_| !self.options.clean_shutdown) {
-            // Entries of what is read anyway may speak of batches that are gone, and would hide those that came instead.
+            // Entries of what is read anyway may speak of batches that are gone, and would hide those that came
+            // instead.
             epochs.truncate_from_end(self.options.recovery_point);
         }
         let mut found = self.open_segments(&bases)?;
@@ -319,7 +320,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Removes leftovers and orphans. Returns the base offsets of the segments, ascending. Files that are not ours stay.
+    /// Removes leftovers and orphans. Returns the base offsets of the segments, ascending. Files that are not ours
+    /// stay.
     fn sort_out_files(&mut self) -> Result<Vec<i64>, LogError> {
         let files = self.files()?;
         let bases: BTreeMap<i64, ()> = files
@@ -485,8 +487,8 @@ impl Opening {
     }
 
     /// Up to which offset the bytes from `position` on, which hold no valid batch, had records that were on disk by the
-    /// recovery point; `next_offset` if none. The recovery point may be another log's, of a topic with the same name, so
-    /// it is believed only as far as the bytes bear it out.
+    /// recovery point; `next_offset` if none. The recovery point may be another log's, of a topic with the same name,
+    /// so it is believed only as far as the bytes bear it out.
     fn damaged_end(&self, segment: &Segment, position: u64, next_offset: i64) -> Result<i64, LogError> {
         let bytes = segment.size() - position;
         if bytes == 0 || self.options.recovery_point <= next_offset {

@@ -3,8 +3,9 @@
 //! The rule about time, which no jump of the wall clock can turn against fresh data: a segment goes when its greatest
 //! timestamp is more than `retention.ms` before the wall clock's now, and
 //! - this process appended to it last at least `retention.ms` ago by the monotonic clock; or
-//! - this process did not append to it, and it would be due also by the wall clock at the log's opening plus the monotonic
-//!   time since (a jump forward after the opening does not count), or the log has been open for `retention.ms`.
+//! - this process did not append to it, and it would be due also by the wall clock at the log's opening plus the
+//!   monotonic time since (a jump forward after the opening does not count), or the log has been open for
+//!   `retention.ms`.
 
 use std::io;
 
@@ -27,8 +28,8 @@ enum Reason {
 
 impl Log {
     /// Raises the log start offset (DeleteRecords). What lies below cannot be read any more, and goes with the next
-    /// [`Log::delete_old_segments`]. What lies above is made durable first, so that the offsets below are never given out
-    /// again. Returns the log start offset.
+    /// [`Log::delete_old_segments`]. What lies above is made durable first, so that the offsets below are never given
+    /// out again. Returns the log start offset.
     pub fn delete_records(&mut self, before_offset: i64) -> Result<i64, LogError> {
         self.view.check()?;
         let (log_start_offset, log_end_offset, synced_offset) = {
@@ -140,8 +141,8 @@ impl Log {
         Ok(())
     }
 
-    /// Removes the files that were deleted at least `file.delete.delay.ms` ago; to be called now and then. A reader that
-    /// still has one open keeps it readable. Returns how many are left.
+    /// Removes the files that were deleted at least `file.delete.delay.ms` ago; to be called now and then. A reader
+    /// that still has one open keeps it readable. Returns how many are left.
     pub fn remove_deleted_files(&mut self, now: Now) -> Result<usize, LogError> {
         let delay_ms = self.config.file_delete_delay_ms;
         let (due, left) = std::mem::take(&mut self.deleted)

@@ -262,8 +262,8 @@ impl Walk {
     }
 
     /// Whether a plausible batch is what it seems. Without `verify` its CRC is checked only if the batch behind it does
-    /// not fit. Base offset and leader epoch are not covered by the CRC: if they jump up, and the batch behind it is back
-    /// where one would expect it, it was not the log that jumped.
+    /// not fit. Base offset and leader epoch are not covered by the CRC: if they jump up, and the batch behind it is
+    /// back where one would expect it, it was not the log that jumped.
     fn is_believable(&mut self, header: &BatchHeader, offsets: Offsets) -> io::Result<bool> {
         let next = self.position + header.size() as u64;
         let behind = self.scanner.plausible_header(next, offsets)?;

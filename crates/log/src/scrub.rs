@@ -24,8 +24,8 @@ pub struct Scrubbed {
 }
 
 impl LogView {
-    /// Checks about `bytes_max` bytes, at least one batch, with a small buffer. Bad batches are marked: reading them is a
-    /// [`ReadError::Corrupt`](crate::ReadError) from then on.
+    /// Checks about `bytes_max` bytes, at least one batch, with a small buffer. Bad batches are marked: reading them is
+    /// a [`ReadError::Corrupt`](crate::ReadError) from then on.
     pub fn scrub(&self, cursor: &mut ScrubCursor, bytes_max: u64) -> Result<Scrubbed, LogError> {
         let mut scrubbed = Scrubbed::default();
         let (part, is_last) = {

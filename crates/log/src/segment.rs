@@ -300,7 +300,8 @@ impl Segment {
 
     // --- Finding
 
-    /// The place of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is none.
+    /// The place of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is
+    /// none.
     pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
         if let Some(position) = self.state.lock().hinted(offset)
             && position <= size
@@ -356,7 +357,8 @@ impl Segment {
         Ok(None)
     }
 
-    /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset there.
+    /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset
+    /// there.
     fn start_before(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<(u64, i64)> {
         let start = (0, self.base_offset);
         if offset <= self.base_offset {

@@ -1,6 +1,7 @@
 //! Producer snapshots: `00000000000000000042.snapshot` holds the producers' states before offset 42.
 //!
-//! Kafka's `ProducerSnapshot`, version 1, which `kafka-dump-log.sh` reads. Only the last batch of each producer is in it.
+//! Kafka's `ProducerSnapshot`, version 1, which `kafka-dump-log.sh` reads. Only the last batch of each producer is in
+//! it.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

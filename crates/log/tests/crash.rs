@@ -1,8 +1,8 @@
 //! Random work on a simulated disk that fails and loses power, against a model of what was promised.
 //!
-//! After every restart: nothing that was synced is lost, nothing is served that was not appended, offsets are contiguous
-//! but for what is reported, the producers' states are those of the batches that are there. After a mere kill nothing
-//! is lost at all.
+//! After every restart: nothing that was synced is lost, nothing is served that was not appended, offsets are
+//! contiguous but for what is reported, the producers' states are those of the batches that are there. After a mere
+//! kill nothing is lost at all.
 
 mod common;
 

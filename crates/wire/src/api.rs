@@ -55,7 +55,8 @@ impl Api {
         version >= self.flexible_since
     }
 
-    /// A response to ApiVersions always has the old header: a client that asks does not know yet what the broker speaks.
+    /// A response to ApiVersions always has the old header: a client that asks does not know yet what the broker
+    /// speaks.
     pub fn flexible_response_header(&self, version: i16) -> bool {
         self.flexible(version) && self.key != api_versions::ApiVersionsRequest::API.key
     }

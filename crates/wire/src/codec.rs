@@ -463,8 +463,8 @@ pub fn differs<T: PartialEq>(value: &T, default: T) -> bool {
 
 /// Declares messages: the struct is the schema.
 ///
-/// A field is `name: Type = default, versions, tag N, null versions;` where default, tag and null may be missing; null is
-/// for an `Option` that may be null in some of its versions only. A field that the version
+/// A field is `name: Type = default, versions, tag N, null versions;` where default, tag and null may be missing; null
+/// is for an `Option` that may be null in some of its versions only. A field that the version
 /// at hand does not have is read as its default and not written. A tagged field is written when it differs from its
 /// default; tagged fields stand in the order of their tags.
 ///

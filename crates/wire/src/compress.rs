@@ -112,8 +112,8 @@ pub fn decompress(codec: Codec, input: &[u8], limit: usize) -> Result<Bytes, Com
     }
 }
 
-/// Hands out what `input` decompresses to, piece by piece: [`Decompressor::fill`], then [`Decompressor::consume`], until
-/// a piece is empty.
+/// Hands out what `input` decompresses to, piece by piece: [`Decompressor::fill`], then [`Decompressor::consume`],
+/// until a piece is empty.
 pub struct Decompressor<'a> {
     codec: Codec,
     source: Source<'a>,

@@ -335,8 +335,8 @@ pub(crate) fn walk_compressed<E: From<RecordError>>(
     walk_input(Stream::new(section), count, record)
 }
 
-/// The records of an uncompressed or decompressed section, with the offsets and timestamps that the batch's header gives
-/// them. After an error there is no next record.
+/// The records of an uncompressed or decompressed section, with the offsets and timestamps that the batch's header
+/// gives them. After an error there is no next record.
 pub struct RecordReader<'a> {
     header: BatchHeader,
     input: Slice<'a>,

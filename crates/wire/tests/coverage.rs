@@ -1,5 +1,5 @@
-//! docs/protocol.md lists the APIs of `api::TABLE`; this fails when it is out of date. `PARSHALL_WRITE_DOCS=1 cargo test -p
-//! parshall-wire --test coverage` writes it anew.
+//! docs/protocol.md lists the APIs of `api::TABLE`; this fails when it is out of date. `PARSHALL_WRITE_DOCS=1 cargo
+//! test -p parshall-wire --test coverage` writes it anew.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! ApiVersions (key 18), versions 0-4: what this broker speaks.
 //!
 //! Behaviour:
-//! - A version that is too new is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions, so that
-//!   the client can ask again (KIP-511).
+//! - A version that is too new is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions, so
+//!   that the client can ask again (KIP-511).
 //! - Produce is advertised from version 0 although 0-2 are refused: librdkafka needs it (KAFKA-18659).
 //! - No feature levels: transactions and the consumer group protocol of KIP-848 are not there yet.
 //! - An invalid client software name or version (KIP-511) is INVALID_REQUEST.

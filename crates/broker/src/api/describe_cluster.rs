@@ -4,7 +4,8 @@
 //! - Version 1 asks for an endpoint type (KIP-919): 1 is brokers. 2, controllers, is MISMATCHED_ENDPOINT_TYPE, since
 //!   this is a broker's listener; any other is UNSUPPORTED_ENDPOINT_TYPE.
 //! - The controller is a broker that clients can reach: see [`super::metadata`].
-//! - Fenced brokers, which are registered and do not serve, are left out unless they are asked for (version 2, KIP-1073).
+//! - Fenced brokers, which are registered and do not serve, are left out unless they are asked for (version 2,
+//!   KIP-1073).
 
 use std::sync::Arc;
 

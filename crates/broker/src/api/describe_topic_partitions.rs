@@ -4,8 +4,8 @@
 //! - Topics in the order of their names, each once; an empty list is all of them.
 //! - A page has at most `response_partition_limit` partitions, at least one, and at most
 //!   `max.request.partition.size.limit`. The cursor says where the next page begins.
-//! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when its
-//!   partition is negative, every topic is INVALID_REQUEST.
+//! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when
+//!   its partition is negative, every topic is INVALID_REQUEST.
 //! - A name that cannot be a topic's is INVALID_TOPIC_EXCEPTION for that topic (Kafka fails the request: -1).
 //!
 //! Skipped: offline replicas come with replication.

@@ -5,7 +5,8 @@
 //! - All partitions (null): those that need no election are left out, so each topic is there without partitions, as in
 //!   Kafka.
 //! - More partitions than a broker can have are INVALID_REQUEST as a whole: the answer is much larger than the request.
-//! - An election type that does not exist is INVALID_REQUEST, for each partition too. No time left is REQUEST_TIMED_OUT.
+//! - An election type that does not exist is INVALID_REQUEST, for each partition too. No time left is
+//!   REQUEST_TIMED_OUT.
 
 use std::sync::Arc;
 

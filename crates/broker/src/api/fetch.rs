@@ -1,11 +1,13 @@
 //! Fetch (key 1), versions 4-18: read batches.
 //!
 //! Behaviour:
-//! - The answer names ranges of log files; the connection sends them from the file. A partition's limit may cut a batch at
-//!   the end, which clients expect; the first batch of an answer is whole, however large (KIP-74).
-//! - With less than `min_bytes` at hand the request is parked, at most `max_wait_ms`: appends count down what is missing.
+//! - The answer names ranges of log files; the connection sends them from the file. A partition's limit may cut a batch
+//!   at the end, which clients expect; the first batch of an answer is whole, however large (KIP-74).
+//! - With less than `min_bytes` at hand the request is parked, at most `max_wait_ms`: appends count down what is
+//!   missing.
 //! - Fetch sessions as of KIP-227: see [`sessions`].
-//! - Leader epochs are checked (KIP-320); a `last_fetched_epoch` that diverges is answered with where it does (KIP-595).
+//! - Leader epochs are checked (KIP-320); a `last_fetched_epoch` that diverges is answered with where it does
+//!   (KIP-595).
 //!
 //! Skipped: followers (replica ids) come with replication; aborted transactions with transactions.
 

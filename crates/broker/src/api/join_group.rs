@@ -3,8 +3,8 @@
 //! Behaviour:
 //! - The answer waits until the rebalance has all members, or its time is up.
 //! - From version 4 on a dynamic member without an id is given one first: MEMBER_ID_REQUIRED (KIP-394).
-//! - A member's protocols may take as much as `GroupConfig::max_member_metadata_bytes`: else MESSAGE_TOO_LARGE. Kafka has
-//!   no such bound.
+//! - A member's protocols may take as much as `GroupConfig::max_member_metadata_bytes`: else MESSAGE_TOO_LARGE. Kafka
+//!   has no such bound.
 //! - The reason (version 8, KIP-800) is not used.
 
 use std::sync::Arc;

@@ -2,15 +2,17 @@
 //!
 //! Behaviour:
 //! - All topics: an empty list in version 0, null from version 1 on. An empty list from version 1 on is no topic.
-//! - A topic is named by name, or from version 12 on by id; when one of a request is named by id, names are not looked at.
-//!   An id or a missing name before version 12 fails the request as a whole: INVALID_REQUEST for each topic, no broker.
+//! - A topic is named by name, or from version 12 on by id; when one of a request is named by id, names are not looked
+//!   at. An id or a missing name before version 12 fails the request as a whole: INVALID_REQUEST for each topic, no
+//!   broker.
 //! - A topic that is named twice is answered once.
 //! - A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and is created when both the client and
 //!   `auto.create.topics.enable` allow it. The client asks again, as with Kafka (`AutoTopicCreationManager`).
-//! - The controller is a broker that clients can reach, not the leader of the metadata quorum: requests to the controller
-//!   are passed on.
+//! - The controller is a broker that clients can reach, not the leader of the metadata quorum: requests to the
+//!   controller are passed on.
 //!
-//! Skipped: offline replicas come with replication. REBOOTSTRAP_REQUIRED (version 13) is never answered, as in Kafka's brokers.
+//! Skipped: offline replicas come with replication. REBOOTSTRAP_REQUIRED (version 13) is never answered, as in Kafka's
+//! brokers.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The brokers of the cluster as a client is told to reach them: by the endpoint of the listener that it came to itself.
+//! The brokers of the cluster as a client is told to reach them: by the endpoint of the listener that it came to
+//! itself.
 
 use crate::meta::{BrokerEndpoint, MetadataImage, RegisteredBroker};
 

@@ -1,8 +1,8 @@
 //! OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ends in a log.
 //!
 //! Behaviour:
-//! - Answers the greatest epoch of the log that is not above the one asked for, and the offset at which the next begins;
-//!   the current epoch ends at the end of the log (KIP-101, KIP-279).
+//! - Answers the greatest epoch of the log that is not above the one asked for, and the offset at which the next
+//!   begins; the current epoch ends at the end of the log (KIP-101, KIP-279).
 //! - -1 and -1 when the log knows no such epoch, or when the epoch asked for is above the current one.
 //! - The client's own epoch is checked first (KIP-320).
 

@@ -183,13 +183,19 @@ impl TopicConfig {
         self.has_policy("compact")
     }
 
+    /// The age at which a segment is closed. Only a closed one is compacted, so that of a compacted topic is closed in
+    /// time for it (`LogConfig.maxSegmentMs`).
+    fn segment_age_ms(&self) -> i64 {
+        if self.is_compacted() { self.segment_ms.min(self.max_compaction_lag_ms) } else { self.segment_ms }
+    }
+
     /// What the log of one of its partitions needs to know.
     pub fn log_config(&self, broker: &BrokerConfig) -> LogConfig {
         // Bounds make all of them non-negative.
         let unsigned = |number: i32| number.unsigned_abs();
         LogConfig {
             segment_bytes: unsigned(self.segment_bytes),
-            segment_ms: self.segment_ms,
+            segment_ms: self.segment_age_ms(),
             segment_jitter_ms: self.segment_jitter_ms,
             segment_index_bytes: unsigned(self.segment_index_bytes),
             index_interval_bytes: unsigned(self.index_interval_bytes),

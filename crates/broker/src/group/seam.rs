@@ -1,4 +1,5 @@
-//! What the group coordinator needs of the rest of the broker: the log of `__consumer_offsets` and a look at the topics.
+//! What the group coordinator needs of the rest of the broker: the log of `__consumer_offsets` and a look at the
+//! topics.
 //!
 //! The broker implements both on its partitions and its metadata; tests implement them in memory.
 
@@ -16,8 +17,8 @@ pub trait OffsetsLog: Send + Sync + 'static {
     /// Appends one batch and resolves to the offset of its first record once it is as durable as `acks=all` makes it.
     ///
     /// The batch's place in the log is decided before this returns: of two calls, the later one gets the later offset.
-    /// The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the future is
-    /// polled, and concurrent batches share them. The coordinator polls every future to its end, also if the request
+    /// The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the future
+    /// is polled, and concurrent batches share them. The coordinator polls every future to its end, also if the request
     /// that it belongs to is gone.
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>>;
 
@@ -41,8 +42,8 @@ pub trait Topics: Send + Sync + 'static {
     /// How many partitions `__consumer_offsets` has, if it exists.
     fn offsets_partition_count(&self) -> Option<i32>;
 
-    /// Creates `__consumer_offsets`, compacted, with `offsets.topic.num.partitions` partitions. Resolves when the partitions can be led,
-    /// also if another request has created it meanwhile.
+    /// Creates `__consumer_offsets`, compacted, with `offsets.topic.num.partitions` partitions. Resolves when the
+    /// partitions can be led, also if another request has created it meanwhile.
     fn create_offsets_topic(&self) -> BoxFuture<Result<(), ErrorCode>>;
 }
 

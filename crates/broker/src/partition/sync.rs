@@ -1,6 +1,7 @@
 //! Group commit: threads that bring appended bytes to the disk, and the tickets that wait for it.
 //!
-//! A partition is in the queue at most once. While one `fdatasync` runs, whatever is appended meanwhile shares the next.
+//! A partition is in the queue at most once. While one `fdatasync` runs, whatever is appended meanwhile shares the
+//! next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! All partitions of this broker, by topic id and by name, and their directories.
 //!
 //! The metadata image says which partitions there are; this table follows it ([`Applied`]). A directory is
-//! called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of the data directory.
+//! called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of the data
+//! directory.
 
 mod directories;
 mod upkeep;

@@ -1,5 +1,5 @@
-//! Topics, offsets, settings and the cluster as admin clients see them, over real sockets. What is expected is what Apache
-//! Kafka 4.3.1 answered to the same requests, unless a test says otherwise.
+//! Topics, offsets, settings and the cluster as admin clients see them, over real sockets. What is expected is what
+//! Apache Kafka 4.3.1 answered to the same requests, unless a test says otherwise.
 
 #[path = "../common/mod.rs"]
 mod common;

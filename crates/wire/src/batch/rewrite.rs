@@ -33,8 +33,8 @@ pub enum Retained {
     Nothing,
 }
 
-/// Keeps the records that `keep` wants, as Kafka's `MemoryRecords.filterTo` does. `section` are the records of the batch,
-/// decompressed.
+/// Keeps the records that `keep` wants, as Kafka's `MemoryRecords.filterTo` does. `section` are the records of the
+/// batch, decompressed.
 pub fn retain(
     batch: &Batch,
     section: &[u8],

@@ -1,8 +1,8 @@
 //! What a client may append: every check that Kafka makes of a Produce request's records, with Kafka's error codes.
 //!
 //! The rules are those of `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`.
-//! Where Kafka answers UNKNOWN_SERVER_ERROR (an unknown codec, bad compressed data, an overflowing length) the code here
-//! says what is wrong, and decompression is bounded.
+//! Where Kafka answers UNKNOWN_SERVER_ERROR (an unknown codec, bad compressed data, an overflowing length) the code
+//! here says what is wrong, and decompression is bounded.
 //!
 //! Uncompressed records are walked in place, compressed ones as they are decompressed, in a small buffer. The bytes are
 //! stored as they came, unless the topic asks for another codec or for its own timestamps.
@@ -185,8 +185,8 @@ impl BatchError {
     }
 }
 
-/// Checks the records of one partition of a Produce request. The batch that comes back is to be stored: the bytes as they
-/// came, or with what the topic's rules change.
+/// Checks the records of one partition of a Produce request. The batch that comes back is to be stored: the bytes as
+/// they came, or with what the topic's rules change.
 pub fn validate(records: &Bytes, rules: &Rules, produce_version: i16, now_ms: i64) -> Result<Batch, BatchError> {
     const ZSTD_SINCE: i16 = 7;
 

@@ -1,6 +1,6 @@
-//! What consumers put into the opaque fields of JoinGroup and SyncGroup. The coordinator only shows it; the client writes
-//! and reads it. A newer version is read as the newest that is known, since fields are only ever added at the end
-//! (`org.apache.kafka.clients.consumer.internals.ConsumerProtocol`).
+//! What consumers put into the opaque fields of JoinGroup and SyncGroup. The coordinator only shows it; the client
+//! writes and reads it. A newer version is read as the newest that is known, since fields are only ever added at the
+//! end (`org.apache.kafka.clients.consumer.internals.ConsumerProtocol`).
 
 use bytes::Bytes;
 

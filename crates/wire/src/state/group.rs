@@ -1,5 +1,5 @@
-//! Records of `__consumer_offsets`: committed offsets, and groups of the classic protocol. A key is its type and a body,
-//! a value its version and a body; a null value is a tombstone.
+//! Records of `__consumer_offsets`: committed offsets, and groups of the classic protocol. A key is its type and a
+//! body, a value its version and a body; a null value is a tombstone.
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,5 +1,6 @@
-//! Records of the cluster's metadata log, `__cluster_metadata`, as `org.apache.kafka.server.common.serialization` frames
-//! them: the frame's version, the record's type and its version, each as a variable-length number, then the body.
+//! Records of the cluster's metadata log, `__cluster_metadata`, as `org.apache.kafka.server.common.serialization`
+//! frames them: the frame's version, the record's type and its version, each as a variable-length number, then the
+//! body.
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,5 +1,5 @@
-//! The producer snapshot of a log, a `.snapshot` file (`org.apache.kafka.storage.internals.log.ProducerStateManager`): its
-//! version, a CRC-32C of what follows, and the producers.
+//! The producer snapshot of a log, a `.snapshot` file (`org.apache.kafka.storage.internals.log.ProducerStateManager`):
+//! its version, a CRC-32C of what follows, and the producers.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -1,7 +1,7 @@
 //! Fetch sessions (KIP-227): the broker remembers what a client fetches, so that a request names only what changed.
 //!
-//! A session's targets are taken out while a request works on them and put back with its answer. A request that is given
-//! up in between ends the session; its client begins a new one.
+//! A session's targets are taken out while a request works on them and put back with its answer. A request that is
+//! given up in between ends the session; its client begins a new one.
 //!
 //! Bounded by `max.incremental.fetch.session.cache.slots` and by the partitions of all sessions together. When there is
 //! no room, sessions that were not used for two minutes give way; otherwise the client gets no session and goes on

@@ -156,8 +156,8 @@ impl Group {
         self.prepare_rebalance_or_complete_join(config, now, out);
     }
 
-    /// Takes over a member's new metadata and lets its JoinGroup wait. One that it sent before gets an answer that makes
-    /// it rejoin (Kafka never answers that one, which would block our connection's later answers).
+    /// Takes over a member's new metadata and lets its JoinGroup wait. One that it sent before gets an answer that
+    /// makes it rejoin (Kafka never answers that one, which would block our connection's later answers).
     fn update_member(&mut self, member_id: &str, join: &mut Join, out: &mut Vec<Output>) {
         let protocols = join.take_protocols();
         self.set_protocols(member_id, protocols);

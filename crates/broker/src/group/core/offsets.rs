@@ -1,7 +1,8 @@
 //! The committed offsets of a group: who may commit, what is visible when, and when they expire.
 //!
-//! A commit becomes visible when its record is durable, so that no reader sees an offset that a crash takes back. Writes
-//! of one group get a sequence in the order of the log; whichever is durable first, the later one in the log wins.
+//! A commit becomes visible when its record is durable, so that no reader sees an offset that a crash takes back.
+//! Writes of one group get a sequence in the order of the log; whichever is durable first, the later one in the log
+//! wins.
 
 use std::collections::BTreeMap;
 
@@ -214,9 +215,9 @@ impl Group {
 
     /// The partitions whose offsets have outlived the retention (KIP-211).
     ///
-    /// Time counts from when the group became empty or from the commit, whichever is later; while the group has members,
-    /// from the commit for topics that nobody subscribes to. It is time on the monotonic clock: a jump of the wall clock
-    /// expires nothing. `load` says what stands for the time before the broker started.
+    /// Time counts from when the group became empty or from the commit, whichever is later; while the group has
+    /// members, from the commit for topics that nobody subscribes to. It is time on the monotonic clock: a jump of the
+    /// wall clock expires nothing. `load` says what stands for the time before the broker started.
     pub fn expired_offsets(&self, now: Now, retention_ms: i64) -> Vec<(String, i32)> {
         let empty_since_ms = match (self.state, &self.protocol_type) {
             (State::Empty, Some(_)) if self.state_timestamp_ms >= 0 => self.state_known_ms,

@@ -1,5 +1,5 @@
-//! Members that come, go, fall silent and commit, on a log that stalls and fails and a broker that crashes, all from one
-//! seed on paused time. What must hold whatever happens:
+//! Members that come, go, fall silent and commit, on a log that stalls and fails and a broker that crashes, all from
+//! one seed on paused time. What must hold whatever happens:
 //!
 //! - in one life of the broker, a generation has one leader, and generations only grow;
 //! - a member that gets an assignment gets what the leader of that generation sent for it;

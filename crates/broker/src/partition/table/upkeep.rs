@@ -71,8 +71,8 @@ impl PartitionTable {
         }
     }
 
-    /// Checks so many bytes of stored batches, going on where the last call ended. Damage is reported and remembered, so
-    /// that reading it is refused with its offsets.
+    /// Checks so many bytes of stored batches, going on where the last call ended. Damage is reported and remembered,
+    /// so that reading it is refused with its offsets.
     pub fn scrub(&self, bytes: u64) {
         let mut scrub = self.scrub.lock();
         let mut left = bytes;
