@@ -123,7 +123,7 @@ impl Partition {
         shared: Shared,
     ) -> Arc<Self> {
         let view = log.view();
-        Arc::new(Self {
+        let partition = Arc::new(Self {
             topic,
             topic_id,
             index,
@@ -140,7 +140,19 @@ impl Partition {
             view,
             waiters: Waiters::default(),
             sync: SyncState::default(),
-        })
+        });
+        // What a process that was killed had appended is not on disk yet, and nobody else will ask for it.
+        if partition.view.synced_offset() < partition.view.log_end_offset() {
+            partition.note_dirty();
+        }
+        partition
+    }
+
+    /// Has the background flush visit this partition.
+    fn note_dirty(self: &Arc<Self>) {
+        if !self.is_dirty.swap(true, Ordering::AcqRel) {
+            self.shared.dirty.lock().push(Arc::clone(self));
+        }
     }
 
     pub fn settings(&self) -> Arc<Settings> {
@@ -304,8 +316,8 @@ impl Partition {
         }
         if !waiting.is_empty() || self.flush_is_due(&settings, end) {
             self.request_sync(&self.shared.syncer, waiting);
-        } else if end > start && !self.is_dirty.swap(true, Ordering::AcqRel) {
-            self.shared.dirty.lock().push(Arc::clone(self));
+        } else if end > start {
+            self.note_dirty();
         }
     }
 

@@ -138,3 +138,21 @@ fn is_side_file(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ["index", "timeindex", "snapshot"].iter().any(|suffix| name.ends_with(suffix)) || name.ends_with("-checkpoint")
 }
+
+#[test]
+fn what_a_crash_left_in_the_cache_is_brought_to_the_disk() {
+    let mut broker = TestBroker::start();
+    let mut client = broker.connect();
+    create(&mut client, 1, &[]);
+    for _ in 0..3 {
+        assert_eq!(append(&mut client, &batch(&["x"])).0, ErrorCode::NONE);
+    }
+    broker.stop();
+    // As a kill would leave it: the records are there, and nothing says that they are on disk.
+    let checkpoint = broker.data_dir().join("recovery-point-offset-checkpoint");
+    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint"] {
+        std::fs::remove_file(broker.data_dir().join(name)).expect("the file is there");
+    }
+    broker.restart();
+    until("the flush", || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("t 0 3")));
+}
