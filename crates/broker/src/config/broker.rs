@@ -412,14 +412,6 @@ impl BrokerConfig {
             None => configured.min(i16::try_from(brokers).unwrap_or(i16::MAX)).max(1),
         }
     }
-
-    /// Memory for requests under way, where the machine has so much.
-    pub fn request_memory_bytes(&self, machine_bytes: u64) -> u64 {
-        match self.queued_max_request_bytes {
-            -1 | 0 => (machine_bytes / 8).max(64 << 20),
-            bytes => bytes.unsigned_abs(),
-        }
-    }
 }
 
 #[cfg(test)]

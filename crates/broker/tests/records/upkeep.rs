@@ -90,24 +90,6 @@ fn compaction_keeps_the_latest_value_of_each_key() {
 }
 
 #[test]
-fn a_full_disk_refuses_producers_and_nobody_else() {
-    let broker = TestBroker::start();
-    let mut client = broker.connect();
-    create(&mut client, 1, &[]);
-    assert_eq!(append(&mut client, &batch(&["x"])).0, ErrorCode::NONE);
-    let reserve = |client: &mut TestClient, value: &str| {
-        let config =
-            AlterableConfig { name: "disk.reserve.bytes".into(), config_operation: 0, value: Some(value.into()) };
-        let resource = AlterConfigsResource { resource_type: 4, resource_name: String::new(), configs: vec![config] };
-        let response = client.ask(&IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false });
-        assert_eq!(response.responses[0].error_code, ErrorCode::NONE);
-    };
-    reserve(&mut client, "0");
-    until("room on the disk", || append(&mut client, &batch(&["x"])).0 == ErrorCode::NONE);
-    assert!(!read(&mut client, 0).is_empty());
-}
-
-#[test]
 fn garbage_in_side_files_costs_nothing() {
     let mut broker = TestBroker::start();
     let mut client = broker.connect();
