@@ -22,6 +22,9 @@ use crate::timestamps::TimestampOffset;
 
 /// The timestamp of a log without any.
 const NO_TIMESTAMP: i64 = -1;
+/// How far recovery walks for the greatest timestamp. It is farther from the last entry of the time index only where
+/// timestamps do not grow; then whoever asks for it first walks, and the time index gets no entries until then.
+const TIMESTAMP_WALK_BYTES_MAX: u64 = 64 * 1024;
 /// How many places readers are likely to ask for next are remembered.
 const HINTS: usize = 8;
 
@@ -49,8 +52,10 @@ struct State {
     is_loaded: bool,
     offsets: Entries<OffsetEntry>,
     times: Entries<TimeEntry>,
-    /// `None` as long as nobody needed it. Kept for the active segment at all times.
+    /// `None` as long as nobody needed it. Kept for the active segment, unless recovery found it far to look for.
     max_timestamp: Option<TimestampOffset>,
+    /// Of the batches that were noted while `max_timestamp` was not known.
+    noted_timestamp: TimestampOffset,
     /// The timestamp in the last entry of the time index.
     last_time_entry: i64,
     bytes_since_entry: u64,
@@ -422,8 +427,11 @@ impl Segment {
                 max = max.max_with(&header);
             }
         }
-        self.state.lock().max_timestamp.get_or_insert(max);
-        Ok(max)
+        let mut state = self.state.lock();
+        if state.noted_timestamp.timestamp > max.timestamp {
+            max = state.noted_timestamp;
+        }
+        Ok(*state.max_timestamp.get_or_insert(max))
     }
 
     /// Up to where the time index tells the greatest timestamp: its last entry, if the batch that it names agrees.
@@ -580,16 +588,19 @@ impl Segment {
             state.offsets = Entries::in_file(kept);
             state.times = Entries::in_file(kept_times);
             state.bytes_since_entry = u64::MAX;
+            state.last_time_entry = last_time_entry;
             state.max_timestamp = None;
         }
         // The greatest timestamp before that place: what the time index knows, and the batches behind its last entry.
-        let max = self.max_timestamp(position, next_offset)?;
-        if max.timestamp < last_time_entry {
+        let (known_to, _, known) = self.start_of_max_timestamp(position, next_offset)?;
+        if known.timestamp < last_time_entry {
             // Garbage in the time index would forbid all later entries.
             self.reset_indexes()?;
             return Ok((0, self.base_offset, true));
         }
-        self.state.lock().last_time_entry = last_time_entry;
+        if position.saturating_sub(known_to) <= TIMESTAMP_WALK_BYTES_MAX {
+            self.max_timestamp(position, next_offset)?;
+        }
         Ok((position, next_offset, false))
     }
 
@@ -639,6 +650,7 @@ impl State {
             offsets: Entries::in_file(0),
             times: Entries::in_file(0),
             max_timestamp: None,
+            noted_timestamp: TimestampOffset::NONE,
             last_time_entry: NO_TIMESTAMP,
             bytes_since_entry: 0,
             bad: Vec::new(),
@@ -649,9 +661,8 @@ impl State {
 
     /// As `LogSegment.append` and `LogSegment.recover` in Kafka, per batch.
     fn note(&mut self, base_offset: i64, index_interval_bytes: u32, batch: &Placed) {
-        if let Some(max) = &mut self.max_timestamp {
-            *max = max.max_with(&batch.header);
-        }
+        let max = self.max_timestamp.as_mut().unwrap_or(&mut self.noted_timestamp);
+        *max = max.max_with(&batch.header);
         if self.bytes_since_entry > u64::from(index_interval_bytes) {
             let relative_offset = (batch.header.last_offset() - base_offset) as u32;
             self.offsets.push(OffsetEntry { relative_offset, position: batch.position as u32 });

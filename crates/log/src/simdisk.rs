@@ -118,6 +118,7 @@ struct State {
     faults: BTreeMap<SimOp, (u64, Errno)>,
     trace: u64,
     operations: u64,
+    read_bytes: u64,
 }
 
 /// See the module's documentation. Clones share the disk.
@@ -146,6 +147,7 @@ impl SimDisk {
             faults: BTreeMap::new(),
             trace: seed,
             operations: 0,
+            read_bytes: 0,
         })))
     }
 
@@ -252,6 +254,11 @@ impl SimDisk {
     /// How many operations there were.
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
+    }
+
+    /// How many bytes were read.
+    pub fn read_bytes(&self) -> u64 {
+        self.0.lock().read_bytes
     }
 }
 
@@ -507,9 +514,10 @@ impl SimFile {
 
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.with(Some(SimOp::Read), |_, inode| {
+        self.with(Some(SimOp::Read), |state, inode| {
             let start = (position as usize).min(inode.live.len());
             let n = buffer.len().min(inode.live.len() - start);
+            state.read_bytes += n as u64;
             buffer[..n].copy_from_slice(&inode.live[start..start + n]);
             Ok(n)
         })

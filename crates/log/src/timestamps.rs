@@ -78,3 +78,43 @@ impl LogView {
         Ok(max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use wire::Uuid;
+    use wire::batch::{Batch, BatchBuilder};
+
+    use crate::{Log, LogConfig, Now, OpenOptions, Origin, SimDisk, TimestampOffset};
+
+    fn of_time(timestamp: i64) -> Batch {
+        let mut builder = BatchBuilder::new();
+        builder.push(timestamp, None, Some(&[0; 64 << 10]), &[]);
+        builder.build()
+    }
+
+    /// A restart leaves the greatest timestamp to whoever asks first; an append may come between the question and the
+    /// answer.
+    #[test]
+    fn the_greatest_timestamp_is_not_missed_when_it_is_appended_during_the_search() {
+        let (disk, dir, now) = (Arc::new(SimDisk::new(1)), PathBuf::from("/log"), Now { wall_ms: 0, monotonic_ms: 0 });
+        let (mut log, _) = Log::create(disk.clone(), dir.clone(), LogConfig::default(), Uuid::default(), now).unwrap();
+        let append = |log: &mut Log, timestamp| {
+            log.append(&[of_time(timestamp)], Origin::Client, 0, now).unwrap().remove(0).unwrap();
+        };
+        (0..4).for_each(|_| append(&mut log, 5));
+        let recovery_point = log.close().unwrap();
+        disk.kill();
+        let options = OpenOptions { recovery_point, log_start_offset: 0, clean_shutdown: false, now };
+        let (mut log, _) = Log::open(disk, dir, LogConfig::default(), options).unwrap();
+        let view = log.view();
+        let parts = view.published().with_sizes();
+        append(&mut log, 9);
+        for part in parts {
+            part.segment.max_timestamp(part.size, part.upper_offset).unwrap();
+        }
+        assert_eq!(view.max_timestamp().unwrap(), TimestampOffset { timestamp: 9, offset: 4 });
+    }
+}

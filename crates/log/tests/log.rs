@@ -11,7 +11,7 @@ use log::disk::read_exact_at;
 use log::simdisk::SimOp;
 use log::{
     AppendError, Appended, Log, LogConfig, LogError, Now, OpenOptions, Origin, ReadError, RealDisk, SimDisk,
-    TimestampType,
+    TimestampOffset, TimestampType,
 };
 use rustix::io::Errno;
 use wire::batch::{Batch, BatchBuilder};
@@ -391,6 +391,36 @@ fn opening_after_a_clean_close_reads_almost_nothing() {
     assert_eq!((report.verified_bytes, report.producers_from, report.indexes_rebuilt), (0, end, 0));
     assert_eq!(log.producer(9).unwrap().last_sequence(), 799);
     assert_eq!(log.view().synced_offset(), end);
+}
+
+/// The time index has a single entry then, and does not tell the greatest timestamp of what follows it.
+#[test]
+fn a_restart_does_not_walk_through_records_of_one_timestamp() {
+    let (disk, mut log) = new_log(&LogConfig::default());
+    for _ in 0..200 {
+        append(&mut log, batch(1, 16 << 10, &mut Rng::new(1), at(5)).build(), at(0)).unwrap();
+    }
+    let end = log.close().unwrap();
+    disk.kill();
+    let before = disk.read_bytes();
+    let (mut log, _) = open(&disk, &LogConfig::default(), options(end, false));
+    assert!(disk.read_bytes() - before < 128 << 10, "{} bytes read", disk.read_bytes() - before);
+    for n in 6..20 {
+        append(&mut log, batch(1, 16 << 10, &mut Rng::new(1), at(n)).build(), at(0)).unwrap();
+    }
+    for _ in 0..2 {
+        let view = log.view();
+        assert_eq!(view.max_timestamp().unwrap(), TimestampOffset { timestamp: at(19).wall_ms, offset: 213 });
+        let found = |n| view.batch_for_timestamp(at(n).wall_ms, i64::MAX).unwrap().map(|header| header.base_offset);
+        assert_eq!(
+            [found(5), found(6), found(12), found(19), found(20)],
+            [Some(0), Some(200), Some(206), Some(213), None]
+        );
+        // And once more, as a restart finds it.
+        let end = log.close().unwrap();
+        disk.kill();
+        log = open(&disk, &LogConfig::default(), options(end, false)).0;
+    }
 }
 
 /// Appends, syncs and reads at the same time, on a real disk.
