@@ -1,7 +1,7 @@
 //! Every way out of the process but the network: the clock, the disk, randomness. Real here, simulated in tests.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use log::Now;
 use log::disk::{Disk, RealDisk};
@@ -24,6 +24,11 @@ impl Env {
 
     pub fn new_id(&self) -> Uuid {
         Uuid::from_random(self.random.bytes())
+    }
+
+    /// Holds up the calling thread, which must be one of its own and not the runtime's.
+    pub fn pause(&self, duration: Duration) {
+        std::thread::sleep(duration);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Appends go through a queue. Whoever gets the lock appends all that is queued, its own batches and those of other
 //! connections, with one write; those who do not get it leave, since the holder looks at the queue again before it
-//! goes ([`Partition::commit`]). Reads name ranges of files and take no lock of the writer.
+//! goes ([`Partition::append_queued`]). Reads name ranges of files and take no lock of the writer.
 //!
 //! Invariants: the high watermark never passes the log end and never goes back while this node leads.
 
@@ -256,8 +256,23 @@ impl Partition {
         Ok(())
     }
 
-    /// Appends what is queued, unless another thread holds the log: then that thread does it.
+    /// Has appended what is queued: by a syncing thread if everybody waits for the disk anyway, otherwise here and now.
     fn commit(self: &Arc<Self>) {
+        let queue = self.queue.lock();
+        if queue.is_empty() {
+            return;
+        }
+        let can_wait = queue.iter().all(|queued| queued.sender.acks == Acks::All);
+        drop(queue);
+        if can_wait && self.settings.load().ack_durability == AckDurability::Disk {
+            self.request_sync([]);
+        } else {
+            self.append_queued();
+        }
+    }
+
+    /// Appends what is queued, unless another thread holds the log: then that thread does it.
+    fn append_queued(self: &Arc<Self>) {
         loop {
             let Some(mut log) = self.log.try_lock() else { return };
             let queued = std::mem::take(&mut *self.queue.lock());
@@ -274,7 +289,7 @@ impl Partition {
     /// Works on the log under its lock. What was queued meanwhile by threads that did not get the lock is appended.
     pub fn with_log<R>(self: &Arc<Self>, work: impl FnOnce(&mut Log) -> R) -> R {
         let result = work(&mut self.log.lock());
-        self.commit();
+        self.append_queued();
         result
     }
 
@@ -315,7 +330,7 @@ impl Partition {
             }
         }
         if !waiting.is_empty() || self.flush_is_due(&settings, end) {
-            self.request_sync(&self.shared.syncer, waiting);
+            self.request_sync(waiting);
         } else if end > start {
             self.note_dirty();
         }
@@ -347,7 +362,7 @@ impl Partition {
     /// Has appended bytes that nobody waits for synced in the background.
     pub fn flush_in_background(self: &Arc<Self>) {
         self.is_dirty.store(false, Ordering::Release);
-        self.request_sync(&self.shared.syncer, []);
+        self.request_background_sync();
     }
 
     /// Up to where the log is on disk, for the recovery point. Now and then the producers' states are stored for it

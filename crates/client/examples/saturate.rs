@@ -133,7 +133,12 @@ fn load(options: &Options) {
     std::thread::scope(|scope| {
         for n in 0..options.connections {
             let (batch, stop, sent) = (batch.clone(), &stop, &sent);
-            scope.spawn(move || connection(options, n % options.partitions, batch, stop, sent));
+            scope.spawn(move || {
+                if let Err(error) = connection(options, n % options.partitions, batch, stop, sent) {
+                    eprintln!("{}: {error}", options.address);
+                    std::process::exit(1);
+                }
+            });
         }
         std::thread::sleep(Duration::from_secs(options.seconds));
         stop.store(true, Ordering::Relaxed);
@@ -148,7 +153,13 @@ fn load(options: &Options) {
     );
 }
 
-fn connection(options: &Options, partition: usize, batch: Bytes, stop: &AtomicBool, sent: &AtomicU64) {
+fn connection(
+    options: &Options,
+    partition: usize,
+    batch: Bytes,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> std::io::Result<()> {
     let partition = PartitionProduceData { index: partition as i32, records: Some(Records::Inline(batch)) };
     let topic = TopicProduceData { name: options.topic.clone(), partition_data: vec![partition], ..Default::default() };
     let request =
@@ -156,25 +167,26 @@ fn connection(options: &Options, partition: usize, batch: Bytes, stop: &AtomicBo
     let mut frame = BytesMut::new();
     wire::frame::write_request(&mut frame, VERSION, 7, "saturate", &request);
 
-    let mut stream = TcpStream::connect(&options.address).expect("the broker is reachable");
-    stream.set_nodelay(true).expect("the socket takes its options");
+    let mut stream = TcpStream::connect(&options.address)?;
+    stream.set_nodelay(true)?;
     let mut in_flight = 0;
     let mut answer = vec![0; 4096];
     while !stop.load(Ordering::Relaxed) || in_flight > 0 {
         let fresh = if stop.load(Ordering::Relaxed) { 0 } else { options.depth - in_flight };
         for _ in 0..fresh {
-            stream.write_all(&frame).expect("the broker takes the request");
+            stream.write_all(&frame)?;
         }
         in_flight += fresh;
-        stream.read_exact(&mut answer[..4]).expect("the broker answers");
+        stream.read_exact(&mut answer[..4])?;
         let length = i32::from_be_bytes([answer[0], answer[1], answer[2], answer[3]]) as usize;
         if length > 0 {
-            stream.read_exact(&mut answer[..length]).expect("the broker answers");
+            stream.read_exact(&mut answer[..length])?;
             check(&answer[..length], options.topic.len());
         }
         in_flight -= 1;
         sent.fetch_add(1, Ordering::Relaxed);
     }
+    Ok(())
 }
 
 /// The error code stands behind the header, the name of the topic and the partition's number.

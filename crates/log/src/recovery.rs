@@ -130,7 +130,8 @@ impl Log {
         opening.run()
     }
 
-    /// Reads the producers' states from the newest snapshot that holds, and from the batches behind it.
+    /// Reads the producers' states from the newest snapshot that holds, and from the batches behind it. What lies
+    /// behind `trusted_up_to` was verified by the caller, and is newer than any snapshot that may be believed.
     pub(crate) fn reload_producers(&mut self, trusted_up_to: i64, now: Now) -> Result<i64, LogError> {
         let log_end_offset = self.view.log_end_offset();
         let mut snapshots: Vec<i64> = self
@@ -173,10 +174,17 @@ impl Log {
                 Err(_) => (0, part.segment.base_offset()),
             };
             let file = part.segment.log_file()?;
-            // With their CRCs: a damaged header must not fence a producer.
+            // With their CRCs, where that was not done just now: a damaged header must not fence a producer.
             let walk = part.segment.verified(file.clone(), part.size, part.upper_offset);
             let mut walk = walk.with_known_bad(part.segment.bad_ranges()).from(start, lowest);
-            while let Some(item) = walk.step()? {
+            let mut is_verifying = true;
+            loop {
+                if is_verifying && walk.next_offset() >= trusted_up_to {
+                    let headers = part.segment.headers(file.clone(), part.size, part.upper_offset);
+                    walk = headers.from(walk.position(), walk.next_offset());
+                    is_verifying = false;
+                }
+                let Some(item) = walk.step()? else { break };
                 let (position, header) = match item {
                     Item::Batch(position, header) => (position, header),
                     Item::Bad { range, .. } => {

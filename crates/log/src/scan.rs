@@ -265,6 +265,10 @@ impl Walk {
     /// not fit. Base offset and leader epoch are not covered by the CRC: if they jump up, and the batch behind it is
     /// back where one would expect it, it was not the log that jumped.
     fn is_believable(&mut self, header: &BatchHeader, offsets: Offsets) -> io::Result<bool> {
+        // In this order the window moves forward only.
+        if self.verify && !self.scanner.crc_fits(self.position, header)? {
+            return Ok(false);
+        }
         let next = self.position + header.size() as u64;
         let behind = self.scanner.plausible_header(next, offsets)?;
         let fits = match &behind {
@@ -274,7 +278,7 @@ impl Walk {
             }
             None => next >= self.scanner.limit,
         };
-        if (self.verify || !fits) && !self.scanner.crc_fits(self.position, header)? {
+        if !self.verify && !fits && !self.scanner.crc_fits(self.position, header)? {
             return Ok(false);
         }
         let jumps = header.base_offset > self.next_offset || header.partition_leader_epoch > self.epoch;

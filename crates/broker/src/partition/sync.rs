@@ -1,19 +1,26 @@
 //! Group commit: threads that bring appended bytes to the disk, and the tickets that wait for it.
 //!
-//! A partition is in the queue at most once. While one `fdatasync` runs, whatever is appended meanwhile shares the
-//! next.
+//! What is acknowledged only from the disk is also appended here: everything that gathers while one `fdatasync` runs
+//! goes out with one write and shares the next. A partition is in the queue at most once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use wire::ErrorCode;
 
 use super::{Outcome, Partition, Ticket};
 
-/// Threads that do nothing but wait for the disk. Several, since partitions sync independently of each other.
-const THREADS: usize = 4;
+/// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
+/// that are under way at the same time.
+const THREADS: usize = 16;
+/// How many of them may be busy with what nobody waits for, which can be much at a time.
+const BACKGROUND_THREADS: usize = 4;
+/// How long a partition gathers appends that came while it was being synced. A sync costs the same CPU
+/// for one batch as for ten, so fewer of them leave more for everybody; who sends one request at a time never waits.
+const GATHER: Duration = Duration::from_micros(500);
 
 /// The queue of partitions that want to be on disk.
 pub struct Syncer {
@@ -23,8 +30,17 @@ pub struct Syncer {
 
 #[derive(Default)]
 struct Queue {
-    partitions: VecDeque<Arc<Partition>>,
+    urgent: VecDeque<Arc<Partition>>,
+    background: VecDeque<Arc<Partition>>,
+    in_background: usize,
     closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Priority {
+    /// Somebody waits.
+    Urgent,
+    Background,
 }
 
 impl Syncer {
@@ -45,28 +61,52 @@ impl Syncer {
         self.work.notify_all();
     }
 
-    fn push(&self, partition: Arc<Partition>) {
-        self.queue.lock().partitions.push_back(partition);
+    fn push(&self, partition: Arc<Partition>, priority: Priority) {
+        self.queue.lock().of(priority).push_back(partition);
         self.work.notify_one();
     }
 
     fn run(&self) {
+        let mut queue = self.queue.lock();
         loop {
-            let mut queue = self.queue.lock();
-            let partition = loop {
-                if let Some(partition) = queue.partitions.pop_front() {
-                    break partition;
-                }
-                if queue.closed {
+            let Some((partition, priority)) = queue.next() else {
+                if queue.closed && queue.background.is_empty() {
                     return;
                 }
                 self.work.wait(&mut queue);
+                continue;
             };
             drop(queue);
-            if partition.sync_once() {
-                self.push(partition);
+            let again = partition.sync_once();
+            queue = self.queue.lock();
+            if priority == Priority::Background {
+                queue.in_background -= 1;
+            }
+            if let Some(priority) = again {
+                queue.of(priority).push_back(partition);
             }
         }
+    }
+}
+
+impl Queue {
+    fn of(&mut self, priority: Priority) -> &mut VecDeque<Arc<Partition>> {
+        match priority {
+            Priority::Urgent => &mut self.urgent,
+            Priority::Background => &mut self.background,
+        }
+    }
+
+    fn next(&mut self) -> Option<(Arc<Partition>, Priority)> {
+        if let Some(partition) = self.urgent.pop_front() {
+            return Some((partition, Priority::Urgent));
+        }
+        if self.in_background == BACKGROUND_THREADS {
+            return None;
+        }
+        let partition = self.background.pop_front()?;
+        self.in_background += 1;
+        Some((partition, Priority::Background))
     }
 }
 
@@ -94,8 +134,17 @@ pub struct Waiting {
 }
 
 impl Partition {
-    /// Has everything that is appended so far synced soon; `waiting` are answered then.
-    pub fn request_sync(self: &Arc<Self>, syncer: &Syncer, waiting: impl IntoIterator<Item = Waiting>) {
+    /// Has everything that is queued or appended so far synced soon; `waiting` are answered then.
+    pub fn request_sync(self: &Arc<Self>, waiting: impl IntoIterator<Item = Waiting>) {
+        self.schedule_sync(waiting, Priority::Urgent);
+    }
+
+    /// The same for what nobody waits for.
+    pub fn request_background_sync(self: &Arc<Self>) {
+        self.schedule_sync([], Priority::Background);
+    }
+
+    fn schedule_sync(self: &Arc<Self>, waiting: impl IntoIterator<Item = Waiting>, priority: Priority) {
         let mut state = self.sync.inner.lock();
         state.waiting.extend(waiting);
         if state.scheduled {
@@ -103,12 +152,17 @@ impl Partition {
         } else {
             state.scheduled = true;
             drop(state);
-            syncer.push(Arc::clone(self));
+            self.shared.syncer.push(Arc::clone(self), priority);
         }
     }
 
-    /// Syncs, answers what is on disk by it, and tells whether to sync again.
-    fn sync_once(&self) -> bool {
+    /// Appends what is queued, syncs, answers what is on disk by it, and tells whether to do so again.
+    fn sync_once(self: &Arc<Self>) -> Option<Priority> {
+        let is_busy = std::mem::take(&mut self.sync.inner.lock().again);
+        if is_busy {
+            self.shared.env.pause(GATHER);
+        }
+        self.append_queued();
         self.sync.inner.lock().again = false;
         let synced = self.view.sync();
         let mut state = self.sync.inner.lock();
@@ -116,13 +170,14 @@ impl Partition {
             Ok(offset) => {
                 let (done, waiting) = state.waiting.drain(..).partition(|waiting| waiting.offset <= offset);
                 state.waiting = waiting;
-                let again = state.again;
+                let (again, nobody_waits) = (state.again, state.waiting.is_empty());
                 state.scheduled = again;
                 drop(state);
                 for waiting in done {
                     waiting.ticket.fill(waiting.place, waiting.outcome);
                 }
-                again
+                let is_background = nobody_waits && self.queue.lock().is_empty();
+                again.then_some(if is_background { Priority::Background } else { Priority::Urgent })
             }
             Err(error) => {
                 let failed = std::mem::take(&mut *state);
@@ -131,7 +186,9 @@ impl Partition {
                 for waiting in failed.waiting {
                     waiting.ticket.fill(waiting.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
                 }
-                false
+                // Whoever queued something meanwhile counts on this thread.
+                self.append_queued();
+                None
             }
         }
     }
