@@ -12,6 +12,7 @@ FIGURES = [
     ("p999_ms", "p99.9 ms", False),
     ("broker_cpu_s", "broker CPU s", False),
     ("broker_cpu_us_per_record", "broker CPU us/record", False),
+    ("machine_cpu_us_per_record", "machine CPU but the client's, us/record", False),
     ("seconds", "seconds to accept and answer all", False),
     ("memory_mib", "memory MiB", False),
     ("start_s", "start to first answer s", False),

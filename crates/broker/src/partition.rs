@@ -12,6 +12,9 @@ mod table;
 mod ticket;
 mod waiters;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 

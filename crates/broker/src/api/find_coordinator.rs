@@ -3,7 +3,8 @@
 //! Behaviour:
 //! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it. The topic is
 //!   created when it is first asked for.
-//! - Transactions (key type 1) have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+//! - Transactions (key type 1) have no coordinator yet: INVALID_REQUEST. Clients ask again after any error that a Kafka
+//!   gives for a while, and with this one they tell their user.
 //! - Share groups (key type 2) are not served: INVALID_REQUEST, as by a Kafka that has them turned off. Other key types
 //!   are INVALID_REQUEST too.
 
@@ -54,7 +55,7 @@ pub(super) async fn handle(
 async fn find(broker: &Arc<Broker>, context: &RequestContext, key_type: i8, key: String) -> Coordinator {
     let result = match key_type {
         GROUP => find_group(broker, context, &key).await,
-        TRANSACTION => Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "This broker does not serve transactions yet.")),
+        TRANSACTION => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve transactions.")),
         SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
         _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
     };

@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
@@ -253,7 +254,7 @@ impl Connection {
         })
         .await?;
         if readable {
-            self.read()?;
+            self.read().await?;
         }
         Ok(())
     }
@@ -286,7 +287,8 @@ impl Connection {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<(), CloseReason> {
+    /// Takes what has arrived. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
+    async fn read(&mut self) -> Result<(), CloseReason> {
         if self.input.is_empty() {
             self.reserved = None;
         }
@@ -294,13 +296,16 @@ impl Connection {
         if self.input.capacity() - self.input.len() < room.min(READ_BYTES / 2) {
             self.input.reserve(room);
         }
-        match self.stream.try_read_buf(&mut self.input) {
-            Ok(0) => return Err(CloseReason::Closed),
-            Ok(_) => self.last_active = Instant::now(),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(e) => return Err(e.into()),
+        let (stream, input) = (&mut self.stream, &mut self.input);
+        match poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(input)).poll(cx))).await {
+            Poll::Ready(Ok(0)) => Err(CloseReason::Closed),
+            Poll::Ready(Ok(_)) => {
+                self.last_active = Instant::now();
+                Ok(())
+            }
+            Poll::Ready(Err(e)) if e.kind() != io::ErrorKind::Interrupted => Err(e.into()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// One timer serves all deadlines of a connection. It may fire early, never late: then it is set again.

@@ -15,7 +15,7 @@ use super::{Outcome, Partition, Ticket};
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.
-const THREADS: usize = 16;
+const THREADS: usize = 8;
 /// How many of them may be busy with what nobody waits for, which can be much at a time.
 const BACKGROUND_THREADS: usize = 4;
 /// How long a partition gathers appends that came while it was being synced. A sync costs the same CPU

@@ -1,0 +1,117 @@
+//! Appends of many threads with all kinds of acknowledgements, on a disk that works and on one that fails.
+
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::simdisk::SimOp;
+use log::{Log, SimDisk};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use wire::batch::BatchBuilder;
+use wire::{ErrorCode, Uuid};
+
+use super::*;
+use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
+
+const THREADS: usize = 6;
+const ROUNDS: usize = 40;
+const IN_FLIGHT: usize = 5;
+
+fn partition(disk: &SimDisk) -> Arc<Partition> {
+    let config = BrokerConfig::default();
+    let topic = TopicConfig::resolve(&config, &ConfigMap::new()).expect("the defaults are in order");
+    let settings = Arc::new(Settings::new(&topic, &config));
+    let env = Env { disk: Arc::new(disk.clone()), ..Env::real() };
+    let dir = PathBuf::from("/data/t-0");
+    let (log, _) = Log::create(env.disk.clone(), dir, settings.log.clone(), Uuid([1; 16]), env.clock.now())
+        .expect("an empty disk");
+    let (syncer, _) = Syncer::start();
+    let shared = Shared { env, syncer, dirty: Arc::default(), disk_full: Arc::default() };
+    Partition::new("t".into(), Uuid([1; 16]), 0, 0, log, settings, shared)
+}
+
+fn batch() -> Batch {
+    let mut builder = BatchBuilder::new();
+    builder.push(0, None, Some(b"value"), &[]);
+    builder.build()
+}
+
+/// Waits until a ticket of one place is filled.
+fn wait(ticket: &Ticket) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let filled = async { tokio::time::timeout(Duration::from_secs(60), poll_fn(|cx| ticket.poll(cx))).await };
+    runtime.block_on(filled).expect("every append is answered").remove(0)
+}
+
+/// Several senders with a few requests in flight each, which want to hear of the disk or only of the page cache, by
+/// turns or at random. Returns what they were told, in the order in which each of them had asked.
+fn senders(partition: &Arc<Partition>) -> Vec<Vec<Outcome>> {
+    let told = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for sender in 0..THREADS {
+            let told = &told;
+            scope.spawn(move || {
+                let mut outcomes = Vec::new();
+                for round in 0..ROUNDS {
+                    let sent: Vec<_> = (0..IN_FLIGHT)
+                        .map(|n| {
+                            let acks = if (sender * round + n) % 3 == 0 { Acks::Leader } else { Acks::All };
+                            let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
+                            partition.enqueue(batch(), acks, &ticket, 0, &mut touched);
+                            touched.commit();
+                            (acks, ticket)
+                        })
+                        .collect();
+                    for (acks, ticket) in sent {
+                        let outcome = wait(&ticket);
+                        if let (Acks::All, Outcome::Appended { base_offset, .. }) = (acks, &outcome) {
+                            assert!(
+                                partition.view().synced_offset() > *base_offset,
+                                "acknowledged before it was on disk"
+                            );
+                        }
+                        outcomes.push(outcome);
+                    }
+                }
+                told.lock().push(outcomes);
+            });
+        }
+    });
+    told.into_inner()
+}
+
+fn offset(outcome: &Outcome) -> Option<i64> {
+    match outcome {
+        Outcome::Appended { base_offset, .. } => Some(*base_offset),
+        Outcome::Refused(_) => None,
+    }
+}
+
+#[test]
+fn every_append_is_answered_with_an_offset_of_its_own_in_the_order_of_its_sender() {
+    let partition = partition(&SimDisk::new(1));
+    let told = senders(&partition);
+    for outcomes in &told {
+        assert!(outcomes.iter().map(offset).is_sorted(), "{outcomes:?}");
+    }
+    let mut offsets: Vec<i64> = told.iter().flatten().filter_map(offset).collect();
+    offsets.sort_unstable();
+    assert!(offsets.into_iter().eq(0..(THREADS * ROUNDS * IN_FLIGHT) as i64));
+}
+
+#[test]
+fn a_disk_that_fails_leaves_nobody_without_an_answer() {
+    for syncs in 0..20 {
+        let disk = SimDisk::new(2);
+        let partition = partition(&disk);
+        disk.fail(SimOp::Sync, syncs, Errno::IO);
+        let refused: Vec<_> = senders(&partition).into_iter().flatten().filter(|o| offset(o).is_none()).collect();
+        assert!(partition.is_offline());
+        assert!(!refused.is_empty());
+        for outcome in refused {
+            assert_eq!(outcome, ErrorCode::KAFKA_STORAGE_ERROR.into());
+        }
+    }
+}
