@@ -14,6 +14,7 @@ mod dump;
 pub(crate) mod failure;
 mod group;
 mod output;
+mod perf;
 mod produce;
 mod serve;
 mod time;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Group(group::Args),
     Config(config::Args),
     Dump(dump::Args),
+    Perf(perf::Args),
 }
 
 impl Command {
@@ -49,5 +51,6 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Group(args) => group::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
+        Command::Perf(args) => perf::run(args).await,
     }
 }

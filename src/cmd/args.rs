@@ -13,6 +13,7 @@ const NAME_BYTES_MAX: usize = i16::MAX as usize;
 pub(crate) struct Connection {
     /// Brokers to ask first, separated by commas; the port is 9092 where none is given
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_BOOTSTRAP_SERVER", default_value = "127.0.0.1:9092")]
+    #[arg(alias = "broker-list")]
     #[arg(value_delimiter = ',', value_parser = server, hide_env_values = true)]
     bootstrap_server: Vec<String>,
 }
@@ -25,9 +26,20 @@ impl Connection {
         Ok(client)
     }
 
+    /// To servers that were not named by the flag.
+    pub(crate) fn to(servers: &str) -> Result<Self, String> {
+        let bootstrap_server = servers.split(',').map(|text| server(text.trim())).collect::<Result<_, _>>()?;
+        Ok(Self { bootstrap_server })
+    }
+
     /// A client with connections of its own, so that waiting on one does not hold up the other.
     pub(crate) fn unconnected(&self, name: &str) -> Client {
-        let connection = ConnectionConfig { client_id: format!("parshall-{name}"), ..ConnectionConfig::default() };
+        self.named(&format!("parshall-{name}"))
+    }
+
+    /// The same with a `client.id` of the caller's choice.
+    pub(crate) fn named(&self, client_id: &str) -> Client {
+        let connection = ConnectionConfig { client_id: client_id.to_owned(), ..ConnectionConfig::default() };
         let config = ClientConfig { connection, ..ClientConfig::new(self.bootstrap_server.clone()) };
         Client::new(config)
     }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use wire::api::init_producer_id::InitProducerIdRequest;
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
 
 use crate::{Broker, ClientError, Connection, ConnectionConfig, ConnectionError, Metadata};
@@ -304,6 +305,20 @@ impl Client {
         let found = coordinators.into_iter().find(|found| found.key == group).ok_or_else(missing)?;
         ClientError::check(subject, found.error_code, found.error_message.as_deref())?;
         Ok(Broker { id: found.node_id, host: found.host, port: found.port, rack: None })
+    }
+
+    /// A producer id and epoch that no other producer has.
+    pub async fn new_producer_id(&self) -> Result<(i64, i16), ClientError> {
+        // The timeout is checked although there is no transaction.
+        let request = InitProducerIdRequest { transaction_timeout_ms: i32::MAX, ..Default::default() };
+        let mut retry = self.retry();
+        loop {
+            let response = self.send(&request).await?;
+            match ClientError::check(|| "getting a producer id".to_owned(), response.error_code, None) {
+                Ok(()) => return Ok((response.producer_id, response.producer_epoch)),
+                Err(error) => retry.wait(error).await?,
+            }
+        }
     }
 
     /// Sends to any broker, until one has answered.

@@ -19,7 +19,6 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
-use wire::api::init_producer_id::InitProducerIdRequest;
 use wire::api::metadata::MetadataRequest;
 use wire::api::produce::{PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData};
 use wire::batch::{self, BatchBuilder};
@@ -137,7 +136,7 @@ impl Producer {
         let metadata = client.existing_or_created(&[topic]).await?;
         let partitions = metadata.topic(topic)?.partitions.len();
         let idempotence = config.idempotence && config.acks == Acks::All;
-        let producer = if idempotence { Some(init_producer_id(&client).await?) } else { None };
+        let producer = if idempotence { Some(client.new_producer_id().await?) } else { None };
         let lane = || Lane { identity: Identity { producer, next_sequence: 0 }, ..Lane::default() };
         let (records, receiver) = mpsc::channel(QUEUED_RECORDS_MAX);
         let task = Task {
@@ -355,7 +354,7 @@ impl BatchDelivery {
         if self.idempotence {
             let (id, epoch) = match self.identity.producer {
                 Some(producer) => producer,
-                None => init_producer_id(&self.client).await?,
+                None => self.client.new_producer_id().await?,
             };
             self.identity.producer = Some((id, epoch));
             builder = builder.producer(id, epoch, self.identity.next_sequence);
@@ -414,19 +413,6 @@ impl BatchDelivery {
                 ClientError::check(subject, code, first.or(error_message).as_deref())?;
                 Ok(base_offset)
             }
-        }
-    }
-}
-
-async fn init_producer_id(client: &Client) -> Result<(i64, i16), ClientError> {
-    // The timeout is checked although there is no transaction.
-    let request = InitProducerIdRequest { transaction_timeout_ms: i32::MAX, ..Default::default() };
-    let mut retry = client.retry();
-    loop {
-        let response = client.send(&request).await?;
-        match ClientError::check(|| "getting a producer id".to_owned(), response.error_code, None) {
-            Ok(()) => return Ok((response.producer_id, response.producer_epoch)),
-            Err(error) => retry.wait(error).await?,
         }
     }
 }

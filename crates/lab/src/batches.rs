@@ -1,0 +1,353 @@
+//! Gathers records into batches, by the rules of Kafka's producer (`RecordAccumulator`, `BuiltInPartitioner`): one open
+//! batch per partition, full ones in front of it, all of them within `buffer.memory`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use client::Partitioner;
+use tokio::time::Instant;
+use wire::batch::{self, BatchBuilder};
+
+use crate::settings::ProducerSettings;
+use crate::stats::Sent;
+
+/// What a record takes in a batch beside its key and value, at most (`DefaultRecord.MAX_RECORD_OVERHEAD`).
+const RECORD_OVERHEAD_BYTES: usize = 21;
+/// How fast the estimate of what compression saves follows (`CompressionRatioEstimator`).
+const RATIO_BETTER_STEP: f64 = 0.005;
+const RATIO_WORSE_STEP: f64 = 0.05;
+
+/// Id and epoch of an idempotent producer.
+pub(crate) type ProducerId = (i64, i16);
+
+/// A batch that takes records.
+struct OpenBatch {
+    builder: BatchBuilder,
+    sent: Vec<Sent>,
+    begun: Instant,
+    reserved_bytes: usize,
+}
+
+/// A batch as it goes out, and goes out again.
+pub(crate) struct ReadyBatch {
+    pub(crate) bytes: Bytes,
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) begun: Instant,
+    pub(crate) tries: u32,
+    sequence: i32,
+    reserved_bytes: usize,
+}
+
+/// What waits for one partition, oldest first.
+pub(crate) struct Lane {
+    /// The broker that leads the partition; -1 if there is none.
+    pub(crate) leader: i32,
+    /// Failed tries, in their order. While there are any, nothing newer is sent.
+    again: VecDeque<ReadyBatch>,
+    /// Before then they are not sent.
+    again_at: Option<Instant>,
+    /// The last one is open, the others are full.
+    gathering: VecDeque<OpenBatch>,
+    in_flight: usize,
+    producer: Option<ProducerId>,
+    next_sequence: i32,
+}
+
+/// All partitions of a topic.
+pub(crate) struct Batches {
+    pub(crate) lanes: Vec<Lane>,
+    partitioner: Partitioner,
+    /// Bytes that went to the partition of the moment since it is that.
+    sticky_bytes: usize,
+    buffered_bytes: usize,
+    /// Compressed size by plain size, as far as is known.
+    compression_ratio: f64,
+    settings: ProducerSettings,
+}
+
+impl Batches {
+    pub(crate) fn new(leaders: impl Iterator<Item = i32>, settings: ProducerSettings, seed: u64) -> Self {
+        let lane = |leader| Lane {
+            leader,
+            again: VecDeque::new(),
+            again_at: None,
+            gathering: VecDeque::new(),
+            in_flight: 0,
+            producer: None,
+            next_sequence: 0,
+        };
+        Self {
+            lanes: leaders.map(lane).collect(),
+            partitioner: Partitioner::new(seed),
+            sticky_bytes: 0,
+            buffered_bytes: 0,
+            compression_ratio: 1.0,
+            settings,
+        }
+    }
+
+    /// Puts a record into a batch. Returns false when there is no memory for it now.
+    pub(crate) fn place(
+        &mut self,
+        key: Option<&[u8]>,
+        value: &[u8],
+        timestamp_ms: i64,
+        sent: Sent,
+        now: Instant,
+    ) -> bool {
+        let bytes = key.map_or(0, <[u8]>::len) + value.len() + RECORD_OVERHEAD_BYTES;
+        let count = self.lanes.len();
+        let mut partition = self.partitioner.partition(key, count);
+        let limit = (self.settings.batch_bytes as f64 / self.compression_ratio) as usize;
+        let has_room =
+            |lane: &Lane| lane.gathering.back().is_some_and(|open| open.builder.size_bytes() + bytes <= limit);
+        if !has_room(&self.lanes[partition]) {
+            let reserved_bytes = self.settings.batch_bytes.max(bytes + batch::HEADER_BYTES);
+            // One batch is let through however small the memory, or nothing would ever go out.
+            if self.buffered_bytes > 0 && self.buffered_bytes + reserved_bytes > self.settings.buffer_bytes {
+                return false;
+            }
+            let is_full = !self.lanes[partition].gathering.is_empty();
+            if key.is_none() && (is_full || self.sticky_bytes >= self.settings.batch_bytes) {
+                self.partitioner.batch_is_full(partition, count);
+                self.sticky_bytes = 0;
+                partition = self.partitioner.partition(None, count);
+            }
+            if !has_room(&self.lanes[partition]) {
+                self.buffered_bytes += reserved_bytes;
+                let builder =
+                    BatchBuilder::new().compression(self.settings.compression, self.settings.compression_level);
+                let open = OpenBatch { builder, sent: Vec::new(), begun: now, reserved_bytes };
+                self.lanes[partition].gathering.push_back(open);
+            }
+        }
+        if key.is_none() {
+            self.sticky_bytes += bytes;
+        }
+        let open = self.lanes[partition].gathering.back_mut().expect("a batch with room was found or made");
+        open.builder.push(timestamp_ms, key, Some(value), &[]);
+        open.sent.push(sent);
+        true
+    }
+
+    /// Whether there is room for no further batch.
+    fn is_exhausted(&self) -> bool {
+        self.buffered_bytes + self.settings.batch_bytes > self.settings.buffer_bytes
+    }
+
+    /// Whether nothing waits and nothing is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffered_bytes == 0
+    }
+
+    /// Whether a lane has something to send now.
+    pub(crate) fn is_due(&self, lane: usize, now: Instant, flush: bool) -> bool {
+        let lane = &self.lanes[lane];
+        if !lane.again.is_empty() {
+            return lane.in_flight == 0 && lane.again_at.is_none_or(|at| at <= now);
+        }
+        let Some(first) = lane.gathering.front() else { return false };
+        let is_full = lane.gathering.len() > 1 || first.builder.size_bytes() >= self.settings.batch_bytes;
+        is_full || flush || self.is_exhausted() || now >= first.begun + self.settings.linger
+    }
+
+    /// When a lane will have something to send, if nothing else happens.
+    pub(crate) fn due_at(&self, lane: usize) -> Option<Instant> {
+        let lane = &self.lanes[lane];
+        if !lane.again.is_empty() {
+            return lane.again_at.filter(|_| lane.in_flight == 0);
+        }
+        lane.gathering.front().map(|first| first.begun + self.settings.linger)
+    }
+
+    /// How large the next batch of a lane is, plain.
+    pub(crate) fn next_bytes(&self, lane: usize) -> usize {
+        let lane = &self.lanes[lane];
+        match lane.again.front() {
+            Some(again) => again.bytes.len(),
+            None => lane.gathering.front().map_or(0, |first| first.builder.size_bytes()),
+        }
+    }
+
+    /// Takes the oldest batch of a lane to send it, due or not. Nothing passes a batch that has to be sent again.
+    pub(crate) fn take(&mut self, lane: usize, producer: Option<ProducerId>, now: Instant) -> Option<ReadyBatch> {
+        let may_go_again = self.is_due(lane, now, false);
+        let lane = &mut self.lanes[lane];
+        if !lane.again.is_empty() {
+            if !may_go_again {
+                return None;
+            }
+            lane.in_flight += 1;
+            return lane.again.pop_front();
+        }
+        let OpenBatch { mut builder, sent, begun, reserved_bytes } = lane.gathering.pop_front()?;
+        if lane.producer != producer {
+            (lane.producer, lane.next_sequence) = (producer, 0);
+        }
+        let sequence = lane.next_sequence;
+        if let Some((id, epoch)) = producer {
+            builder = builder.producer(id, epoch, sequence);
+            lane.next_sequence = batch::add_sequence(sequence, sent.len() as i32);
+        }
+        lane.in_flight += 1;
+        let plain_bytes = builder.size_bytes();
+        let bytes = builder.build().bytes;
+        let ratio = bytes.len() as f64 / plain_bytes as f64;
+        self.compression_ratio = match ratio < self.compression_ratio {
+            true => ratio.max(self.compression_ratio - RATIO_BETTER_STEP),
+            false => ratio.min(self.compression_ratio + RATIO_WORSE_STEP),
+        };
+        Some(ReadyBatch { bytes, sent, begun, tries: 1, sequence, reserved_bytes })
+    }
+
+    /// A batch of a lane has come to its end, well or not.
+    pub(crate) fn end(&mut self, lane: usize, batch: &ReadyBatch) {
+        self.lanes[lane].in_flight -= 1;
+        self.buffered_bytes -= batch.reserved_bytes;
+    }
+
+    /// A batch has to be sent again, not before `at`.
+    pub(crate) fn put_back(&mut self, lane: usize, mut batch: ReadyBatch, at: Instant) {
+        let lane = &mut self.lanes[lane];
+        lane.in_flight -= 1;
+        lane.again_at = Some(at);
+        batch.tries += 1;
+        let place = lane.again.partition_point(|other| other.begun <= batch.begun && other.sequence <= batch.sequence);
+        lane.again.insert(place, batch);
+    }
+
+    /// Whether batches of this lane wait to be sent again.
+    pub(crate) fn has_failed(&self, lane: usize) -> bool {
+        !self.lanes[lane].again.is_empty()
+    }
+
+    /// Gives up what waits in a lane since before `limit`. Returns how many records that are.
+    pub(crate) fn expire(&mut self, lane: usize, limit: Instant) -> usize {
+        let mut records = self.give_up_again(lane, |batch| batch.begun <= limit);
+        let lane = &mut self.lanes[lane];
+        while let Some(first) = lane.gathering.pop_front_if(|first| first.begun <= limit) {
+            records += first.sent.len();
+            self.buffered_bytes -= first.reserved_bytes;
+        }
+        records
+    }
+
+    /// Gives up what would have to be sent again, since the producer id that it carries is of no use any more.
+    pub(crate) fn give_up_failed(&mut self, lane: usize) -> usize {
+        self.give_up_again(lane, |_| true)
+    }
+
+    fn give_up_again(&mut self, lane: usize, is_given_up: impl Fn(&ReadyBatch) -> bool) -> usize {
+        let mut records = 0;
+        self.lanes[lane].again.retain(|batch| {
+            let is_kept = !is_given_up(batch);
+            if !is_kept {
+                records += batch.sent.len();
+                self.buffered_bytes -= batch.reserved_bytes;
+            }
+            is_kept
+        });
+        records
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SENT: Sent = Sent { at_us: 0, bytes: 100, is_warm_up: false };
+
+    fn batches(partitions: usize, pairs: &[(&str, &str)]) -> Batches {
+        let mut settings = ProducerSettings::default();
+        for (name, value) in pairs {
+            settings.set(name, value).unwrap();
+        }
+        Batches::new((0..partitions).map(|_| 1), settings, 1)
+    }
+
+    fn place(batches: &mut Batches, key: Option<&[u8]>, now: Instant) -> bool {
+        batches.place(key, &[b'x'; 100], 0, SENT, now)
+    }
+
+    #[test]
+    fn a_batch_is_due_when_it_is_full_or_has_waited_or_is_flushed() {
+        let mut batches = batches(1, &[("batch.size", "300"), ("linger.ms", "5")]);
+        let now = Instant::now();
+        assert!(place(&mut batches, None, now));
+        assert!(!batches.is_due(0, now, false));
+        assert!(batches.is_due(0, now, true));
+        assert!(batches.is_due(0, now + Duration::from_millis(5), false));
+        assert_eq!(batches.due_at(0), Some(now + Duration::from_millis(5)));
+        assert!(place(&mut batches, None, now));
+        assert!(place(&mut batches, None, now));
+        assert!(batches.is_due(0, now, false), "the third record did not fit");
+        assert_eq!(batches.take(0, None, now).unwrap().sent.len(), 2);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_comes_back() {
+        let mut batches = batches(1, &[("batch.size", "1000"), ("buffer.memory", "2000")]);
+        let now = Instant::now();
+        let placed = (0..100).take_while(|_| place(&mut batches, None, now)).count();
+        assert_eq!(placed, 2 * 8, "as many as fit into two batches");
+        assert!(batches.is_due(0, now, false), "somebody waits for the memory");
+        let first = batches.take(0, None, now).unwrap();
+        assert!(!place(&mut batches, None, now));
+        batches.end(0, &first);
+        assert!(place(&mut batches, None, now));
+    }
+
+    #[test]
+    fn records_without_keys_change_partitions_with_batches_and_those_with_keys_stay() {
+        let mut batches = batches(3, &[("batch.size", "500")]);
+        let now = Instant::now();
+        (0..30).for_each(|_| assert!(place(&mut batches, None, now)));
+        assert!(batches.lanes.iter().filter(|lane| !lane.gathering.is_empty()).count() > 1);
+        let full = |open: &OpenBatch| open.sent.len() == 3;
+        let partly = batches.lanes.iter().flat_map(|lane| &lane.gathering).filter(|open| !full(open)).count();
+        assert_eq!(partly, 0);
+        let mut batches = self::batches(3, &[]);
+        (0..30).for_each(|_| assert!(place(&mut batches, Some(b"key"), now)));
+        assert_eq!(batches.lanes.iter().filter(|lane| !lane.gathering.is_empty()).count(), 1);
+    }
+
+    #[test]
+    fn what_failed_is_sent_again_in_order_before_anything_newer() {
+        let mut batches = batches(1, &[("batch.size", "0"), ("linger.ms", "0")]);
+        let now = Instant::now();
+        (0..3).for_each(|_| assert!(place(&mut batches, None, now)));
+        let producer = Some((7, 0));
+        let first = batches.take(0, producer, now).unwrap();
+        let second = batches.take(0, producer, now).unwrap();
+        assert_eq!((first.sequence, second.sequence), (0, 1));
+        let later = now + Duration::from_millis(100);
+        batches.put_back(0, second, later);
+        assert!(batches.take(0, producer, later).is_none(), "the first is still under way");
+        batches.put_back(0, first, later);
+        assert!(batches.take(0, producer, now).is_none(), "it is too early");
+        let order: Vec<i32> = (0..3)
+            .map(|_| {
+                let batch = batches.take(0, producer, later).unwrap();
+                batches.end(0, &batch);
+                batch.sequence
+            })
+            .collect();
+        assert_eq!(order, [0, 1, 2]);
+        assert!(batches.is_empty());
+    }
+
+    #[test]
+    fn giving_up_frees_the_memory() {
+        let mut batches = batches(1, &[("batch.size", "0")]);
+        let now = Instant::now();
+        (0..3).for_each(|_| assert!(place(&mut batches, None, now)));
+        let first = batches.take(0, Some((7, 0)), now).unwrap();
+        batches.put_back(0, first, now);
+        assert_eq!(batches.give_up_failed(0), 1);
+        assert_eq!(batches.expire(0, now - Duration::from_secs(1)), 0);
+        assert_eq!(batches.expire(0, now), 2);
+        assert!(batches.is_empty());
+    }
+}

@@ -1,0 +1,215 @@
+//! The settings of a producer, by the names and with the meaning that Kafka's own producer gives them
+//! (`ProducerConfig`).
+
+use std::time::Duration;
+
+use client::Acks;
+use wire::compress::Codec;
+
+/// Settings of Kafka's producer that mean nothing to a load generator, or that only a JVM can follow.
+const IGNORED: &[&str] = &[
+    "auto.include.jmx.reporter",
+    "client.dns.lookup",
+    "connections.max.idle.ms",
+    "enable.metrics.push",
+    "interceptor.classes",
+    "key.serializer",
+    "metadata.max.age.ms",
+    "metadata.max.idle.ms",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "partitioner.class",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "send.buffer.bytes",
+    "value.serializer",
+];
+/// With more requests in flight an idempotent producer could not keep its order.
+const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
+
+/// How a producer gathers and sends. The defaults are those of Kafka 4.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProducerSettings {
+    pub acks: Acks,
+    /// `batch.size`: a batch is sent when the next record would make it larger.
+    pub batch_bytes: usize,
+    /// `linger.ms`: how long a batch that is not full waits for more.
+    pub linger: Duration,
+    /// `buffer.memory`: batches that are gathered or under way; a record beyond waits.
+    pub buffer_bytes: usize,
+    /// `max.in.flight.requests.per.connection`.
+    pub in_flight_max: usize,
+    /// `max.request.size`: what one request may carry, and the largest record.
+    pub request_bytes_max: usize,
+    pub compression: Codec,
+    /// `compression.<type>.level`, by codec.
+    pub compression_level: Option<i32>,
+    /// `enable.idempotence`; where it is not set, as far as acks and the requests in flight allow.
+    pub idempotence: Option<bool>,
+    /// `retries`.
+    pub retries_max: u32,
+    /// `retry.backoff.ms`.
+    pub retry_backoff: Duration,
+    /// `request.timeout.ms`.
+    pub request_timeout: Duration,
+    /// `delivery.timeout.ms`: from when a batch was begun until it has failed.
+    pub delivery_timeout: Duration,
+    /// `max.block.ms`: how long the first look for the topic may take.
+    pub block_max: Duration,
+    pub client_id: Option<String>,
+}
+
+impl Default for ProducerSettings {
+    fn default() -> Self {
+        Self {
+            acks: Acks::All,
+            batch_bytes: 16_384,
+            linger: Duration::from_millis(5),
+            buffer_bytes: 32 * 1024 * 1024,
+            in_flight_max: 5,
+            request_bytes_max: 1024 * 1024,
+            compression: Codec::None,
+            compression_level: None,
+            idempotence: None,
+            retries_max: i32::MAX as u32,
+            retry_backoff: Duration::from_millis(100),
+            request_timeout: Duration::from_secs(30),
+            delivery_timeout: Duration::from_secs(120),
+            block_max: Duration::from_secs(60),
+            client_id: None,
+        }
+    }
+}
+
+/// Why a setting was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    #[error("{name} is {value:?}; it takes {takes}")]
+    Value { name: String, value: String, takes: &'static str },
+    #[error("{name} means nothing to this producer and is left out")]
+    Ignored { name: String },
+    #[error("{name} is no setting of a producer")]
+    Unknown { name: String },
+    #[error("enable.idempotence needs acks=all and at most 5 requests in flight")]
+    Idempotence,
+}
+
+impl SettingError {
+    /// Whether Kafka's producer would go on, with a warning in its log at most.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Self::Ignored { .. } | Self::Unknown { .. })
+    }
+}
+
+impl ProducerSettings {
+    /// Sets what Kafka's producer calls `name`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+        let value = value.trim();
+        let wrong = |takes| SettingError::Value { name: name.to_owned(), value: value.to_owned(), takes };
+        let number = |least: u64, takes| {
+            value.parse::<u64>().ok().filter(|&n| n >= least && n <= i64::MAX as u64).ok_or_else(|| wrong(takes))
+        };
+        let bytes = |least| number(least, "a number of bytes").map(|n| n as usize);
+        let millis = || number(0, "a number of milliseconds").map(Duration::from_millis);
+        match name {
+            "acks" => {
+                self.acks = match value {
+                    "all" | "-1" => Acks::All,
+                    "1" => Acks::Leader,
+                    "0" => Acks::None,
+                    _ => return Err(wrong("all, 1 or 0")),
+                };
+            }
+            "batch.size" => self.batch_bytes = bytes(0)?,
+            "linger.ms" => self.linger = millis()?,
+            "buffer.memory" => self.buffer_bytes = bytes(0)?,
+            "max.in.flight.requests.per.connection" => self.in_flight_max = number(1, "a number from 1 on")? as usize,
+            "max.request.size" => self.request_bytes_max = bytes(1)?,
+            "compression.type" => {
+                self.compression = value.parse().map_err(|_| wrong("none, gzip, snappy, lz4 or zstd"))?;
+            }
+            "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {
+                self.compression_level = Some(value.parse().map_err(|_| wrong("a number"))?);
+            }
+            "enable.idempotence" => {
+                self.idempotence = Some(value.parse().map_err(|_| wrong("true or false"))?);
+            }
+            "retries" => self.retries_max = number(0, "a number")?.min(i32::MAX as u64) as u32,
+            "retry.backoff.ms" | "retry.backoff.max.ms" => {
+                let backoff = millis()?;
+                if name == "retry.backoff.ms" {
+                    self.retry_backoff = backoff;
+                }
+            }
+            "request.timeout.ms" => self.request_timeout = millis()?,
+            "delivery.timeout.ms" => self.delivery_timeout = millis()?,
+            "max.block.ms" => self.block_max = millis()?,
+            "client.id" => self.client_id = Some(value.to_owned()),
+            name if IGNORED.contains(&name) => return Err(SettingError::Ignored { name: name.to_owned() }),
+            name => return Err(SettingError::Unknown { name: name.to_owned() }),
+        }
+        Ok(())
+    }
+
+    /// Whether batches carry a producer id. Unless it is asked for, idempotence gives way to settings that exclude it
+    /// (`ProducerConfig.maybeOverrideEnableIdempotence`).
+    pub fn is_idempotent(&self) -> Result<bool, SettingError> {
+        let is_possible =
+            self.acks == Acks::All && self.in_flight_max <= IDEMPOTENT_IN_FLIGHT_MAX && self.retries_max > 0;
+        match self.idempotence {
+            Some(true) if !is_possible => Err(SettingError::Idempotence),
+            Some(wanted) => Ok(wanted),
+            None => Ok(is_possible),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kafkas_names_are_understood() {
+        let mut settings = ProducerSettings::default();
+        let pairs = [("acks", "1"), ("batch.size", "1024"), ("linger.ms", "0"), ("compression.type", "lz4")];
+        for (name, value) in pairs {
+            settings.set(name, value).unwrap();
+        }
+        let expected = ProducerSettings {
+            acks: Acks::Leader,
+            batch_bytes: 1024,
+            linger: Duration::ZERO,
+            compression: Codec::Lz4,
+            ..ProducerSettings::default()
+        };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_wrong_value_is_said_with_what_is_right() {
+        let mut settings = ProducerSettings::default();
+        let error = settings.set("acks", "2").unwrap_err();
+        assert_eq!(error.to_string(), "acks is \"2\"; it takes all, 1 or 0");
+        for (name, value) in [("batch.size", "-1"), ("linger.ms", "x"), ("compression.type", "rar")] {
+            assert!(!settings.set(name, value).unwrap_err().is_harmless(), "{name}");
+        }
+        assert!(settings.set("key.serializer", "x").unwrap_err().is_harmless());
+        assert!(settings.set("no.such.thing", "x").unwrap_err().is_harmless());
+        assert_eq!(settings, ProducerSettings::default());
+    }
+
+    #[test]
+    fn idempotence_gives_way_unless_it_is_asked_for() {
+        let mut settings = ProducerSettings::default();
+        assert_eq!(settings.is_idempotent(), Ok(true));
+        settings.set("acks", "1").unwrap();
+        assert_eq!(settings.is_idempotent(), Ok(false));
+        settings.set("enable.idempotence", "true").unwrap();
+        assert_eq!(settings.is_idempotent(), Err(SettingError::Idempotence));
+    }
+}

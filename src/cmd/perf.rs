@@ -1,0 +1,30 @@
+//! `parshall perf`: load on any Kafka, with the flags and the output of Kafka's own perf tools.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+mod lines;
+mod produce;
+
+/// Put load on any Kafka and say what came of it.
+///
+/// The flags and the output are those of Kafka's own tools, so that a command from a runbook works as it is.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Produce(produce::Args),
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Produce(args) => produce::run(args).await,
+    }
+}

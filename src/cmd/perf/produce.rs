@@ -1,0 +1,335 @@
+//! `parshall perf produce`: what kafka-producer-perf-test.sh does, and what it cannot.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use clap::ValueEnum;
+use lab::{KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Sizes, Stats};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::lines;
+use crate::cmd::args::{self, Connection};
+use crate::cmd::failure::Usage;
+use crate::cmd::{output, time};
+
+/// The client.id that Kafka's tool has.
+const CLIENT_ID: &str = "perf-producer-client";
+const PRODUCERS_MAX: u64 = 10_000;
+/// What a shell shows for a command that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+const FAILED: u8 = 1;
+
+/// Send records as fast as they are taken, or at a rate, and say how long they took.
+///
+/// At a rate, a record's latency counts from when it was due, so that a broker that stood still is seen by every record
+/// that should have been sent meanwhile; --closed-loop counts as kafka-producer-perf-test does. Without a rate the
+/// latency is mostly that of the producer's own buffer. Fails when any record was not delivered.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall perf produce --topic orders --num-records 1000000 --record-size 1024 --throughput -1
+  parshall perf produce --topic orders --record-size 100 --throughput 20000 --duration 30s --warmup-records 40000
+  parshall perf produce --topic a --topic b --producers 8 --num-records 10000000 --record-size 100-2000 --output json
+  parshall perf produce --topic orders --num-records 5000000 --record-size 1024 --throughput -1 \\
+    --producer-props bootstrap.servers=kafka:9092 acks=1 batch.size=16384 linger.ms=5")]
+pub(crate) struct Args {
+    /// Name of the topic; given several times, producers take them in turns
+    #[arg(long, required = true, value_parser = args::name)]
+    topic: Vec<String>,
+    /// How many records, all producers together
+    #[arg(long, value_name = "N", required_unless_present = "duration")]
+    num_records: Option<u64>,
+    /// How long to send, in place of a number of records or as its limit
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    duration: Option<Duration>,
+    /// Bytes of each value: 1024, 100-2000 for sizes in between, 100:9,2000:1 for sizes with weights
+    #[arg(long, value_name = "SIZES", required_unless_present_any = ["payload_file", "payload_monotonic"])]
+    #[arg(conflicts_with_all = ["payload_file", "payload_monotonic"])]
+    record_size: Option<Sizes>,
+    /// Send values of this file, in any order
+    #[arg(long, value_name = "FILE", conflicts_with = "payload_monotonic")]
+    payload_file: Option<PathBuf>,
+    /// What stands between the values of the file; \n is a line's end, \t a tab
+    #[arg(long, value_name = "TEXT", default_value = "\\n", requires = "payload_file")]
+    payload_delimiter: String,
+    /// Send numbers that count up
+    #[arg(long)]
+    payload_monotonic: bool,
+    /// The part of each value, from 0 to 1, that is the same in all and compresses to nothing
+    #[arg(long, value_name = "PART", default_value_t = 0.0)]
+    payload_repeated: f64,
+    /// Records per second, all producers together; -1 for as many as are taken
+    #[arg(long, value_name = "RATE", default_value_t = -1.0, allow_negative_numbers = true)]
+    throughput: f64,
+    /// Count latency from when a record is really sent, as Kafka's tool does, although a slow broker delays that
+    #[arg(long)]
+    closed_loop: bool,
+    /// Producers at work at the same time, with connections of their own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PRODUCERS_MAX))]
+    producers: u64,
+    /// Leave so many of the first records out of the steady state, which gets a line of its own
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    warmup_records: u64,
+    /// Keys of the records; any of them where a range is given
+    #[arg(long, value_enum, value_name = "none|range|random|skewed", hide_possible_values = true)]
+    key_distribution: Option<Keys>,
+    /// How many different keys
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    record_key_range: Option<u64>,
+    /// Makes the same values and keys each time
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    random_seed: u64,
+    /// Milliseconds between the lines of progress
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    reporting_interval: u64,
+    /// Settings of the producer by Kafka's names: acks=1 batch.size=16384 linger.ms=5 ...
+    #[arg(long, visible_alias = "producer-props", value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
+    command_property: Vec<(String, String)>,
+    /// A properties file with settings of the producer
+    #[arg(long, visible_alias = "producer.config", value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// What is printed: the lines of Kafka's tool, or one JSON object at the end
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|json", hide_possible_values = true)]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Kafka,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Keys {
+    None,
+    Range,
+    Random,
+    Skewed,
+}
+
+impl From<Keys> for KeyDistribution {
+    fn from(keys: Keys) -> Self {
+        match keys {
+            Keys::None => Self::None,
+            Keys::Range => Self::Range,
+            Keys::Random => Self::Random,
+            Keys::Skewed => Self::Skewed,
+        }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let (settings, servers) = settings(&args)?;
+    let payload = payload(&args)?;
+    let pace = pace(&args)?;
+    let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
+    let connection = match servers {
+        Some(servers) => Connection::to(&servers).map_err(Usage)?,
+        None => args.connection.clone(),
+    };
+    // A broker that is not there is an error before the clock starts.
+    connection.named(&client_id).any_broker().await?;
+    if args.output == Output::Kafka && args.warmup_records > 0 {
+        output::print(&format!(
+            "Warmup first {} records. Steady state results will print after the complete test summary.\n",
+            args.warmup_records
+        ))?;
+    }
+    let stats = Arc::new(Stats::start());
+    let stop = Arc::new(AtomicBool::new(false));
+    let started_wall_ms = time::now_ms();
+    let share = |sum: u64, n: u64| sum / args.producers + u64::from(n < sum % args.producers);
+    let mut producers = JoinSet::new();
+    for n in 0..args.producers {
+        let load = ProduceLoad {
+            topic: args.topic[n as usize % args.topic.len()].clone(),
+            records: args.num_records.map(|records| share(records, n)),
+            duration: args.duration,
+            pace,
+            warm_up_records: share(args.warmup_records, n),
+            settings: settings.clone(),
+            payload: payload.clone(),
+            seed: args.random_seed.wrapping_add(n),
+            started_wall_ms,
+        };
+        let client = connection.named(&client_id);
+        producers.spawn(lab::produce(client, load, Arc::clone(&stats), Arc::clone(&stop)));
+    }
+    let interrupted = watch(&args, &mut producers, &stats, &stop).await?;
+    report(&args, pace, &stats)?;
+    let failures = stats.failures();
+    for (reason, records) in &failures {
+        eprintln!("{records} records were not delivered: {reason}");
+    }
+    Ok(match (interrupted, failures.is_empty()) {
+        (true, _) => ExitCode::from(INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(FAILED),
+    })
+}
+
+/// Shows the progress until all producers are done. Returns whether they were interrupted.
+async fn watch(
+    args: &Args,
+    producers: &mut JoinSet<Result<(), client::ClientError>>,
+    stats: &Stats,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    let period = Duration::from_millis(args.reporting_interval);
+    let mut window_started = Instant::now();
+    let mut ticks = interval_at(window_started + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    let mut interrupted = false;
+    loop {
+        tokio::select! {
+            done = producers.join_next() => match done {
+                None => return Ok(interrupted),
+                Some(done) => done.context("a producer failed")??,
+            },
+            _ = ticks.tick() => {
+                let window = stats.take_window();
+                if args.output == Output::Kafka {
+                    output::print(&lines::window(&window, window_started.elapsed()))?;
+                }
+                window_started = Instant::now();
+            }
+            _ = &mut interrupt, if !interrupted => {
+                interrupted = true;
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn report(args: &Args, pace: Pace, stats: &Stats) -> Result<()> {
+    let (total, elapsed) = stats.total();
+    let (steady, steady_elapsed) = stats.steady();
+    match args.output {
+        Output::Kafka => {
+            output::print(&lines::total(&total, elapsed, false))?;
+            if args.warmup_records > 0 {
+                output::print(&lines::total(&steady, steady_elapsed, true))?;
+            }
+        }
+        Output::Json => {
+            let of = |tally: &lab::Tally, elapsed: Duration| {
+                let seconds = elapsed.as_secs_f64();
+                let latency_us = json!({
+                    "mean": tally.mean_us(),
+                    "p50": tally.quantile_us(0.5),
+                    "p95": tally.quantile_us(0.95),
+                    "p99": tally.quantile_us(0.99),
+                    "p99_9": tally.quantile_us(0.999),
+                    "max": tally.max_us(),
+                });
+                let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+                json!({
+                    "records": tally.records,
+                    "bytes": tally.bytes,
+                    "seconds": seconds,
+                    "records_per_s": per_second(tally.records),
+                    "mib_per_s": per_second(tally.bytes) / 1_048_576.0,
+                    "latency_us": latency_us,
+                })
+            };
+            output::print_json(&json!({
+                "total": of(&total, elapsed),
+                "steady_state": of(&steady, steady_elapsed),
+                "latency_counts_from": match pace {
+                    Pace::OpenLoop { .. } => "when a record was due",
+                    Pace::Unlimited | Pace::ClosedLoop { .. } => "when a record was sent",
+                },
+                "producers": args.producers,
+                "failures": stats.failures(),
+            }))?;
+        }
+    }
+    Ok(())
+}
+
+/// The producer's settings, and the servers where they name some. What the flags say comes before what the file says.
+fn settings(args: &Args) -> Result<(ProducerSettings, Option<String>)> {
+    let mut pairs = match &args.command_config {
+        Some(file) => properties(file)?,
+        None => Vec::new(),
+    };
+    pairs.extend(args.command_property.iter().cloned());
+    let mut settings = ProducerSettings::default();
+    let mut servers = None;
+    for (name, value) in &pairs {
+        if name == "bootstrap.servers" {
+            servers = Some(value.clone());
+            continue;
+        }
+        match settings.set(name, value) {
+            Ok(()) => {}
+            Err(error) if error.is_harmless() => eprintln!("warning: {error}"),
+            Err(error) => return Err(Usage(error.to_string()).into()),
+        }
+    }
+    settings.is_idempotent().map_err(|error| Usage(error.to_string()))?;
+    Ok((settings, servers))
+}
+
+fn properties(file: &Path) -> Result<Vec<(String, String)>> {
+    let text = read(file)?;
+    let text = String::from_utf8(text).map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
+    lines
+        .map(|line| {
+            let (name, value) = line.split_once(['=', ':']).unwrap_or((line, ""));
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        })
+        .collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that the user names")]
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn payload(args: &Args) -> Result<Payload> {
+    if !(0.0..=1.0).contains(&args.payload_repeated) {
+        return Err(Usage("--payload-repeated is a part from 0 to 1".to_owned()).into());
+    }
+    let payload = if args.payload_monotonic {
+        Payload::numbers()
+    } else if let Some(file) = &args.payload_file {
+        let delimiter = args.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t");
+        let content = String::from_utf8(read(file)?).map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
+        let values = content.split(&delimiter).filter(|value| !value.is_empty());
+        let values = values.map(|value| Bytes::copy_from_slice(value.as_bytes())).collect();
+        Payload::given(values).map_err(|error| Usage(format!("{}: {error}", file.display())))?
+    } else {
+        let sizes = args.record_size.clone().unwrap_or(Sizes::Fixed(0));
+        Payload::random(sizes, args.payload_repeated, args.random_seed)
+    };
+    let keys = args.key_distribution.map(KeyDistribution::from);
+    let keys =
+        keys.unwrap_or(if args.record_key_range.is_some() { KeyDistribution::Random } else { KeyDistribution::None });
+    Ok(payload.with_keys(keys, args.record_key_range.unwrap_or(u64::MAX)))
+}
+
+/// The share of one producer.
+fn pace(args: &Args) -> Result<Pace> {
+    if args.throughput.is_nan() || args.throughput == 0.0 {
+        return Err(Usage("--throughput is a number of records per second, or -1".to_owned()).into());
+    }
+    let records_per_s = args.throughput / args.producers as f64;
+    Ok(match (args.throughput < 0.0, args.closed_loop) {
+        (true, _) => Pace::Unlimited,
+        (false, true) => Pace::ClosedLoop { records_per_s },
+        (false, false) => Pace::OpenLoop { records_per_s },
+    })
+}

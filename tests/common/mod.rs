@@ -1,0 +1,104 @@
+//! A broker of our own as a process, and commands against it.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+pub const PARSHALL: &str = env!("CARGO_BIN_EXE_parshall");
+
+/// A broker on a free port. It is killed, and its data removed, at the end of the test.
+pub struct Broker {
+    pub process: Child,
+    pub address: String,
+    pub data_dir: tempfile::TempDir,
+}
+
+impl Broker {
+    pub fn start() -> Self {
+        let data_dir = tempfile::tempdir().unwrap();
+        let (process, address) = Self::serve(data_dir.path(), "127.0.0.1:0");
+        Self { process, address, data_dir }
+    }
+
+    /// Starts the process and waits for the line that says that it is ready.
+    fn serve(data_dir: &Path, listen: &str) -> (Child, String) {
+        let mut command = Command::new(PARSHALL);
+        command.args([
+            "serve",
+            "--set",
+            "offsets.topic.num.partitions=4",
+            "--set",
+            "group.initial.rebalance.delay.ms=0",
+        ]);
+        command.args(["--listen", listen, "--data-dir"]).arg(data_dir).env("PARSHALL_LOG", "warn");
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(',').next());
+        (process, address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned())
+    }
+
+    /// Kills it and starts it again, with the same data at the same address.
+    pub fn kill_and_restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = Self::serve(self.data_dir.path(), &self.address).0;
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PARSHALL);
+        command.args(args).env("PARSHALL_BOOTSTRAP_SERVER", &self.address).env_remove("PARSHALL_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run(&self, args: &[&str], input: &str) -> Output {
+        let mut process = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = process.stdin.take().unwrap();
+        let input = input.to_owned();
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let output = process.wait_with_output().unwrap();
+        writer.join().unwrap();
+        output
+    }
+
+    /// What a command prints that must succeed.
+    pub fn ok(&self, args: &[&str]) -> String {
+        self.ok_with(args, "")
+    }
+
+    pub fn ok_with(&self, args: &[&str], input: &str) -> String {
+        let output = self.run(args, input);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The one line of a command that must fail.
+    pub fn fails(&self, args: &[&str], input: &str) -> String {
+        let output = self.run(args, input);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{args:?}: {text}");
+        text
+    }
+
+    /// All values of a topic, sorted.
+    pub fn values(&self, topic: &str) -> Vec<String> {
+        let mut values: Vec<_> =
+            self.ok(&["consume", topic, "--from-beginning", "--until-end"]).lines().map(str::to_owned).collect();
+        values.sort();
+        values
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn signal(process: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &process.id().to_string()]).status().unwrap().success());
+}

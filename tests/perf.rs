@@ -1,0 +1,185 @@
+//! `parshall perf` against a broker of our own, both as processes.
+
+use std::process::Output;
+use std::time::Duration;
+
+mod common;
+
+use common::{Broker, signal};
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn count(broker: &Broker, topic: &str) -> usize {
+    broker.values(topic).len()
+}
+
+#[test]
+fn the_broker_holds_what_several_producers_say_they_have_sent() {
+    let broker = Broker::start();
+    for topic in ["a", "b"] {
+        broker.ok(&["topic", "create", topic, "--partitions", "3"]);
+    }
+    for acks in ["all", "1"] {
+        let before = [count(&broker, "a"), count(&broker, "b")];
+        let text = broker.ok(&[
+            "perf",
+            "produce",
+            "--topic",
+            "a",
+            "--topic",
+            "b",
+            "--producers",
+            "3",
+            "--num-records",
+            "5000",
+            "--record-size",
+            "10-200",
+            "--output",
+            "json",
+            "--producer-props",
+            &format!("acks={acks}"),
+            "linger.ms=1",
+        ]);
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(result["total"]["records"], 5000);
+        assert_eq!(result["failures"], serde_json::json!({}));
+        let after = [count(&broker, "a"), count(&broker, "b")];
+        // The first and the third of three producers send to the first of two topics.
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [1667 + 1666, 1667]);
+    }
+}
+
+#[test]
+fn a_command_from_a_runbook_prints_what_kafkas_tool_prints() {
+    let broker = Broker::start();
+    let props = format!("bootstrap.servers={}", broker.address);
+    let text = broker.ok(&[
+        "perf",
+        "produce",
+        "--topic",
+        "t",
+        "--num-records",
+        "3000",
+        "--record-size",
+        "100",
+        "--throughput",
+        "-1",
+        "--warmup-records",
+        "1000",
+        "--producer-props",
+        &props,
+        "acks=1",
+        "batch.size=16384",
+        "compression.type=lz4",
+    ]);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "Warmup first 1000 records. Steady state results will print after the complete test summary.");
+    let shape = |line: &str| line.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+    let total =
+        " records sent,  records/sec ( MB/sec),  ms avg latency,  ms max latency,  ms th,  ms th,  ms th,  ms th";
+    assert_eq!(shape(lines[1]), total);
+    assert_eq!(shape(lines[2]), format!(" steady state{total}"));
+    assert!(lines[1].starts_with("3000 records sent, ") && lines[2].starts_with("2000 steady state records sent, "));
+    assert_eq!(count(&broker, "t"), 3000);
+}
+
+/// What Kafka's tool cannot see: it sends nothing while the broker stands still, so nothing is late.
+#[test]
+fn a_broker_that_stood_still_is_seen_by_all_records_that_were_due_meanwhile() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let perf = broker
+        .command(&[
+            "perf",
+            "produce",
+            "--topic",
+            "t",
+            "--record-size",
+            "100",
+            "--throughput",
+            "1000",
+            "--duration",
+            "5s",
+            "--output",
+            "json",
+        ])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&broker.process, "-STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&broker.process, "-CONT");
+    let result = json(&perf.wait_with_output().unwrap());
+    assert_eq!(result["total"]["records"], 5000);
+    let latency_us = |figure: &str| result["total"]["latency_us"][figure].as_f64().unwrap();
+    // 2,000 of 5,000 records were due in these 2 s: those of the first 1.5 s waited for half a second at least.
+    assert!(latency_us("max") >= 1_900_000.0, "{result}");
+    assert!(latency_us("p95") >= 1_500_000.0, "{result}");
+    assert!(latency_us("p50") < 1_900_000.0, "{result}");
+}
+
+#[test]
+fn records_that_are_not_delivered_are_counted_and_make_the_command_fail() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "small", "--config", "max.message.bytes=1000"]);
+    let output = broker.run(
+        &["perf", "produce", "--topic", "small", "--num-records", "7", "--record-size", "2000", "--output", "json"],
+        "",
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let result = json(&output);
+    assert_eq!(result["total"]["records"], 0);
+    let failures = result["failures"].as_object().unwrap();
+    assert_eq!(failures.values().filter_map(serde_json::Value::as_u64).sum::<u64>(), 7);
+    assert!(failures.keys().any(|reason| reason.starts_with("MESSAGE_TOO_LARGE")), "{failures:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("were not delivered: MESSAGE_TOO_LARGE"));
+}
+
+#[test]
+fn a_broker_that_is_killed_and_comes_back_loses_nothing() {
+    let mut broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "2"]);
+    let perf = broker
+        .command(&[
+            "perf",
+            "produce",
+            "--topic",
+            "t",
+            "--record-size",
+            "100",
+            "--throughput",
+            "2000",
+            "--num-records",
+            "6000",
+            "--output",
+            "json",
+        ])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    broker.kill_and_restart();
+    let result = json(&perf.wait_with_output().unwrap());
+    assert_eq!((&result["total"]["records"], &result["failures"]), (&6000.into(), &serde_json::json!({})));
+    assert_eq!(count(&broker, "t"), 6000, "each of them once");
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let broker = Broker::start();
+    let cases: [(&[&str], &str); 4] = [
+        (&["--producer-props", "acks=2"], "acks is \"2\"; it takes all, 1 or 0"),
+        (&["--throughput", "0"], "--throughput is a number of records per second, or -1"),
+        (&["--producer-props", "acks=1", "enable.idempotence=true"], "enable.idempotence needs acks=all"),
+        (&["--command-config", "no-such-file"], "cannot read no-such-file"),
+    ];
+    for (args, expected) in cases {
+        let base = ["perf", "produce", "--topic", "t", "--num-records", "1", "--record-size", "1"];
+        let output = broker.run(&[&base, args].concat(), "");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.lines().count() == 1 && text.contains(expected), "{text}");
+    }
+}
