@@ -29,6 +29,9 @@ use crate::timer::Timer;
 const PRODUCE_BY_TOPIC_ID: i16 = 13;
 /// Records that are made before answers are looked at again.
 const RECORDS_AT_ONCE: usize = 256;
+/// Records that are due within it are made together: waking up for each would cost more than sending it. It counts as
+/// the latency of those that wait.
+const TICK: Duration = Duration::from_micros(200);
 /// How often batches are looked for that are past their delivery timeout.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -241,7 +244,7 @@ impl Engine {
                 }
             };
             if due_us > now_us {
-                return Made::Until(self.stats.started() + Duration::from_micros(due_us));
+                return Made::Until((self.stats.started() + Duration::from_micros(due_us)).max(now + TICK));
             }
             let at_us = if matches!(self.load.pace, Pace::OpenLoop { .. }) { due_us } else { now_us };
             let is_warm_up = self.made < self.load.warm_up_records;
