@@ -168,6 +168,77 @@ fn a_broker_that_is_killed_and_comes_back_loses_nothing() {
 }
 
 #[test]
+fn consumers_of_a_group_share_what_there_is_and_those_without_one_read_everything() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "4"]);
+    broker.ok(&[
+        "perf",
+        "produce",
+        "--topic",
+        "t",
+        "--num-records",
+        "4000",
+        "--record-size",
+        "100",
+        "--output",
+        "json",
+    ]);
+    let consume = |more: &[&str]| {
+        let base = ["perf", "consume", "--topic", "t", "--timeout", "1000", "--output", "json"];
+        serde_json::from_str::<serde_json::Value>(&broker.ok(&[&base, more].concat())).unwrap()
+    };
+    // More than there is: so each record that is read is counted, and none twice.
+    let shared = consume(&["--num-records", "100000", "--consumers", "3"]);
+    assert_eq!((&shared["records"], &shared["bytes"]), (&4000.into(), &400_000.into()));
+    assert_eq!(shared["timed_out"], true);
+    let all = consume(&["--num-records", "100000", "--consumers", "3", "--no-group"]);
+    assert_eq!(all["records"], 12_000);
+    // A group goes on where it stopped.
+    assert_eq!(consume(&["--num-records", "4000", "--group", "g"])["records"], 4000);
+    assert_eq!(consume(&["--num-records", "1", "--group", "g"])["records"], 0);
+}
+
+#[test]
+fn a_consumer_command_from_a_runbook_prints_what_kafkas_tool_prints() {
+    let broker = Broker::start();
+    broker.ok(&[
+        "perf",
+        "produce",
+        "--topic",
+        "t",
+        "--num-records",
+        "500",
+        "--record-size",
+        "1024",
+        "--output",
+        "json",
+    ]);
+    let text = broker.ok(&[
+        "perf",
+        "consume",
+        "--broker-list",
+        &broker.address,
+        "--topic",
+        "t",
+        "--messages",
+        "500",
+        "--threads",
+        "1",
+        "--fetch-size",
+        "10000000",
+    ]);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, \
+         fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+    );
+    let cells: Vec<_> = lines[1].split(", ").collect();
+    assert_eq!((cells.len(), cells[2], cells[4]), (10, "0.4883", "500"));
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
 fn mistakes_are_one_line() {
     let broker = Broker::start();
     let cases: [(&[&str], &str); 4] = [

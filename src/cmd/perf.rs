@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+mod consume;
 mod lines;
 mod produce;
+mod properties;
 
 /// Put load on any Kafka and say what came of it.
 ///
@@ -21,10 +23,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Produce(produce::Args),
+    Consume(consume::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Produce(args) => produce::run(args).await,
+        Command::Consume(args) => consume::run(args).await,
     }
 }

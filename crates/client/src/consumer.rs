@@ -23,6 +23,8 @@ const FETCH_BY_TOPIC_ID: i16 = 13;
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     pub fetch_max_wait: Duration,
+    /// An answer with less waits for more, up to `fetch_max_wait`.
+    pub fetch_min_bytes: i32,
     pub fetch_max_bytes: i32,
     pub partition_max_bytes: i32,
     /// A batch may not decompress to more.
@@ -35,6 +37,7 @@ impl Default for ConsumerConfig {
     fn default() -> Self {
         Self {
             fetch_max_wait: Duration::from_millis(500),
+            fetch_min_bytes: 1,
             fetch_max_bytes: 16 * 1024 * 1024,
             partition_max_bytes: 1024 * 1024,
             batch_bytes_max: 256 * 1024 * 1024,
@@ -212,7 +215,7 @@ impl Consumer {
         }
         let request = FetchRequest {
             max_wait_ms: i32::try_from(self.config.fetch_max_wait.as_millis()).unwrap_or(i32::MAX),
-            min_bytes: 1,
+            min_bytes: self.config.fetch_min_bytes,
             max_bytes: self.config.fetch_max_bytes,
             topics,
             ..Default::default()

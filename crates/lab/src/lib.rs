@@ -1,16 +1,19 @@
 //! The laboratory: puts load on any Kafka and says honestly what came of it.
 //!
-//! [`produce`] is the load of producers, [`Payload`] what they send, [`Stats`] what became of it. Settings have the
-//! names and the meaning of Kafka's own producer ([`ProducerSettings`]), so that figures can be compared with its tools.
+//! [`produce`] is the load of producers, [`Payload`] what they send, [`Stats`] what became of it; [`consume`] and
+//! [`ConsumeStats`] are their counterparts. Settings have the names and the meaning that Kafka's own clients give them
+//! ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
 
 mod batches;
+mod consume;
 mod payload;
 mod produce;
 mod settings;
 mod stats;
 mod timer;
 
+pub use consume::{ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{Pace, ProduceLoad, produce};
-pub use settings::{ProducerSettings, SettingError};
+pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Stats, Tally};

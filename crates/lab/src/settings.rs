@@ -1,19 +1,27 @@
-//! The settings of a producer, by the names and with the meaning that Kafka's own producer gives them
-//! (`ProducerConfig`).
+//! The settings of producers and consumers, by the names and with the meaning that Kafka's own clients give them
+//! (`ProducerConfig`, `ConsumerConfig`).
 
 use std::time::Duration;
 
-use client::Acks;
+use client::{Acks, ConsumerConfig, GroupConfig, ResetOffset};
 use wire::compress::Codec;
 
-/// Settings of Kafka's producer that mean nothing to a load generator, or that only a JVM can follow.
+/// Settings of Kafka's clients that mean nothing to a load generator, or that only a JVM can follow.
 const IGNORED: &[&str] = &[
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
     "auto.include.jmx.reporter",
+    "check.crcs",
     "client.dns.lookup",
     "connections.max.idle.ms",
+    "enable.auto.commit",
     "enable.metrics.push",
+    "group.protocol",
     "interceptor.classes",
+    "key.deserializer",
     "key.serializer",
+    "max.poll.interval.ms",
+    "max.poll.records",
     "metadata.max.age.ms",
     "metadata.max.idle.ms",
     "metric.reporters",
@@ -22,11 +30,13 @@ const IGNORED: &[&str] = &[
     "metrics.sample.window.ms",
     "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms",
+    "partition.assignment.strategy",
     "partitioner.class",
     "receive.buffer.bytes",
     "reconnect.backoff.max.ms",
     "reconnect.backoff.ms",
     "send.buffer.bytes",
+    "value.deserializer",
     "value.serializer",
 ];
 /// With more requests in flight an idempotent producer could not keep its order.
@@ -91,16 +101,16 @@ impl Default for ProducerSettings {
 pub enum SettingError {
     #[error("{name} is {value:?}; it takes {takes}")]
     Value { name: String, value: String, takes: &'static str },
-    #[error("{name} means nothing to this producer and is left out")]
+    #[error("{name} means nothing to a load generator and is left out")]
     Ignored { name: String },
-    #[error("{name} is no setting of a producer")]
+    #[error("{name} is no setting of Kafka's client")]
     Unknown { name: String },
     #[error("enable.idempotence needs acks=all and at most 5 requests in flight")]
     Idempotence,
 }
 
 impl SettingError {
-    /// Whether Kafka's producer would go on, with a warning in its log at most.
+    /// Whether Kafka's client would go on, with a warning in its log at most.
     pub fn is_harmless(&self) -> bool {
         matches!(self, Self::Ignored { .. } | Self::Unknown { .. })
     }
@@ -109,49 +119,45 @@ impl SettingError {
 impl ProducerSettings {
     /// Sets what Kafka's producer calls `name`.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
-        let value = value.trim();
-        let wrong = |takes| SettingError::Value { name: name.to_owned(), value: value.to_owned(), takes };
-        let number = |least: u64, takes| {
-            value.parse::<u64>().ok().filter(|&n| n >= least && n <= i64::MAX as u64).ok_or_else(|| wrong(takes))
-        };
-        let bytes = |least| number(least, "a number of bytes").map(|n| n as usize);
-        let millis = || number(0, "a number of milliseconds").map(Duration::from_millis);
+        let text = Text { name, value: value.trim() };
+        let Text { value, .. } = text;
         match name {
             "acks" => {
                 self.acks = match value {
                     "all" | "-1" => Acks::All,
                     "1" => Acks::Leader,
                     "0" => Acks::None,
-                    _ => return Err(wrong("all, 1 or 0")),
+                    _ => return Err(text.wrong("all, 1 or 0")),
                 };
             }
-            "batch.size" => self.batch_bytes = bytes(0)?,
-            "linger.ms" => self.linger = millis()?,
-            "buffer.memory" => self.buffer_bytes = bytes(0)?,
-            "max.in.flight.requests.per.connection" => self.in_flight_max = number(1, "a number from 1 on")? as usize,
-            "max.request.size" => self.request_bytes_max = bytes(1)?,
+            "batch.size" => self.batch_bytes = text.bytes(0)?,
+            "linger.ms" => self.linger = text.millis()?,
+            "buffer.memory" => self.buffer_bytes = text.bytes(0)?,
+            "max.in.flight.requests.per.connection" => {
+                self.in_flight_max = text.number(1, "a number from 1 on")? as usize;
+            }
+            "max.request.size" => self.request_bytes_max = text.bytes(1)?,
             "compression.type" => {
-                self.compression = value.parse().map_err(|_| wrong("none, gzip, snappy, lz4 or zstd"))?;
+                self.compression = value.parse().map_err(|_| text.wrong("none, gzip, snappy, lz4 or zstd"))?;
             }
             "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {
-                self.compression_level = Some(value.parse().map_err(|_| wrong("a number"))?);
+                self.compression_level = Some(value.parse().map_err(|_| text.wrong("a number"))?);
             }
             "enable.idempotence" => {
-                self.idempotence = Some(value.parse().map_err(|_| wrong("true or false"))?);
+                self.idempotence = Some(value.parse().map_err(|_| text.wrong("true or false"))?);
             }
-            "retries" => self.retries_max = number(0, "a number")?.min(i32::MAX as u64) as u32,
+            "retries" => self.retries_max = text.number(0, "a number")?.min(i32::MAX as u64) as u32,
             "retry.backoff.ms" | "retry.backoff.max.ms" => {
-                let backoff = millis()?;
+                let backoff = text.millis()?;
                 if name == "retry.backoff.ms" {
                     self.retry_backoff = backoff;
                 }
             }
-            "request.timeout.ms" => self.request_timeout = millis()?,
-            "delivery.timeout.ms" => self.delivery_timeout = millis()?,
-            "max.block.ms" => self.block_max = millis()?,
+            "request.timeout.ms" => self.request_timeout = text.millis()?,
+            "delivery.timeout.ms" => self.delivery_timeout = text.millis()?,
+            "max.block.ms" => self.block_max = text.millis()?,
             "client.id" => self.client_id = Some(value.to_owned()),
-            name if IGNORED.contains(&name) => return Err(SettingError::Ignored { name: name.to_owned() }),
-            name => return Err(SettingError::Unknown { name: name.to_owned() }),
+            _ => return Err(text.unused()),
         }
         Ok(())
     }
@@ -166,6 +172,97 @@ impl ProducerSettings {
             Some(wanted) => Ok(wanted),
             None => Ok(is_possible),
         }
+    }
+}
+
+/// How a consumer fetches. The defaults are those of Kafka 4.
+#[derive(Clone, Debug)]
+pub struct ConsumerSettings {
+    /// `fetch.min.bytes`, `fetch.max.bytes`, `fetch.max.wait.ms`, `max.partition.fetch.bytes`, `auto.offset.reset`.
+    pub fetch: ConsumerConfig,
+    /// `session.timeout.ms`, `heartbeat.interval.ms`.
+    pub group: GroupConfig,
+    /// `group.id`.
+    pub group_id: Option<String>,
+    pub client_id: Option<String>,
+    /// `request.timeout.ms`.
+    pub request_timeout: Duration,
+}
+
+impl Default for ConsumerSettings {
+    fn default() -> Self {
+        let fetch = ConsumerConfig {
+            fetch_max_bytes: 50 * 1024 * 1024,
+            reset: ResetOffset::Earliest,
+            ..ConsumerConfig::default()
+        };
+        let request_timeout = Duration::from_secs(30);
+        Self { fetch, group: GroupConfig::default(), group_id: None, client_id: None, request_timeout }
+    }
+}
+
+impl ConsumerSettings {
+    /// Sets what Kafka's consumer calls `name`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+        let text = Text { name, value: value.trim() };
+        match name {
+            "fetch.min.bytes" => self.fetch.fetch_min_bytes = text.int(0)?,
+            "fetch.max.bytes" => self.fetch.fetch_max_bytes = text.int(0)?,
+            "fetch.max.wait.ms" => self.fetch.fetch_max_wait = text.millis()?,
+            "max.partition.fetch.bytes" => self.fetch.partition_max_bytes = text.int(0)?,
+            "auto.offset.reset" => {
+                self.fetch.reset = match text.value {
+                    "earliest" => ResetOffset::Earliest,
+                    "latest" => ResetOffset::Latest,
+                    "none" => ResetOffset::Fail,
+                    _ => return Err(text.wrong("earliest, latest or none")),
+                };
+            }
+            "session.timeout.ms" => self.group.session_timeout = text.millis()?,
+            "heartbeat.interval.ms" => self.group.heartbeat_interval = text.millis()?,
+            "group.id" => self.group_id = Some(text.value.to_owned()),
+            "client.id" => self.client_id = Some(text.value.to_owned()),
+            "request.timeout.ms" => self.request_timeout = text.millis()?,
+            _ => return Err(text.unused()),
+        }
+        Ok(())
+    }
+}
+
+/// A setting as it was written.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+impl Text<'_> {
+    fn wrong(self, takes: &'static str) -> SettingError {
+        SettingError::Value { name: self.name.to_owned(), value: self.value.to_owned(), takes }
+    }
+
+    fn number(self, least: u64, takes: &'static str) -> Result<u64, SettingError> {
+        let number = self.value.parse::<u64>().ok();
+        number.filter(|&n| n >= least && n <= i64::MAX as u64).ok_or_else(|| self.wrong(takes))
+    }
+
+    fn bytes(self, least: u64) -> Result<usize, SettingError> {
+        self.number(least, "a number of bytes").map(|bytes| bytes as usize)
+    }
+
+    /// What the protocol carries in 32 bits.
+    fn int(self, least: u64) -> Result<i32, SettingError> {
+        let takes = "a number of bytes up to 2147483647";
+        i32::try_from(self.number(least, takes)?).map_err(|_| self.wrong(takes))
+    }
+
+    fn millis(self) -> Result<Duration, SettingError> {
+        self.number(0, "a number of milliseconds").map(Duration::from_millis)
+    }
+
+    fn unused(self) -> SettingError {
+        let name = self.name.to_owned();
+        if IGNORED.contains(&self.name) { SettingError::Ignored { name } } else { SettingError::Unknown { name } }
     }
 }
 
@@ -188,6 +285,20 @@ mod tests {
             ..ProducerSettings::default()
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_consumer_has_kafkas_names_too() {
+        let mut settings = ConsumerSettings::default();
+        for (name, value) in
+            [("max.partition.fetch.bytes", "10000"), ("auto.offset.reset", "latest"), ("group.id", "g")]
+        {
+            settings.set(name, value).unwrap();
+        }
+        assert_eq!((settings.fetch.partition_max_bytes, settings.fetch.reset), (10_000, ResetOffset::Latest));
+        assert_eq!(settings.group_id.as_deref(), Some("g"));
+        assert!(!settings.set("fetch.max.bytes", "3000000000").unwrap_err().is_harmless());
+        assert!(settings.set("batch.size", "1").unwrap_err().is_harmless());
     }
 
     #[test]

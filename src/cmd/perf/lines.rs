@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lab::Tally;
+use lab::{Consumed, Tally};
+
+use crate::cmd::time;
 
 fn ms(us: u64) -> u64 {
     (us + 500) / 1000
@@ -38,6 +40,68 @@ pub(super) fn total(tally: &Tally, elapsed: Duration, is_steady: bool) -> String
     )
 }
 
+/// The names of the columns (`ConsumerPerformance.printHeader`).
+pub(super) fn consumer_header(is_detailed: bool) -> &'static str {
+    if is_detailed {
+        "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, \
+         fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec\n"
+    } else {
+        "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, \
+         fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec\n"
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1024.0 * 1024.0)
+}
+
+/// By what rates are divided; never 0.
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64().max(1e-3)
+}
+
+/// As `SimpleDateFormat("yyyy-MM-dd HH:mm:ss:SSS")` writes it, in UTC.
+fn date(ms: i64) -> String {
+    time::format_time(ms).replace('T', " ").replace('.', ":").replace('Z', "")
+}
+
+/// The sum of the run.
+pub(super) fn consumer_total(started_ms: i64, consumed: Consumed, elapsed: Duration) -> String {
+    let Consumed { records, bytes, joining } = consumed;
+    let fetching = elapsed.saturating_sub(joining);
+    format!(
+        "{}, {}, {:.4}, {:.4}, {records}, {:.4}, {}, {}, {:.4}, {:.4}\n",
+        date(started_ms),
+        date(started_ms + elapsed.as_millis() as i64),
+        mib(bytes),
+        mib(bytes) / seconds(elapsed),
+        records as f64 / seconds(elapsed),
+        joining.as_millis(),
+        fetching.as_millis(),
+        mib(bytes) / seconds(fetching),
+        records as f64 / seconds(fetching),
+    )
+}
+
+/// What has come since the line before: sums so far, rates of the interval.
+pub(super) fn consumer_window(now_ms: i64, before: Consumed, now: Consumed, elapsed: Duration) -> String {
+    let joining = now.joining.saturating_sub(before.joining).min(elapsed);
+    let fetching = elapsed - joining;
+    let (new_mib, new_records) = (mib(now.bytes - before.bytes), (now.records - before.records) as f64);
+    format!(
+        "{}, 0, {:.4}, {:.4}, {}, {:.4}, {}, {}, {:.4}, {:.4}\n",
+        date(now_ms),
+        mib(now.bytes),
+        new_mib / seconds(elapsed),
+        now.records,
+        new_records / seconds(elapsed),
+        joining.as_millis(),
+        fetching.as_millis(),
+        new_mib / seconds(fetching),
+        new_records / seconds(fetching),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +124,22 @@ mod tests {
             total(&tally(), elapsed, true),
             "1000 steady state records sent, 400.000000 records/sec (0.39 MB/sec), 500.50 ms avg latency, \
              1000.00 ms max latency, 500 ms 50th, 950 ms 95th, 990 ms 99th, 999 ms 99.9th.\n"
+        );
+    }
+
+    /// Against lines of kafka-consumer-perf-test.sh of Kafka 4.3.1.
+    #[test]
+    fn a_consumers_are_kafkas_too() {
+        let before = Consumed { records: 1000, bytes: 1 << 20, joining: Duration::from_millis(500) };
+        let now = Consumed { records: 3000, bytes: 3 << 20, joining: Duration::from_millis(500) };
+        assert_eq!(
+            consumer_total(1_700_000_000_123, now, Duration::from_millis(2500)),
+            "2023-11-14 22:13:20:123, 2023-11-14 22:13:22:623, 3.0000, 1.2000, 3000, 1200.0000, 500, 2000, 1.5000, \
+             1500.0000\n"
+        );
+        assert_eq!(
+            consumer_window(1_700_000_000_000, before, now, Duration::from_secs(1)),
+            "2023-11-14 22:13:20:000, 0, 3.0000, 2.0000, 3000, 2000.0000, 0, 1000, 2.0000, 2000.0000\n"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! `parshall perf produce`: what kafka-producer-perf-test.sh does, and what it cannot.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::lines;
+use super::{lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
@@ -258,45 +258,13 @@ fn report(args: &Args, pace: Pace, stats: &Stats) -> Result<()> {
     Ok(())
 }
 
-/// The producer's settings, and the servers where they name some. What the flags say comes before what the file says.
+/// The producer's settings, and the servers where they name some.
 fn settings(args: &Args) -> Result<(ProducerSettings, Option<String>)> {
-    let mut pairs = match &args.command_config {
-        Some(file) => properties(file)?,
-        None => Vec::new(),
-    };
-    pairs.extend(args.command_property.iter().cloned());
     let mut settings = ProducerSettings::default();
-    let mut servers = None;
-    for (name, value) in &pairs {
-        if name == "bootstrap.servers" {
-            servers = Some(value.clone());
-            continue;
-        }
-        match settings.set(name, value) {
-            Ok(()) => {}
-            Err(error) if error.is_harmless() => eprintln!("warning: {error}"),
-            Err(error) => return Err(Usage(error.to_string()).into()),
-        }
-    }
+    let set = |name: &str, value: &str| settings.set(name, value);
+    let servers = properties::apply(args.command_config.as_deref(), &args.command_property, set)?;
     settings.is_idempotent().map_err(|error| Usage(error.to_string()))?;
     Ok((settings, servers))
-}
-
-fn properties(file: &Path) -> Result<Vec<(String, String)>> {
-    let text = read(file)?;
-    let text = String::from_utf8(text).map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    lines
-        .map(|line| {
-            let (name, value) = line.split_once(['=', ':']).unwrap_or((line, ""));
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        })
-        .collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a file that the user names")]
-fn read(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 fn payload(args: &Args) -> Result<Payload> {
@@ -307,7 +275,8 @@ fn payload(args: &Args) -> Result<Payload> {
         Payload::numbers()
     } else if let Some(file) = &args.payload_file {
         let delimiter = args.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t");
-        let content = String::from_utf8(read(file)?).map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
+        let content = String::from_utf8(properties::read(file)?)
+            .map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
         let values = content.split(&delimiter).filter(|value| !value.is_empty());
         let values = values.map(|value| Bytes::copy_from_slice(value.as_bytes())).collect();
         Payload::given(values).map_err(|error| Usage(format!("{}: {error}", file.display())))?

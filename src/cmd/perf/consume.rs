@@ -1,0 +1,220 @@
+//! `parshall perf consume`: what kafka-consumer-perf-test.sh does, and what it cannot.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use client::ResetOffset;
+use lab::{ConsumeLoad, ConsumeStats, Consumed, ConsumerSettings};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::{lines, properties};
+use crate::cmd::args::{self, Connection};
+use crate::cmd::failure::Usage;
+use crate::cmd::{output, time};
+
+/// The client.id that Kafka's tool has.
+const CLIENT_ID: &str = "perf-consumer-client";
+const CONSUMERS_MAX: u64 = 10_000;
+/// What a shell shows for a command that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+
+/// Read records as fast as they come, and say how fast that was.
+///
+/// Several consumers share the partitions as members of one group; with --no-group each of them reads everything. Ends
+/// when enough is read, or when nothing has come for --timeout. Times are UTC.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall perf consume --topic orders --num-records 1000000
+  parshall perf consume --topic orders --num-records 10000000 --consumers 4 --show-detailed-stats
+  parshall perf consume --topic orders --duration 30s --from-latest --output json
+  parshall perf consume --broker-list kafka:9092 --topic orders --messages 1000000 --fetch-size 10000000 --threads 1")]
+pub(crate) struct Args {
+    /// Name of the topic, as often as needed
+    #[arg(long, required = true, value_parser = args::name)]
+    topic: Vec<String>,
+    /// How many records, all consumers together
+    #[arg(long, alias = "messages", value_name = "N", required_unless_present = "duration")]
+    num_records: Option<u64>,
+    /// How long to read, in place of a number of records or as its limit
+    #[arg(long, value_name = "TIME", value_parser = args::duration)]
+    duration: Option<Duration>,
+    /// Consumers at work at the same time, with connections of their own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=CONSUMERS_MAX))]
+    consumers: u64,
+    /// The group that they are members of; one of its own where none is given
+    #[arg(long, value_name = "GROUP", value_parser = args::name)]
+    group: Option<String>,
+    /// Join no group: each consumer reads every partition
+    #[arg(long, conflicts_with = "group")]
+    no_group: bool,
+    /// Start with what comes from now on, where the group has no offset
+    #[arg(long)]
+    from_latest: bool,
+    /// Bytes of one partition in one answer (max.partition.fetch.bytes)
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    fetch_size: String,
+    /// Milliseconds without a record after which a consumer ends
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    timeout: u64,
+    /// Milliseconds between the lines of progress
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
+    reporting_interval: u64,
+    /// Print a line at each interval
+    #[arg(long)]
+    show_detailed_stats: bool,
+    /// Leave out the line that names the columns
+    #[arg(long)]
+    hide_header: bool,
+    /// Settings of the consumer by Kafka's names: fetch.min.bytes=100000 fetch.max.wait.ms=500 ...
+    #[arg(long, value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
+    command_property: Vec<(String, String)>,
+    /// A properties file with settings of the consumer
+    #[arg(long, visible_alias = "consumer.config", value_name = "FILE")]
+    command_config: Option<PathBuf>,
+    /// Taken and without effect, as in Kafka's tool
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<u64>,
+    /// Taken and without effect, as in Kafka's tool
+    #[arg(long, value_name = "N", hide = true)]
+    num_fetch_threads: Option<u64>,
+    /// Taken and without effect: the system chooses
+    #[arg(long, value_name = "BYTES", hide = true)]
+    socket_buffer_size: Option<u64>,
+    /// What is printed: the lines of Kafka's tool, or one JSON object at the end
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|json", hide_possible_values = true)]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Kafka,
+    Json,
+}
+
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let (settings, servers) = settings(&args)?;
+    let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
+    let connection = match servers {
+        Some(servers) => Connection::to(&servers).map_err(Usage)?,
+        None => args.connection.clone(),
+    };
+    // A broker that is not there is an error before the clock starts.
+    connection.named(&client_id).any_broker().await?;
+    let started_wall_ms = time::now_ms();
+    let own_group = || format!("perf-consumer-{}-{started_wall_ms}", std::process::id());
+    let named_group = args.group.clone().or_else(|| settings.group_id.clone());
+    let group_id = (!args.no_group).then(|| named_group.unwrap_or_else(own_group));
+    if args.output == Output::Kafka && !args.hide_header {
+        output::print(lines::consumer_header(args.show_detailed_stats))?;
+    }
+    let stats = Arc::new(ConsumeStats::start());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut consumers = JoinSet::new();
+    for _ in 0..args.consumers {
+        let load = ConsumeLoad {
+            topics: args.topic.clone(),
+            group_id: group_id.clone(),
+            records: args.num_records,
+            duration: args.duration,
+            idle_max: Duration::from_millis(args.timeout),
+            settings: settings.clone(),
+        };
+        let (client, heart) = (connection.named(&client_id), connection.named(&client_id));
+        let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
+        consumers.spawn(async move { lab::consume(client, heart, load, &stats, &stop).await });
+    }
+    let interrupted = watch(&args, &mut consumers, &stats, &stop).await?;
+    report(&args, &stats, started_wall_ms)?;
+    let missing = args.num_records.is_some_and(|wanted| stats.consumed().records < wanted);
+    if missing && stats.has_timed_out() {
+        eprintln!(
+            "only {} records have come before --timeout ({} ms) had passed without any",
+            stats.consumed().records,
+            args.timeout
+        );
+    }
+    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Shows the progress until all consumers are done. Returns whether they were interrupted.
+async fn watch(
+    args: &Args,
+    consumers: &mut JoinSet<Result<(), client::ClientError>>,
+    stats: &ConsumeStats,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    let period = Duration::from_millis(args.reporting_interval);
+    let mut before = (Instant::now(), stats.consumed());
+    let mut ticks = interval_at(before.0 + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    let mut interrupted = false;
+    loop {
+        tokio::select! {
+            done = consumers.join_next() => match done {
+                None => return Ok(interrupted),
+                Some(done) => done.context("a consumer failed")??,
+            },
+            _ = ticks.tick() => {
+                let now = (Instant::now(), stats.consumed());
+                if args.output == Output::Kafka && args.show_detailed_stats {
+                    let line = lines::consumer_window(time::now_ms(), before.1, now.1, now.0 - before.0);
+                    output::print(&line)?;
+                }
+                before = now;
+            }
+            _ = &mut interrupt, if !interrupted => {
+                interrupted = true;
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn report(args: &Args, stats: &ConsumeStats, started_wall_ms: i64) -> Result<()> {
+    let (consumed, elapsed) = (stats.consumed(), stats.elapsed());
+    match args.output {
+        Output::Kafka if args.show_detailed_stats => {}
+        Output::Kafka => output::print(&lines::consumer_total(started_wall_ms, consumed, elapsed))?,
+        Output::Json => {
+            let Consumed { records, bytes, joining } = consumed;
+            let seconds = elapsed.as_secs_f64();
+            let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+            output::print_json(&json!({
+                "records": records,
+                "bytes": bytes,
+                "seconds": seconds,
+                "records_per_s": per_second(records),
+                "mib_per_s": per_second(bytes) / 1_048_576.0,
+                "joining_seconds": joining.as_secs_f64(),
+                "consumers": args.consumers,
+                "timed_out": stats.has_timed_out(),
+            }))?;
+        }
+    }
+    Ok(())
+}
+
+/// The consumer's settings, and the servers where they name some.
+fn settings(args: &Args) -> Result<(ConsumerSettings, Option<String>)> {
+    let mut settings = ConsumerSettings::default();
+    let mut set = |name: &str, value: &str| settings.set(name, value);
+    set("max.partition.fetch.bytes", &args.fetch_size)
+        .map_err(|_| Usage("--fetch-size is a number of bytes up to 2147483647".to_owned()))?;
+    let servers = properties::apply(args.command_config.as_deref(), &args.command_property, set)?;
+    if args.from_latest {
+        settings.fetch.reset = ResetOffset::Latest;
+    }
+    Ok((settings, servers))
+}
