@@ -239,6 +239,43 @@ fn a_consumer_command_from_a_runbook_prints_what_kafkas_tool_prints() {
 }
 
 #[test]
+fn a_record_is_followed_from_one_end_to_the_other() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "3"]);
+    // What is there already is not taken for one's own.
+    broker.ok_with(&["produce", "t"], "before\n");
+    for acks in ["1", "all"] {
+        let text = broker.ok(&[
+            "perf",
+            "e2e",
+            "--topic",
+            "t",
+            "--num-records",
+            "30",
+            "--producer-acks",
+            acks,
+            "--record-size",
+            "100",
+            "--record-key-size",
+            "5",
+            "--num-headers",
+            "2",
+            "--record-header-key-size",
+            "3",
+            "--record-header-size",
+            "4",
+        ]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("0\t") && lines[1].starts_with("Avg latency: "), "{text}");
+        assert!(lines[2].starts_with("Percentiles: 50th = ") && lines.len() == 3, "{text}");
+    }
+    let records = broker.ok(&["consume", "t", "--from-beginning", "--until-end", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
+    assert_eq!(records.lines().count(), 61);
+    assert_eq!((last["key"].as_str().unwrap().len(), last["value"].as_str().unwrap().len()), (5, 100));
+}
+
+#[test]
 fn mistakes_are_one_line() {
     let broker = Broker::start();
     let cases: [(&[&str], &str); 4] = [

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 mod consume;
+mod e2e;
 mod lines;
 mod produce;
 mod properties;
@@ -24,11 +25,13 @@ pub(crate) struct Args {
 enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
+    E2e(e2e::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Produce(args) => produce::run(args).await,
         Command::Consume(args) => consume::run(args).await,
+        Command::E2e(args) => e2e::run(args).await.map(|()| ExitCode::SUCCESS),
     }
 }

@@ -82,8 +82,8 @@ impl ConsumeStats {
     }
 }
 
-/// Consumes until enough is read, nothing comes any more, or `stop` is set. `heart` keeps the membership alive: a client
-/// of its own, so that waiting for records does not hold up the heartbeats.
+/// Consumes until enough is read, nothing comes any more, or `stop` is set. `heart` keeps the membership alive: a
+/// client of its own, so that waiting for records does not hold up the heartbeats.
 pub async fn consume(
     client: Client,
     heart: Client,

@@ -1,11 +1,13 @@
 //! The laboratory: puts load on any Kafka and says honestly what came of it.
 //!
 //! [`produce`] is the load of producers, [`Payload`] what they send, [`Stats`] what became of it; [`consume`] and
-//! [`ConsumeStats`] are their counterparts. Settings have the names and the meaning that Kafka's own clients give them
-//! ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
+//! [`ConsumeStats`] are their counterparts, and [`end_to_end`] sees a record from one end to the other. Settings have
+//! the names and the meaning that Kafka's own clients give them ([`ProducerSettings`], [`ConsumerSettings`]), so that
+//! figures can be compared with its tools.
 
 mod batches;
 mod consume;
+mod end_to_end;
 mod payload;
 mod produce;
 mod settings;
@@ -13,6 +15,7 @@ mod stats;
 mod timer;
 
 pub use consume::{ConsumeLoad, ConsumeStats, Consumed, consume};
+pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{Pace, ProduceLoad, produce};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};

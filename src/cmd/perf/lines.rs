@@ -102,6 +102,15 @@ pub(super) fn consumer_window(now_ms: i64, before: Consumed, now: Consumed, elap
     )
 }
 
+/// The sum of one record at a time (`EndToEndLatency`).
+pub(super) fn end_to_end(tally: &Tally) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| tally.quantile_us(quantile) / 1000);
+    format!(
+        "Avg latency: {:.4} ms\nPercentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}\n",
+        tally.mean_us() / 1000.0
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +133,15 @@ mod tests {
             total(&tally(), elapsed, true),
             "1000 steady state records sent, 400.000000 records/sec (0.39 MB/sec), 500.50 ms avg latency, \
              1000.00 ms max latency, 500 ms 50th, 950 ms 95th, 990 ms 99th, 999 ms 99.9th.\n"
+        );
+    }
+
+    /// Against lines of kafka-e2e-latency.sh of Kafka 4.3.1.
+    #[test]
+    fn end_to_end_is_kafkas() {
+        assert_eq!(
+            end_to_end(&tally()),
+            "Avg latency: 500.5000 ms\nPercentiles: 50th = 500, 99th = 990, 99.9th = 999\n"
         );
     }
 
