@@ -276,6 +276,25 @@ fn a_record_is_followed_from_one_end_to_the_other() {
 }
 
 #[test]
+fn disk_and_network_are_measured_and_nothing_is_left() {
+    let broker = Broker::start();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let disk = broker.ok(&["perf", "disk", "--dir", path, "--size-mib", "2", "--syncs", "5", "--json"]);
+    let disk: serde_json::Value = serde_json::from_str(&disk).unwrap();
+    assert!(disk["write_mib_per_s"].as_f64().unwrap() > 0.0 && disk["sync_latency_us"]["p50"].as_u64().unwrap() > 0);
+    assert_eq!(broker.ok(&["perf", "disk", "--dir", path, "--size-mib", "1", "--syncs", "1"]).lines().count(), 4);
+    assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+    let error = broker.fails(&["perf", "disk", "--dir", "/no/such/directory"], "");
+    assert!(error.contains("cannot measure the disk under /no/such/directory"), "{error}");
+    let net = broker.ok(&["perf", "net", "--round-trips", "10", "--upload", "20ms", "--json"]);
+    let net: serde_json::Value = serde_json::from_str(&net).unwrap();
+    let way = &net["brokers"][0];
+    assert!(way["round_trip_us"]["p50"].as_u64().unwrap() > 0 && way["upload_mib_per_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(broker.ok(&["topic", "list"]), "", "nothing is stored");
+}
+
+#[test]
 fn mistakes_are_one_line() {
     let broker = Broker::start();
     let cases: [(&[&str], &str); 4] = [

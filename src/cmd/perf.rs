@@ -6,14 +6,17 @@ use anyhow::Result;
 use clap::Subcommand;
 
 mod consume;
+mod disk;
 mod e2e;
 mod lines;
+mod net;
 mod produce;
 mod properties;
 
 /// Put load on any Kafka and say what came of it.
 ///
-/// The flags and the output are those of Kafka's own tools, so that a command from a runbook works as it is.
+/// produce, consume and e2e have the flags and the output of Kafka's own tools, so that a command from a runbook works
+/// as it is. disk and net say beforehand what the machine can do at all.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -26,12 +29,16 @@ enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
     E2e(e2e::Args),
+    Disk(disk::Args),
+    Net(net::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Produce(args) => produce::run(args).await,
         Command::Consume(args) => consume::run(args).await,
+        Command::Disk(args) => disk::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Net(args) => net::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::E2e(args) => e2e::run(args).await.map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,5 +1,5 @@
-//! One record at a time, from the producer to the consumer and by one clock: sent, acknowledged, and read before the next
-//! one is sent, as Kafka's `EndToEndLatency` does.
+//! One record at a time, from the producer to the consumer and by one clock: sent, acknowledged, and read before the
+//! next one is sent, as Kafka's `EndToEndLatency` does.
 
 use std::time::Duration;
 
