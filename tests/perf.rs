@@ -23,11 +23,15 @@ fn the_broker_holds_what_several_producers_say_they_have_sent() {
     for topic in ["a", "b"] {
         broker.ok(&["topic", "create", topic, "--partitions", "3"]);
     }
-    for acks in ["all", "1"] {
+    for (engine, acks) in
+        [("client", "all"), ("client", "1"), ("client", "0"), ("raw", "all"), ("raw", "1"), ("raw", "0")]
+    {
         let before = [count(&broker, "a"), count(&broker, "b")];
         let text = broker.ok(&[
             "perf",
             "produce",
+            "--engine",
+            engine,
             "--topic",
             "a",
             "--topic",

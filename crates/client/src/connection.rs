@@ -220,17 +220,34 @@ impl Connection {
         Ok(())
     }
 
+    /// [`Connection::post`] of a whole request frame, as [`Connection::start_frame`] takes it.
+    pub fn post_frame(&self, frame: &[u8]) -> Result<()> {
+        let shared = &self.handle.shared;
+        assert!(frame.len() >= CORRELATION_ID.end, "a request frame has a header");
+        let mut queue = shared.open_queue()?;
+        let correlation_id = queue.take_correlation_id();
+        shared.write(queue, |out| put_frame(out, frame, correlation_id));
+        Ok(())
+    }
+
+    /// Bytes that wait behind those that are being written. Who posts has to look: nothing else holds him up.
+    pub fn unsent_bytes(&self) -> usize {
+        self.handle.shared.queue().outgoing.len()
+    }
+
     /// Sends a whole request frame, length prefix included, that was encoded beforehand, with a correlation id of its
     /// own. The answer is the response frame without its length prefix, for [`frame::read_response`].
     pub fn start_frame(&self, frame: &[u8], timeout: Duration) -> Result<PendingFrame> {
         let shared = &self.handle.shared;
         assert!(frame.len() >= CORRELATION_ID.end, "a request frame has a header");
-        shared.enqueue(timeout, |out, correlation_id| {
-            let start = out.len();
-            out.extend_from_slice(frame);
-            out[start..][CORRELATION_ID].copy_from_slice(&correlation_id.to_be_bytes());
-        })
+        shared.enqueue(timeout, |out, correlation_id| put_frame(out, frame, correlation_id))
     }
+}
+
+fn put_frame(out: &mut BytesMut, frame: &[u8], correlation_id: i32) {
+    let start = out.len();
+    out.extend_from_slice(frame);
+    out[start..][CORRELATION_ID].copy_from_slice(&correlation_id.to_be_bytes());
 }
 
 impl Shared {

@@ -1,9 +1,10 @@
 //! The laboratory: puts load on any Kafka and says honestly what came of it.
 //!
-//! [`produce`] is the load of producers, [`Payload`] what they send, [`Stats`] what became of it; [`consume`] and
-//! [`ConsumeStats`] are their counterparts, and [`end_to_end`] sees a record from one end to the other. Settings have
-//! the names and the meaning that Kafka's own clients give them ([`ProducerSettings`], [`ConsumerSettings`]), so that
-//! figures can be compared with its tools. [`probe_disk`] and [`probe_net`] say what the machine could do at all.
+//! [`produce`] is the load of producers, [`produce_raw`] that of requests which were encoded beforehand, [`Payload`]
+//! what they send, [`Stats`] what became of it; [`consume`] and [`ConsumeStats`] are their counterparts, and
+//! [`end_to_end`] sees a record from one end to the other. Settings have the names and the meaning that Kafka's own
+//! clients give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
+//! [`probe_disk`] and [`probe_net`] say what the machine could do at all.
 
 mod batches;
 mod consume;
@@ -12,6 +13,7 @@ mod end_to_end;
 mod net_probe;
 mod payload;
 mod produce;
+mod raw;
 mod settings;
 mod stats;
 mod timer;
@@ -22,5 +24,6 @@ pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{Pace, ProduceLoad, produce};
+pub use raw::produce_raw;
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Stats, Tally};

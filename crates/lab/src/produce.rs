@@ -16,6 +16,7 @@ use std::time::Duration;
 use client::{Acks, Client, ClientError, Connection, ConnectionError, Metadata, Pending};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
+use wire::api::metadata::MetadataRequest;
 use wire::api::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
 use wire::{ErrorCode, Records, Uuid};
 
@@ -26,12 +27,14 @@ use crate::stats::{Sent, Stats};
 use crate::timer::Timer;
 
 /// From this version on Produce names topics by id only (KIP-516).
-const PRODUCE_BY_TOPIC_ID: i16 = 13;
+pub(crate) const PRODUCE_BY_TOPIC_ID: i16 = 13;
 /// Records that are made before answers are looked at again.
 const RECORDS_AT_ONCE: usize = 256;
 /// Records that are due within it are made together: waking up for each would cost more than sending it. It counts as
 /// the latency of those that wait.
-const TICK: Duration = Duration::from_micros(200);
+pub(crate) const TICK: Duration = Duration::from_micros(200);
+/// What may wait to be written with acks=0, where no answer holds the producer up.
+pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// How often batches are looked for that are past their delivery timeout.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -98,7 +101,15 @@ pub async fn produce(
         stats,
         stop,
     };
-    engine.run(&timer).await;
+    for connection in engine.run(&timer).await {
+        flush(&connection).await?;
+    }
+    Ok(())
+}
+
+/// Answers come in order, so that this one says that all before it has been read, with acks=0 too.
+pub(crate) async fn flush(connection: &Connection) -> Result<(), ClientError> {
+    connection.send(&MetadataRequest { topics: Some(Vec::new()), ..Default::default() }).await?;
     Ok(())
 }
 
@@ -176,13 +187,19 @@ enum Made {
 }
 
 impl Engine {
-    async fn run(mut self, timer: &Timer) {
+    /// Returns the connections on which there may be something that nobody has answered.
+    async fn run(mut self, timer: &Timer) -> Vec<Connection> {
         loop {
             let made = self.make_records();
             self.is_over = matches!(made, Made::All);
             let next = self.send(matches!(made, Made::Blocked));
             if self.is_over && self.batches.is_empty() {
-                return;
+                let links = self.links.into_values();
+                let open = links.filter_map(|link| match link {
+                    Link::Open { connection, .. } => Some(connection),
+                    Link::Connecting(_) | Link::Down(_) => None,
+                });
+                return open.filter(|_| self.load.settings.acks == Acks::None).collect();
             }
             let wake_at = match made {
                 Made::Some => {
@@ -304,6 +321,7 @@ impl Engine {
         match link {
             Link::Down(until) if *until > now => return Some(*until),
             Link::Connecting(_) => return None,
+            Link::Open { connection, .. } if connection.unsent_bytes() > UNSENT_BYTES_MAX => return Some(now + TICK),
             Link::Open { connection, .. } if connection.is_open() => {}
             // A connection that has failed still owes the answers of what was in flight.
             Link::Open { in_flight, .. } if !in_flight.is_empty() => return None,
@@ -343,6 +361,10 @@ impl Engine {
             }
             if let Some(at) = self.request(leader, batches, now) {
                 return Some(at);
+            }
+            if self.load.settings.acks == Acks::None {
+                // Looks again at what is unsent.
+                return Some(now + TICK);
             }
         }
     }

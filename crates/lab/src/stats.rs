@@ -36,10 +36,15 @@ impl Default for Tally {
 impl Tally {
     /// Counts a record.
     pub fn record(&mut self, latency_us: u64, bytes: u64) {
-        self.records += 1;
+        self.record_many(1, latency_us, bytes);
+    }
+
+    /// Counts records of one latency that have so many bytes together.
+    fn record_many(&mut self, records: u64, latency_us: u64, bytes: u64) {
+        self.records += records;
         self.bytes += bytes;
-        self.latency.saturating_record(latency_us);
-        self.latency_sum_us += u128::from(latency_us);
+        self.latency.saturating_record_n(latency_us, records);
+        self.latency_sum_us += u128::from(latency_us) * u128::from(records);
         self.latency_max_us = self.latency_max_us.max(latency_us);
     }
 
@@ -75,6 +80,16 @@ pub(crate) struct Sent {
     /// From when its latency counts, in microseconds since the start.
     pub(crate) at_us: u64,
     pub(crate) bytes: u32,
+    pub(crate) is_warm_up: bool,
+}
+
+/// A batch whose records count alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentBatch {
+    pub(crate) at_us: u64,
+    pub(crate) records: u64,
+    /// Of all values.
+    pub(crate) bytes: u64,
     pub(crate) is_warm_up: bool,
 }
 
@@ -124,6 +139,19 @@ impl Stats {
                 let (_, last) = steady_us.get_or_insert((record.at_us, now_us));
                 *last = now_us;
             }
+        }
+    }
+
+    pub(crate) fn acknowledged_batch(&self, batch: SentBatch) {
+        let SentBatch { at_us, records, bytes, is_warm_up } = batch;
+        let now_us = self.now_us();
+        let latency_us = now_us.saturating_sub(at_us);
+        let mut inner = self.inner.lock();
+        inner.last_answer_us = now_us;
+        inner.window.record_many(records, latency_us, bytes);
+        if !is_warm_up {
+            inner.steady.record_many(records, latency_us, bytes);
+            inner.steady_us.get_or_insert((at_us, now_us)).1 = now_us;
         }
     }
 

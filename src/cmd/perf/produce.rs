@@ -31,6 +31,9 @@ const FAILED: u8 = 1;
 /// At a rate, a record's latency counts from when it was due, so that a broker that stood still is seen by every record
 /// that should have been sent meanwhile; --closed-loop counts as kafka-producer-perf-test does. Without a rate the
 /// latency is mostly that of the producer's own buffer. Fails when any record was not delivered.
+///
+/// --engine raw loads a broker to its limit: every request carries one batch of batch.size that was made before the
+/// start, and max.in.flight.requests.per.connection of them are under way to each broker.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +41,8 @@ Examples:
   parshall perf produce --topic orders --record-size 100 --throughput 20000 --duration 30s --warmup-records 40000
   parshall perf produce --topic a --topic b --producers 8 --num-records 10000000 --record-size 100-2000 --output json
   parshall perf produce --topic orders --num-records 5000000 --record-size 1024 --throughput -1 \\
-    --producer-props bootstrap.servers=kafka:9092 acks=1 batch.size=16384 linger.ms=5")]
+    --producer-props bootstrap.servers=kafka:9092 acks=1 batch.size=16384 linger.ms=5
+  parshall perf produce --topic orders --record-size 100 --duration 10s --engine raw --producers 4 --producer-props acks=1")]
 pub(crate) struct Args {
     /// Name of the topic; given several times, producers take them in turns
     #[arg(long, required = true, value_parser = args::name)]
@@ -71,6 +75,9 @@ pub(crate) struct Args {
     /// Count latency from when a record is really sent, as Kafka's tool does, although a slow broker delays that
     #[arg(long)]
     closed_loop: bool,
+    /// What sends: a producer that gathers records into batches as Kafka's does, or requests encoded before the start
+    #[arg(long, value_enum, default_value = "client", value_name = "client|raw", hide_possible_values = true)]
+    engine: Engine,
     /// Producers at work at the same time, with connections of their own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PRODUCERS_MAX))]
     producers: u64,
@@ -106,6 +113,12 @@ pub(crate) struct Args {
 enum Output {
     Kafka,
     Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Client,
+    Raw,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -162,7 +175,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             started_wall_ms,
         };
         let client = connection.named(&client_id);
-        producers.spawn(lab::produce(client, load, Arc::clone(&stats), Arc::clone(&stop)));
+        let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
+        match args.engine {
+            Engine::Client => producers.spawn(lab::produce(client, load, stats, stop)),
+            Engine::Raw => producers.spawn(lab::produce_raw(client, load, stats, stop)),
+        };
     }
     let interrupted = watch(&args, &mut producers, &stats, &stop).await?;
     report(&args, pace, &stats)?;
