@@ -91,6 +91,27 @@ fn a_command_from_a_runbook_prints_what_kafkas_tool_prints() {
     assert_eq!(count(&broker, "t"), 3000);
 }
 
+#[test]
+fn records_have_headers_and_results_more_than_one_form() {
+    let broker = Broker::start();
+    let produce = |more: &[&str]| {
+        let base =
+            ["perf", "produce", "--topic", "t", "--num-records", "20", "--record-size", "10", "-H", "a=1", "-H", "b=2"];
+        broker.ok(&[&base, more].concat())
+    };
+    let table = produce(&["--output", "table", "--warmup-records", "10"]);
+    assert!(table.starts_with("                           total    steady state\nrecords "), "{table}");
+    let csv = produce(&["--output", "csv", "--engine", "raw", "--throughput", "1000", "--ramp", "10ms"]);
+    let cells: Vec<_> = csv.lines().last().unwrap().split(',').collect();
+    assert_eq!((cells.len(), cells[0], cells[2]), (11, "steady state", "20"));
+    let records = broker.ok(&["consume", "t", "--from-beginning", "--until-end", "--json"]);
+    assert_eq!(records.lines().count(), 40);
+    for line in records.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line.contains("headers") && record["headers"].to_string().contains('a'), "{line}");
+    }
+}
+
 /// What Kafka's tool cannot see: it sends nothing while the broker stands still, so nothing is late.
 #[test]
 fn a_broker_that_stood_still_is_seen_by_all_records_that_were_due_meanwhile() {

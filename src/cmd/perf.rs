@@ -8,6 +8,7 @@ use clap::Subcommand;
 mod consume;
 mod disk;
 mod e2e;
+mod figures;
 mod lines;
 mod net;
 mod produce;

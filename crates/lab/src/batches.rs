@@ -2,6 +2,7 @@
 //! batch per partition, full ones in front of it, all of them within `buffer.memory`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use client::Partitioner;
@@ -63,10 +64,20 @@ pub(crate) struct Batches {
     /// Compressed size by plain size, as far as is known.
     compression_ratio: f64,
     settings: ProducerSettings,
+    /// Of every record.
+    headers: Arc<[(Bytes, Bytes)]>,
+    header_bytes: usize,
 }
 
 impl Batches {
-    pub(crate) fn new(leaders: impl Iterator<Item = i32>, settings: ProducerSettings, seed: u64) -> Self {
+    pub(crate) fn new(
+        leaders: impl Iterator<Item = i32>,
+        settings: ProducerSettings,
+        headers: Arc<[(Bytes, Bytes)]>,
+        seed: u64,
+    ) -> Self {
+        // Each has two lengths of at most 5 bytes.
+        let header_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 10).sum();
         let lane = |leader| Lane {
             leader,
             again: VecDeque::new(),
@@ -83,6 +94,8 @@ impl Batches {
             buffered_bytes: 0,
             compression_ratio: 1.0,
             settings,
+            headers,
+            header_bytes,
         }
     }
 
@@ -95,7 +108,7 @@ impl Batches {
         sent: Sent,
         now: Instant,
     ) -> bool {
-        let bytes = key.map_or(0, <[u8]>::len) + value.len() + RECORD_OVERHEAD_BYTES;
+        let bytes = key.map_or(0, <[u8]>::len) + value.len() + self.header_bytes + RECORD_OVERHEAD_BYTES;
         let count = self.lanes.len();
         let mut partition = self.partitioner.partition(key, count);
         let limit = (self.settings.batch_bytes as f64 / self.compression_ratio) as usize;
@@ -125,7 +138,8 @@ impl Batches {
             self.sticky_bytes += bytes;
         }
         let open = self.lanes[partition].gathering.back_mut().expect("a batch with room was found or made");
-        open.builder.push(timestamp_ms, key, Some(value), &[]);
+        let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, Some(&**value))).collect();
+        open.builder.push(timestamp_ms, key, Some(value), &headers);
         open.sent.push(sent);
         true
     }
@@ -264,7 +278,7 @@ mod tests {
         for (name, value) in pairs {
             settings.set(name, value).unwrap();
         }
-        Batches::new((0..partitions).map(|_| 1), settings, 1)
+        Batches::new((0..partitions).map(|_| 1), settings, Arc::new([]), 1)
     }
 
     fn place(batches: &mut Batches, key: Option<&[u8]>, now: Instant) -> bool {

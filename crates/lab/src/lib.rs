@@ -23,7 +23,7 @@ pub use disk_probe::{DiskProbe, DiskResult, probe_disk};
 pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
-pub use produce::{Pace, ProduceLoad, produce};
+pub use produce::{Pace, ProduceLoad, Schedule, produce};
 pub use raw::produce_raw;
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Stats, Tally};

@@ -1,5 +1,7 @@
 //! What producers send: sizes, values and keys. Everything follows from a seed.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 /// Random bytes are made once; values are cut from here. Larger than what a codec looks back over.
@@ -77,6 +79,7 @@ pub struct Payload {
     keys: KeyDistribution,
     /// Different keys.
     key_range: u64,
+    headers: Arc<[(Bytes, Bytes)]>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,12 +117,22 @@ impl Payload {
     }
 
     fn of(values: Values) -> Self {
-        Self { values, keys: KeyDistribution::None, key_range: 1 }
+        Self { values, keys: KeyDistribution::None, key_range: 1, headers: Arc::new([]) }
     }
 
     pub fn with_keys(mut self, keys: KeyDistribution, range: u64) -> Self {
         (self.keys, self.key_range) = (keys, range.max(1));
         self
+    }
+
+    /// Names and values of headers, which every record gets.
+    pub fn with_headers(mut self, headers: Vec<(Bytes, Bytes)>) -> Self {
+        self.headers = headers.into();
+        self
+    }
+
+    pub(crate) fn headers(&self) -> Arc<[(Bytes, Bytes)]> {
+        Arc::clone(&self.headers)
     }
 
     /// The records of one producer.

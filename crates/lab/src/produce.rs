@@ -44,9 +44,49 @@ pub enum Pace {
     /// As fast as they are taken.
     Unlimited,
     /// By a schedule that nothing delays.
-    OpenLoop { records_per_s: f64 },
+    OpenLoop(Schedule),
     /// Not faster than that, and each record counts from when it is really sent, as Kafka's tool has it.
-    ClosedLoop { records_per_s: f64 },
+    ClosedLoop(Schedule),
+}
+
+/// So many records per second, which the rate reaches in a straight line from 0 within `ramp`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule {
+    pub records_per_s: f64,
+    pub ramp: Duration,
+}
+
+impl Schedule {
+    /// When a record is due, in microseconds since the start.
+    fn due_us(&self, record: u64) -> u64 {
+        let (record, ramp_s) = (record as f64, self.ramp.as_secs_f64());
+        let in_ramp = self.records_per_s * ramp_s / 2.0;
+        let due_s = match record < in_ramp {
+            true => (2.0 * record * ramp_s / self.records_per_s).sqrt(),
+            false => ramp_s / 2.0 + record / self.records_per_s,
+        };
+        (due_s * 1e6) as u64
+    }
+}
+
+impl Pace {
+    /// When a record is due, in microseconds since the start; `None` if at once.
+    pub(crate) fn due_us(&self, record: u64) -> Option<u64> {
+        match self {
+            Self::Unlimited => None,
+            Self::OpenLoop(schedule) | Self::ClosedLoop(schedule) => Some(schedule.due_us(record)),
+        }
+    }
+
+    /// The pace of somebody who does this part of the work.
+    pub fn share(self, part: f64) -> Self {
+        let share = |schedule: Schedule| Schedule { records_per_s: schedule.records_per_s * part, ..schedule };
+        match self {
+            Self::Unlimited => Self::Unlimited,
+            Self::OpenLoop(schedule) => Self::OpenLoop(share(schedule)),
+            Self::ClosedLoop(schedule) => Self::ClosedLoop(share(schedule)),
+        }
+    }
 }
 
 /// What one producer is to do.
@@ -84,7 +124,7 @@ pub async fn produce(
     let leaders = topic.partitions.iter().map(|partition| partition.leader);
     let timer = Timer::new().expect("the system has a file descriptor for a timer");
     let engine = Engine {
-        batches: Batches::new(leaders, load.settings.clone(), load.seed),
+        batches: Batches::new(leaders, load.settings.clone(), load.payload.headers(), load.seed),
         topic_id: topic.id,
         source: load.payload.source(load.seed),
         producer,
@@ -254,16 +294,11 @@ impl Engine {
                 return Made::All;
             }
             let now_us = elapsed.as_micros() as u64;
-            let due_us = match self.load.pace {
-                Pace::Unlimited => now_us,
-                Pace::OpenLoop { records_per_s } | Pace::ClosedLoop { records_per_s } => {
-                    (self.made as f64 * 1e6 / records_per_s) as u64
-                }
-            };
+            let due_us = self.load.pace.due_us(self.made).unwrap_or(now_us);
             if due_us > now_us {
                 return Made::Until((self.stats.started() + Duration::from_micros(due_us)).max(now + TICK));
             }
-            let at_us = if matches!(self.load.pace, Pace::OpenLoop { .. }) { due_us } else { now_us };
+            let at_us = if matches!(self.load.pace, Pace::OpenLoop(_)) { due_us } else { now_us };
             let is_warm_up = self.made < self.load.warm_up_records;
             let (key, value) = self.source.record(self.made);
             self.made += 1;
@@ -554,5 +589,21 @@ impl Engine {
             let producer = if wants_id { Some(client.new_producer_id().await?) } else { None };
             Ok(Refreshed { metadata, producer })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_has_its_rate_from_the_start_or_behind_its_ramp() {
+        let even = Schedule { records_per_s: 1000.0, ramp: Duration::ZERO };
+        assert_eq!([0, 1, 1000].map(|n| even.due_us(n)), [0, 1000, 1_000_000]);
+        let ramped = Schedule { records_per_s: 1000.0, ramp: Duration::from_secs(2) };
+        // A quarter of the ramp's 1,000 records in its first half.
+        assert_eq!([0, 250, 1000, 2000].map(|n| ramped.due_us(n)), [0, 1_000_000, 2_000_000, 3_000_000]);
+        assert_eq!(Pace::OpenLoop(even).share(0.5).due_us(1), Some(2000));
+        assert_eq!(Pace::Unlimited.share(0.5).due_us(1), None);
     }
 }

@@ -123,11 +123,13 @@ impl RawProducer {
     fn prepare(&self, lane: &Lane, partition: i32, source: &mut Source, records_max: u64) -> Prepared {
         let settings = &self.load.settings;
         let mut builder = BatchBuilder::new().compression(settings.compression, settings.compression_level);
+        let headers = self.load.payload.headers();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (&**name, Some(&**value))).collect();
         let (mut records, mut bytes, mut largest) = (0, 0, 0);
         while records == 0 || (records < records_max && builder.size_bytes() + largest <= settings.batch_bytes) {
             let before = builder.size_bytes();
             let (key, value) = source.record(records);
-            builder.push(self.load.started_wall_ms, key, Some(value), &[]);
+            builder.push(self.load.started_wall_ms, key, Some(value), &headers);
             bytes += value.len() as u64;
             largest = largest.max(builder.size_bytes() - before);
             records += 1;
@@ -161,6 +163,7 @@ impl RawProducer {
 
     async fn send(&self, lane: Lane, share: f64) -> Result<(), String> {
         let timer = Timer::new().expect("the system has a file descriptor for a timer");
+        let pace = self.load.pace.share(share);
         let (started_us, mut sent) = (self.stats.now_us(), 0);
         let mut in_flight = VecDeque::new();
         let mut result = Ok(());
@@ -175,12 +178,7 @@ impl RawProducer {
                 let (batch, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)).await;
                 result = result.and(self.settle(&lane, batch, answer));
             }
-            let due_us = match self.load.pace {
-                Pace::Unlimited => None,
-                Pace::OpenLoop { records_per_s } | Pace::ClosedLoop { records_per_s } => {
-                    Some(started_us + (sent as f64 * 1e6 / (records_per_s * share)) as u64)
-                }
-            };
+            let due_us = pace.due_us(sent).map(|due_us| started_us + due_us);
             while result.is_ok()
                 && !self.is_over()
                 && (due_us.is_some_and(|due_us| due_us > self.stats.now_us()) || is_clogged(&lane))
@@ -214,8 +212,8 @@ impl RawProducer {
             };
             sent += prepared.records;
             let at_us = match self.load.pace {
-                Pace::OpenLoop { .. } => due_us.unwrap_or_default(),
-                Pace::Unlimited | Pace::ClosedLoop { .. } => self.stats.now_us(),
+                Pace::OpenLoop(_) => due_us.unwrap_or_default(),
+                Pace::Unlimited | Pace::ClosedLoop(_) => self.stats.now_us(),
             };
             let is_warm_up = first < self.load.warm_up_records;
             let batch = SentBatch { at_us, records: prepared.records, bytes: prepared.bytes, is_warm_up };

@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clap::ValueEnum;
-use lab::{KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Sizes, Stats};
+use lab::{KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{lines, properties};
+use super::{figures, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
@@ -72,6 +72,9 @@ pub(crate) struct Args {
     /// Records per second, all producers together; -1 for as many as are taken
     #[arg(long, value_name = "RATE", default_value_t = -1.0, allow_negative_numbers = true)]
     throughput: f64,
+    /// Let the rate grow to --throughput in a straight line, for so long
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::duration)]
+    ramp: Duration,
     /// Count latency from when a record is really sent, as Kafka's tool does, although a slow broker delays that
     #[arg(long)]
     closed_loop: bool,
@@ -90,6 +93,9 @@ pub(crate) struct Args {
     /// How many different keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     record_key_range: Option<u64>,
+    /// A header of every record, as often as needed
+    #[arg(long, short = 'H', value_name = "NAME=VALUE", value_parser = args::pair)]
+    header: Vec<(String, String)>,
     /// Makes the same values and keys each time
     #[arg(long, value_name = "N", default_value_t = 0)]
     random_seed: u64,
@@ -102,8 +108,8 @@ pub(crate) struct Args {
     /// A properties file with settings of the producer
     #[arg(long, visible_alias = "producer.config", value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// What is printed: the lines of Kafka's tool, or one JSON object at the end
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|json", hide_possible_values = true)]
+    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each interval, or a JSON object
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
     output: Output,
     #[command(flatten)]
     connection: Connection,
@@ -112,6 +118,8 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     Kafka,
+    Table,
+    Csv,
     Json,
 }
 
@@ -156,6 +164,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             "Warmup first {} records. Steady state results will print after the complete test summary.\n",
             args.warmup_records
         ))?;
+    }
+    if args.output == Output::Csv {
+        output::print(figures::CSV_HEADER)?;
     }
     let stats = Arc::new(Stats::start());
     let stop = Arc::new(AtomicBool::new(false));
@@ -216,8 +227,11 @@ async fn watch(
             },
             _ = ticks.tick() => {
                 let window = stats.take_window();
-                if args.output == Output::Kafka {
-                    output::print(&lines::window(&window, window_started.elapsed()))?;
+                let elapsed = window_started.elapsed();
+                match args.output {
+                    Output::Kafka => output::print(&lines::window(&window, elapsed))?,
+                    Output::Csv => output::print(&figures::csv("window", &window, elapsed))?,
+                    Output::Table | Output::Json => {}
                 }
                 window_started = Instant::now();
             }
@@ -239,33 +253,22 @@ fn report(args: &Args, pace: Pace, stats: &Stats) -> Result<()> {
                 output::print(&lines::total(&steady, steady_elapsed, true))?;
             }
         }
+        Output::Table => {
+            let parts = [("total", &total, elapsed), ("steady state", &steady, steady_elapsed)];
+            let shown = if args.warmup_records > 0 { 2 } else { 1 };
+            output::print(&figures::table(&parts[..shown]))?;
+        }
+        Output::Csv => {
+            output::print(&figures::csv("total", &total, elapsed))?;
+            output::print(&figures::csv("steady state", &steady, steady_elapsed))?;
+        }
         Output::Json => {
-            let of = |tally: &lab::Tally, elapsed: Duration| {
-                let seconds = elapsed.as_secs_f64();
-                let latency_us = json!({
-                    "mean": tally.mean_us(),
-                    "p50": tally.quantile_us(0.5),
-                    "p95": tally.quantile_us(0.95),
-                    "p99": tally.quantile_us(0.99),
-                    "p99_9": tally.quantile_us(0.999),
-                    "max": tally.max_us(),
-                });
-                let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-                json!({
-                    "records": tally.records,
-                    "bytes": tally.bytes,
-                    "seconds": seconds,
-                    "records_per_s": per_second(tally.records),
-                    "mib_per_s": per_second(tally.bytes) / 1_048_576.0,
-                    "latency_us": latency_us,
-                })
-            };
             output::print_json(&json!({
-                "total": of(&total, elapsed),
-                "steady_state": of(&steady, steady_elapsed),
+                "total": figures::json(&total, elapsed),
+                "steady_state": figures::json(&steady, steady_elapsed),
                 "latency_counts_from": match pace {
-                    Pace::OpenLoop { .. } => "when a record was due",
-                    Pace::Unlimited | Pace::ClosedLoop { .. } => "when a record was sent",
+                    Pace::OpenLoop(_) => "when a record was due",
+                    Pace::Unlimited | Pace::ClosedLoop(_) => "when a record was sent",
                 },
                 "producers": args.producers,
                 "failures": stats.failures(),
@@ -304,7 +307,8 @@ fn payload(args: &Args) -> Result<Payload> {
     let keys = args.key_distribution.map(KeyDistribution::from);
     let keys =
         keys.unwrap_or(if args.record_key_range.is_some() { KeyDistribution::Random } else { KeyDistribution::None });
-    Ok(payload.with_keys(keys, args.record_key_range.unwrap_or(u64::MAX)))
+    let headers = args.header.iter().map(|(name, value)| (name.clone().into(), value.clone().into())).collect();
+    Ok(payload.with_keys(keys, args.record_key_range.unwrap_or(u64::MAX)).with_headers(headers))
 }
 
 /// The share of one producer.
@@ -312,10 +316,11 @@ fn pace(args: &Args) -> Result<Pace> {
     if args.throughput.is_nan() || args.throughput == 0.0 {
         return Err(Usage("--throughput is a number of records per second, or -1".to_owned()).into());
     }
-    let records_per_s = args.throughput / args.producers as f64;
-    Ok(match (args.throughput < 0.0, args.closed_loop) {
+    let schedule = Schedule { records_per_s: args.throughput, ramp: args.ramp };
+    let pace = match (args.throughput < 0.0, args.closed_loop) {
         (true, _) => Pace::Unlimited,
-        (false, true) => Pace::ClosedLoop { records_per_s },
-        (false, false) => Pace::OpenLoop { records_per_s },
-    })
+        (false, true) => Pace::ClosedLoop(schedule),
+        (false, false) => Pace::OpenLoop(schedule),
+    };
+    Ok(pace.share(1.0 / args.producers as f64))
 }
