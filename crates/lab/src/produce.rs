@@ -78,6 +78,15 @@ impl Pace {
         }
     }
 
+    /// Whether the next record is beyond a run of that length. By a schedule that nothing delays, all that is due
+    /// within it is sent, however late.
+    pub(crate) fn is_past(&self, duration: Duration, due_us: Option<u64>, elapsed: Duration) -> bool {
+        match (self, due_us) {
+            (Self::OpenLoop(_), Some(due_us)) => Duration::from_micros(due_us) >= duration,
+            _ => elapsed >= duration,
+        }
+    }
+
     /// The pace of somebody who does this part of the work.
     pub fn share(self, part: f64) -> Self {
         let share = |schedule: Schedule| Schedule { records_per_s: schedule.records_per_s * part, ..schedule };
@@ -287,14 +296,15 @@ impl Engine {
                 continue;
             }
             let elapsed = now - self.stats.started();
+            let due_us = self.load.pace.due_us(self.made);
             let is_done = self.load.records.is_some_and(|records| self.made >= records)
-                || self.load.duration.is_some_and(|duration| elapsed >= duration)
+                || self.load.duration.is_some_and(|duration| self.load.pace.is_past(duration, due_us, elapsed))
                 || self.stop.load(Ordering::Relaxed);
             if is_done {
                 return Made::All;
             }
             let now_us = elapsed.as_micros() as u64;
-            let due_us = self.load.pace.due_us(self.made).unwrap_or(now_us);
+            let due_us = due_us.unwrap_or(now_us);
             if due_us > now_us {
                 return Made::Until((self.stats.started() + Duration::from_micros(due_us)).max(now + TICK));
             }
@@ -605,5 +615,9 @@ mod tests {
         assert_eq!([0, 250, 1000, 2000].map(|n| ramped.due_us(n)), [0, 1_000_000, 2_000_000, 3_000_000]);
         assert_eq!(Pace::OpenLoop(even).share(0.5).due_us(1), Some(2000));
         assert_eq!(Pace::Unlimited.share(0.5).due_us(1), None);
+        let (run, late) = (Duration::from_secs(5), Duration::from_secs(9));
+        let is_past = |pace: Pace, record| pace.is_past(run, pace.due_us(record), late);
+        assert!(!is_past(Pace::OpenLoop(even), 4999) && is_past(Pace::OpenLoop(even), 5000));
+        assert!(is_past(Pace::ClosedLoop(even), 0) && is_past(Pace::Unlimited, 0));
     }
 }

@@ -46,7 +46,7 @@ pub async fn produce_raw(
             Ok(()) => return Ok(()),
             Err(reason) => tracing::debug!(reason, "looking for the leaders anew"),
         }
-        if producer.is_over() {
+        if producer.is_over(None) {
             return Ok(());
         }
         producer.client.forget(&producer.load.topic);
@@ -86,8 +86,9 @@ struct InFlight {
 }
 
 impl RawProducer {
-    fn is_over(&self) -> bool {
-        let is_late = |duration| self.stats.started().elapsed() >= duration;
+    /// Whether the next batch, which is due then, is not to be sent any more.
+    fn is_over(&self, due_us: Option<u64>) -> bool {
+        let is_late = |duration| self.load.pace.is_past(duration, due_us, self.stats.started().elapsed());
         self.load.records.is_some_and(|records| self.claimed.load(Ordering::Relaxed) >= records)
             || self.load.duration.is_some_and(is_late)
             || self.stop.load(Ordering::Relaxed)
@@ -168,7 +169,8 @@ impl RawProducer {
         let mut in_flight = VecDeque::new();
         let mut result = Ok(());
         for turn in 0.. {
-            while result.is_err() || in_flight.len() >= self.load.settings.in_flight_max || self.is_over() {
+            let due_us = pace.due_us(sent).map(|due_us| started_us + due_us);
+            while result.is_err() || in_flight.len() >= self.load.settings.in_flight_max || self.is_over(due_us) {
                 if in_flight.is_empty() {
                     if result.is_ok() {
                         result = flush(&lane.connection).await.map_err(|error| error.to_string());
@@ -178,9 +180,8 @@ impl RawProducer {
                 let (batch, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)).await;
                 result = result.and(self.settle(&lane, batch, answer));
             }
-            let due_us = pace.due_us(sent).map(|due_us| started_us + due_us);
             while result.is_ok()
-                && !self.is_over()
+                && !self.is_over(due_us)
                 && (due_us.is_some_and(|due_us| due_us > self.stats.now_us()) || is_clogged(&lane))
             {
                 let due = Duration::from_micros(due_us.unwrap_or_default());
@@ -193,7 +194,7 @@ impl RawProducer {
                     waited = timer.wait_until(wait_until) => waited.expect("a timer can be read"),
                 }
             }
-            if result.is_err() || self.is_over() {
+            if result.is_err() || self.is_over(due_us) {
                 continue;
             }
             let prepared = &lane.requests[turn % lane.requests.len()];
