@@ -13,11 +13,10 @@ use wire::Records;
 use wire::api::api_versions::ApiVersionsRequest;
 use wire::api::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 
+use crate::produce::PRODUCE_BY_TOPIC_ID;
 use crate::stats::Tally;
 
-/// The last version of Produce that names topics (KIP-516).
-const PRODUCE_BY_NAME: i16 = 12;
-/// Below what every broker takes (`message.max.bytes` is 1 MiB, but is not looked at; `socket.request.max.bytes` is).
+/// Well below what a broker takes at once (`socket.request.max.bytes`).
 const REQUEST_BYTES: usize = 512 * 1024;
 const IN_FLIGHT: usize = 4;
 
@@ -56,7 +55,7 @@ pub async fn probe_net(broker: &Broker, config: &ConnectionConfig, probe: NetPro
 }
 
 async fn upload(connection: &Connection, config: &ConnectionConfig, duration: Duration) -> Result<f64, ClientError> {
-    let version = connection.version::<ProduceRequest>()?.min(PRODUCE_BY_NAME);
+    let version = connection.version::<ProduceRequest>()?.min(PRODUCE_BY_TOPIC_ID - 1);
     let data = PartitionProduceData { index: 0, records: Some(Records::Inline(Bytes::from(vec![0; REQUEST_BYTES]))) };
     let name = format!("parshall-net-probe-{}", std::process::id());
     let topic = TopicProduceData { name, partition_data: vec![data], ..Default::default() };

@@ -115,6 +115,30 @@ pub struct ProduceLoad {
     pub started_wall_ms: i64,
 }
 
+impl ProduceLoad {
+    /// Waits for the topic, which the broker may create, within `max.block.ms`.
+    pub(crate) async fn find_topic(&self, client: &Client) -> Result<Arc<Metadata>, ClientError> {
+        let found = timeout(self.settings.block_max, client.existing_or_created(&[&self.topic])).await;
+        found.map_err(|_| ClientError::UnknownTopic { topic: self.topic.clone() })?
+    }
+
+    pub(crate) fn request(&self, topic_id: Uuid, partition_data: Vec<PartitionProduceData>) -> ProduceRequest {
+        let topic = TopicProduceData { name: self.topic.clone(), topic_id, partition_data };
+        ProduceRequest {
+            acks: self.settings.acks.to_wire(),
+            timeout_ms: i32::try_from(self.settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
+            topic_data: vec![topic],
+            ..Default::default()
+        }
+    }
+}
+
+/// The version in which both sides can name a topic: without an id not the newest.
+pub(crate) fn version(connection: &Connection, topic_id: Uuid) -> Result<i16, ConnectionError> {
+    let version = connection.version::<ProduceRequest>()?;
+    Ok(if topic_id.is_zero() { version.min(PRODUCE_BY_TOPIC_ID - 1) } else { version })
+}
+
 /// Produces until the load is done or `stop` is set, and all that was sent is answered. Records that could not be
 /// delivered are counted by [`Stats`]; the error is why the load could not start.
 pub async fn produce(
@@ -123,10 +147,7 @@ pub async fn produce(
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
 ) -> Result<(), ClientError> {
-    let block_max = load.settings.block_max;
-    let found = timeout(block_max, client.existing_or_created(&[&load.topic])).await;
-    let unknown = || ClientError::UnknownTopic { topic: load.topic.clone() };
-    let metadata = found.map_err(|_| unknown())??;
+    let metadata = load.find_topic(&client).await?;
     let is_idempotent = load.settings.is_idempotent().unwrap_or(false);
     let producer = if is_idempotent { Some(client.new_producer_id().await?) } else { None };
     let topic = metadata.topic(&load.topic)?;
@@ -424,21 +445,8 @@ impl Engine {
             index: *lane as i32,
             records: Some(Records::Inline(batch.bytes.clone())),
         });
-        let topic = TopicProduceData {
-            name: self.load.topic.clone(),
-            topic_id: self.topic_id,
-            partition_data: partition_data.collect(),
-        };
-        let request = ProduceRequest {
-            acks: settings.acks.to_wire(),
-            timeout_ms: i32::try_from(settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
-            topic_data: vec![topic],
-            ..Default::default()
-        };
-        let version = connection.version::<ProduceRequest>().map(|version| match self.topic_id {
-            Uuid::ZERO => version.min(PRODUCE_BY_TOPIC_ID - 1),
-            _ => version,
-        });
+        let request = self.load.request(self.topic_id, partition_data.collect());
+        let version = version(connection, self.topic_id);
         let started = match settings.acks {
             Acks::None => version.and_then(|version| connection.post(&request, version)).map(|()| None),
             _ => version.and_then(|version| connection.start_as(&request, version, settings.request_timeout)).map(Some),

@@ -16,13 +16,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use client::{Acks, Client, ClientError, Connection, ConnectionError, PendingFrame, TopicPartition};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-use wire::api::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use tokio::time::{Instant, sleep};
+use wire::api::produce::{PartitionProduceData, ProduceRequest};
 use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Records, Uuid, frame};
 
 use crate::payload::Source;
-use crate::produce::{PRODUCE_BY_TOPIC_ID, Pace, ProduceLoad, TICK, UNSENT_BYTES_MAX, flush};
+use crate::produce::{Pace, ProduceLoad, TICK, UNSENT_BYTES_MAX, flush, version};
 use crate::stats::{SentBatch, Stats};
 use crate::timer::Timer;
 
@@ -33,8 +33,7 @@ pub async fn produce_raw(
     stats: Arc<Stats>,
     stop: Arc<AtomicBool>,
 ) -> Result<(), ClientError> {
-    let found = timeout(load.settings.block_max, client.existing_or_created(&[&load.topic])).await;
-    found.map_err(|_| ClientError::UnknownTopic { topic: load.topic.clone() })??;
+    load.find_topic(&client).await?;
     let producer = Arc::new(RawProducer { client, load, stats, stop, claimed: AtomicU64::new(0) });
     loop {
         let trouble = match producer.lanes().await {
@@ -107,10 +106,7 @@ impl RawProducer {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(vacant) => {
                     let connection = self.client.broker(leader).await?;
-                    let version = match connection.version::<ProduceRequest>()? {
-                        version if topic.id.is_zero() => version.min(PRODUCE_BY_TOPIC_ID - 1),
-                        version => version,
-                    };
+                    let version = version(&connection, topic.id)?;
                     vacant.insert(Lane { connection, version, topic_id: topic.id, requests: Vec::new() })
                 }
             };
@@ -136,14 +132,7 @@ impl RawProducer {
             records += 1;
         }
         let data = PartitionProduceData { index: partition, records: Some(Records::Inline(builder.build().bytes)) };
-        let topic =
-            TopicProduceData { name: self.load.topic.clone(), topic_id: lane.topic_id, partition_data: vec![data] };
-        let request = ProduceRequest {
-            acks: settings.acks.to_wire(),
-            timeout_ms: i32::try_from(settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
-            topic_data: vec![topic],
-            ..Default::default()
-        };
+        let request = self.load.request(lane.topic_id, vec![data]);
         let mut out = BytesMut::new();
         frame::write_request(&mut out, lane.version, 0, &self.client.config().connection.client_id, &request);
         Prepared { partition, frame: out.freeze(), records, bytes }
