@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use client::{Client, ClientError, Consumer, EARLIEST, LATEST, Membership, ResetOffset, TopicPartition};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::settings::ConsumerSettings;
 
@@ -145,7 +145,7 @@ impl Reading<'_> {
                     self.stats.bytes.fetch_add(bytes, Ordering::Relaxed);
                     self.stats.last_record_us.fetch_max(self.stats.now_us(), Ordering::Relaxed);
                 }
-                () = sleep_until(Instant::now() + LOOK_INTERVAL) => {
+                () = sleep(LOOK_INTERVAL) => {
                     if last_record.elapsed() >= self.load.idle_max {
                         self.stats.timed_out.store(true, Ordering::Relaxed);
                         return Ok(());

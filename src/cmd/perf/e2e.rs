@@ -104,7 +104,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let mut out = std::io::stdout();
     let mut broken = None;
     let tally = lab::end_to_end(producer, consumer, &load, |number, latency| {
-        if is_kafka && number % RECORDS_PER_LINE == 0 {
+        if is_kafka && broken.is_none() && number % RECORDS_PER_LINE == 0 {
             broken = writeln!(out, "{number}\t{}", latency.as_micros() as f64 / 1000.0).err();
         }
     });

@@ -120,7 +120,7 @@ pub struct SyncState {
 struct Inner {
     /// In the queue, or being synced by a thread.
     scheduled: bool,
-    /// Appended since the sync that runs began.
+    /// Queued or appended since the sync that runs began, so that there is another one to do.
     again: bool,
     waiting: Vec<Waiting>,
 }
@@ -158,7 +158,7 @@ impl Partition {
 
     /// Appends what is queued, syncs, answers what is on disk by it, and tells whether to do so again.
     fn sync_once(self: &Arc<Self>) -> Option<Priority> {
-        let is_busy = std::mem::take(&mut self.sync.inner.lock().again);
+        let is_busy = self.sync.inner.lock().again;
         if is_busy {
             self.shared.env.pause(GATHER);
         }

@@ -45,8 +45,8 @@ fn wait(ticket: &Ticket) -> Outcome {
     runtime.block_on(filled).expect("every append is answered").remove(0)
 }
 
-/// Several senders with a few requests in flight each, which want to hear of the disk or only of the page cache, by
-/// turns or at random. Returns what they were told, in the order in which each of them had asked.
+/// Several senders with a few requests in flight each, of which some wait for the disk and some only for the page
+/// cache. Returns what they were told, in the order in which each of them had asked.
 fn senders(partition: &Arc<Partition>) -> Vec<Vec<Outcome>> {
     let told = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
