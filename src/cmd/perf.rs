@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 mod consume;
 mod disk;
@@ -13,6 +13,7 @@ mod lines;
 mod net;
 mod produce;
 mod properties;
+mod watch;
 
 /// Put load on any Kafka and say what came of it.
 ///
@@ -32,6 +33,13 @@ enum Command {
     E2e(e2e::Args),
     Disk(disk::Args),
     Net(net::Args),
+}
+
+/// What is printed where there is nothing to say of intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Kafka,
+    Json,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use clap::ValueEnum;
+use anyhow::Result;
 use client::ResetOffset;
 use lab::{ConsumeLoad, ConsumeStats, Consumed, ConsumerSettings};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::{lines, properties};
+use super::watch::{INTERRUPTED, watch};
+use super::{Output, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
@@ -22,8 +21,6 @@ use crate::cmd::{output, time};
 /// The client.id that Kafka's tool has.
 const CLIENT_ID: &str = "perf-consumer-client";
 const CONSUMERS_MAX: u64 = 10_000;
-/// What a shell shows for a command that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 
 /// Read records as fast as they come, and say how fast that was.
 ///
@@ -95,19 +92,10 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Kafka,
-    Json,
-}
-
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let (settings, servers) = settings(&args)?;
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
-    let connection = match servers {
-        Some(servers) => Connection::to(&servers).map_err(Usage)?,
-        None => args.connection.clone(),
-    };
+    let connection = properties::connection(servers, &args.connection)?;
     // A broker that is not there is an error before the clock starts.
     connection.named(&client_id).any_broker().await?;
     let started_wall_ms = time::now_ms();
@@ -133,7 +121,17 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
         consumers.spawn(async move { lab::consume(client, heart, load, &stats, &stop).await });
     }
-    let interrupted = watch(&args, &mut consumers, &stats, &stop).await?;
+    let mut before = stats.consumed();
+    let period = Duration::from_millis(args.reporting_interval);
+    let interrupted = watch(&mut consumers, &stop, period, |elapsed| {
+        let so_far = stats.consumed();
+        let since = std::mem::replace(&mut before, so_far);
+        match args.output == Output::Kafka && args.show_detailed_stats {
+            true => output::print(&lines::consumer_window(time::now_ms(), since, so_far, elapsed)),
+            false => Ok(()),
+        }
+    });
+    let interrupted = interrupted.await?;
     report(&args, &stats, started_wall_ms)?;
     let missing = args.num_records.is_some_and(|wanted| stats.consumed().records < wanted);
     if missing && stats.has_timed_out() {
@@ -144,42 +142,6 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         );
     }
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
-}
-
-/// Shows the progress until all consumers are done. Returns whether they were interrupted.
-async fn watch(
-    args: &Args,
-    consumers: &mut JoinSet<Result<(), client::ClientError>>,
-    stats: &ConsumeStats,
-    stop: &AtomicBool,
-) -> Result<bool> {
-    let period = Duration::from_millis(args.reporting_interval);
-    let mut before = (Instant::now(), stats.consumed());
-    let mut ticks = interval_at(before.0 + period, period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
-    let mut interrupted = false;
-    loop {
-        tokio::select! {
-            done = consumers.join_next() => match done {
-                None => return Ok(interrupted),
-                Some(done) => done.context("a consumer failed")??,
-            },
-            _ = ticks.tick() => {
-                let now = (Instant::now(), stats.consumed());
-                if args.output == Output::Kafka && args.show_detailed_stats {
-                    let line = lines::consumer_window(time::now_ms(), before.1, now.1, now.0 - before.0);
-                    output::print(&line)?;
-                }
-                before = now;
-            }
-            _ = &mut interrupt, if !interrupted => {
-                interrupted = true;
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 fn report(args: &Args, stats: &ConsumeStats, started_wall_ms: i64) -> Result<()> {

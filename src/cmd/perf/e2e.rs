@@ -8,9 +8,8 @@ use clap::ValueEnum;
 use lab::EndToEndLoad;
 use serde_json::json;
 
-use super::{lines, properties};
+use super::{Output, lines, properties};
 use crate::cmd::args::{self, Connection};
-use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
 
 const CLIENT_ID: &str = "perf-e2e-client";
@@ -64,12 +63,6 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Kafka,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Acks {
     #[value(alias = "-1")]
     All,
@@ -79,10 +72,7 @@ enum Acks {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let servers = properties::apply(args.command_config.as_deref(), &[], |_, _| Ok(()))?;
-    let connection = match servers {
-        Some(servers) => Connection::to(&servers).map_err(Usage)?,
-        None => args.connection.clone(),
-    };
+    let connection = properties::connection(servers, &args.connection)?;
     let load = EndToEndLoad {
         topic: args.topic,
         records: args.num_records,

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bytes::Bytes;
 use clap::ValueEnum;
 use lab::{KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::watch::{INTERRUPTED, watch};
 use super::{figures, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
@@ -22,8 +22,6 @@ use crate::cmd::{output, time};
 /// The client.id that Kafka's tool has.
 const CLIENT_ID: &str = "perf-producer-client";
 const PRODUCERS_MAX: u64 = 10_000;
-/// What a shell shows for a command that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
 
 /// Send records as fast as they are taken, or at a rate, and say how long they took.
@@ -153,10 +151,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let payload = payload(&args)?;
     let pace = pace(&args)?;
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
-    let connection = match servers {
-        Some(servers) => Connection::to(&servers).map_err(Usage)?,
-        None => args.connection.clone(),
-    };
+    let connection = properties::connection(servers, &args.connection)?;
     // A broker that is not there is an error before the clock starts.
     connection.named(&client_id).any_broker().await?;
     if args.output == Output::Kafka && args.warmup_records > 0 {
@@ -192,7 +187,16 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             Engine::Raw => producers.spawn(lab::produce_raw(client, load, stats, stop)),
         };
     }
-    let interrupted = watch(&args, &mut producers, &stats, &stop).await?;
+    let period = Duration::from_millis(args.reporting_interval);
+    let interrupted = watch(&mut producers, &stop, period, |elapsed| {
+        let window = stats.take_window();
+        match args.output {
+            Output::Kafka => output::print(&lines::window(&window, elapsed)),
+            Output::Csv => output::print(&figures::csv("window", &window, elapsed)),
+            Output::Table | Output::Json => Ok(()),
+        }
+    });
+    let interrupted = interrupted.await?;
     report(&args, pace, &stats)?;
     let failures = stats.failures();
     for (reason, records) in &failures {
@@ -203,44 +207,6 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::from(FAILED),
     })
-}
-
-/// Shows the progress until all producers are done. Returns whether they were interrupted.
-async fn watch(
-    args: &Args,
-    producers: &mut JoinSet<Result<(), client::ClientError>>,
-    stats: &Stats,
-    stop: &AtomicBool,
-) -> Result<bool> {
-    let period = Duration::from_millis(args.reporting_interval);
-    let mut window_started = Instant::now();
-    let mut ticks = interval_at(window_started + period, period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
-    let mut interrupted = false;
-    loop {
-        tokio::select! {
-            done = producers.join_next() => match done {
-                None => return Ok(interrupted),
-                Some(done) => done.context("a producer failed")??,
-            },
-            _ = ticks.tick() => {
-                let window = stats.take_window();
-                let elapsed = window_started.elapsed();
-                match args.output {
-                    Output::Kafka => output::print(&lines::window(&window, elapsed))?,
-                    Output::Csv => output::print(&figures::csv("window", &window, elapsed))?,
-                    Output::Table | Output::Json => {}
-                }
-                window_started = Instant::now();
-            }
-            _ = &mut interrupt, if !interrupted => {
-                interrupted = true;
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 fn report(args: &Args, pace: Pace, stats: &Stats) -> Result<()> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use lab::SettingError;
 
+use crate::cmd::args::Connection;
 use crate::cmd::failure::Usage;
 
 /// Applies what the file says and then what the flags say, which therefore wins. Settings that change nothing are
@@ -32,6 +33,14 @@ pub(super) fn apply(
         }
     }
     Ok(servers)
+}
+
+/// To the servers that the settings name, or those of the flag.
+pub(super) fn connection(servers: Option<String>, flag: &Connection) -> Result<Connection> {
+    Ok(match servers {
+        Some(servers) => Connection::to(&servers).map_err(Usage)?,
+        None => flag.clone(),
+    })
 }
 
 fn parse(file: &Path) -> Result<Vec<(String, String)>> {
