@@ -163,7 +163,12 @@ impl Partition {
             self.shared.env.pause(GATHER);
         }
         self.append_queued();
-        self.sync.inner.lock().again = false;
+        {
+            let mut state = self.sync.inner.lock();
+            // What was asked for until here is on disk by the sync below, but for what was queued behind our back: the
+            // one who did so has asked already, or is about to, and nobody else will.
+            state.again = !self.queue.lock().is_empty();
+        }
         let synced = self.view.sync();
         let mut state = self.sync.inner.lock();
         match synced {
