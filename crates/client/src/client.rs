@@ -20,6 +20,8 @@ use crate::{Broker, ClientError, Connection, ConnectionConfig, ConnectionError, 
 const FIND_COORDINATOR_BATCHED: i16 = 4;
 /// `FindCoordinatorRequest.CoordinatorType.GROUP`.
 const COORDINATOR_OF_GROUP: i8 = 0;
+/// `FindCoordinatorRequest.CoordinatorType.TRANSACTION`.
+pub(crate) const COORDINATOR_OF_TRANSACTION: i8 = 1;
 
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -144,6 +146,8 @@ impl Client {
         for address in self.inner.config.bootstrap_servers.iter().chain(&known) {
             match self.connection(address).await {
                 Ok(connection) => return Ok(connection),
+                // Wrong passwords add up: a user who is refused everywhere may be locked out.
+                Err(error @ ConnectionError::Authentication { .. }) => return Err(error.into()),
                 Err(error) => reason = Some(error),
             }
         }
@@ -287,22 +291,30 @@ impl Client {
 
     /// Asks who coordinates a group, once.
     pub async fn find_coordinator(&self, group: &str) -> Result<Broker, ClientError> {
+        self.find_coordinator_of(group, COORDINATOR_OF_GROUP).await
+    }
+
+    /// Asks who coordinates a group or the transactions of a producer, once.
+    pub(crate) async fn find_coordinator_of(&self, key: &str, key_type: i8) -> Result<Broker, ClientError> {
         let connection = self.any_broker().await?;
         let version = connection.version::<FindCoordinatorRequest>()?;
-        let mut request = FindCoordinatorRequest { key_type: COORDINATOR_OF_GROUP, ..Default::default() };
+        let mut request = FindCoordinatorRequest { key_type, ..Default::default() };
         match version >= FIND_COORDINATOR_BATCHED {
-            true => request.coordinator_keys = vec![group.to_owned()],
-            false => request.key = group.to_owned(),
+            true => request.coordinator_keys = vec![key.to_owned()],
+            false => request.key = key.to_owned(),
         }
         let FindCoordinatorResponse { error_code, error_message, node_id, host, port, coordinators, .. } =
             connection.send(&request).await?;
-        let subject = || format!("the coordinator of group {group}");
+        let subject = || match key_type {
+            COORDINATOR_OF_TRANSACTION => format!("the coordinator of transactional id {key}"),
+            _ => format!("the coordinator of group {key}"),
+        };
         if version < FIND_COORDINATOR_BATCHED {
             ClientError::check(subject, error_code, error_message.as_deref())?;
             return Ok(Broker { id: node_id, host, port, rack: None });
         }
         let missing = || ClientError::Missing { address: connection.address().to_owned(), subject: subject() };
-        let found = coordinators.into_iter().find(|found| found.key == group).ok_or_else(missing)?;
+        let found = coordinators.into_iter().find(|found| found.key == key).ok_or_else(missing)?;
         ClientError::check(subject, found.error_code, found.error_message.as_deref())?;
         Ok(Broker { id: found.node_id, host: found.host, port: found.port, rack: None })
     }

@@ -8,14 +8,17 @@
 //! frame, a wrong correlation id) the whole connection fails with one error, which every waiting request gets. There
 //! is no reconnecting here: that is [`crate::Client`]'s.
 //!
-//! TLS and SASL will come in between [`TcpStream`] and [`Connection::over`], which takes any byte stream.
+//! [`Connection::over`] takes any byte stream: plain TCP, or TLS over it. SASL comes first on it, behind the versions.
 
-use std::collections::VecDeque;
+mod error;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,12 +29,19 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::api::Request;
 use wire::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
-use wire::{ErrorCode, Reader, Wire, WireError, frame};
+use wire::{ErrorCode, Reader, Wire, frame};
+
+pub use error::ConnectionError;
+
+use crate::security::Security;
+use crate::{sasl, tls};
 
 /// Room that is made for reading at once, and at least.
 const READ_BYTES: usize = 64 * 1024;
 /// Where the correlation id stands in a request frame: behind the length, the API key and the version.
 const CORRELATION_ID: std::ops::Range<usize> = 8..12;
+/// What a length is when it is the beginning of a TLS alert: its type and the major version.
+const TLS_ALERT: i32 = 0x1503;
 /// API keys of Kafka are small; the table of versions is an array by key.
 const KEYS: usize = 128;
 
@@ -47,6 +57,10 @@ pub struct ConnectionConfig {
     pub response_bytes_max: usize,
     /// More requests at a time are refused.
     pub in_flight_max: usize,
+    /// Where to connect in place of these addresses: through proxies that brokers know nothing of.
+    pub detours: Arc<BTreeMap<String, SocketAddr>>,
+    /// TLS and SASL.
+    pub security: Security,
 }
 
 impl Default for ConnectionConfig {
@@ -57,42 +71,9 @@ impl Default for ConnectionConfig {
             request_timeout: Duration::from_secs(30),
             response_bytes_max: 128 * 1024 * 1024,
             in_flight_max: 10_000,
+            detours: Arc::default(),
+            security: Security::default(),
         }
-    }
-}
-
-/// Why a connection, or a request on it, failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectionError {
-    #[error("cannot connect to {address}: {reason}")]
-    Connect { address: String, reason: String },
-    #[error("{address} does not speak Kafka: its answer claims to be {claimed} bytes long")]
-    NotKafka { address: String, claimed: i32 },
-    #[error("{address} did not answer in time")]
-    Timeout { address: String },
-    #[error("the connection to {address} was closed by the other side")]
-    Closed { address: String },
-    #[error("the connection to {address} failed: {reason}")]
-    Io { address: String, reason: String },
-    #[error("{address} answered request {received} where {expected} was due")]
-    OutOfOrder { address: String, expected: i32, received: i32 },
-    #[error("{address} sent a response that cannot be read: {reason}")]
-    Response { address: String, reason: WireError },
-    #[error("{address} does not serve {api} in a version that this client speaks")]
-    Unsupported { address: String, api: &'static str },
-    #[error("{address} refused the API version negotiation: {code}")]
-    Refused { address: String, code: ErrorCode },
-    #[error("too many requests wait for {address} to answer")]
-    Busy { address: String },
-}
-
-impl ConnectionError {
-    /// Whether another try, on a new connection, may help.
-    pub fn is_retriable(&self) -> bool {
-        matches!(
-            self,
-            Self::Connect { .. } | Self::Timeout { .. } | Self::Closed { .. } | Self::Io { .. } | Self::Busy { .. }
-        )
     }
 }
 
@@ -109,6 +90,8 @@ struct Handle {
     shared: Arc<Shared>,
     /// By API key the highest version that both sides speak, or -1.
     versions: [i16; KEYS],
+    /// When another connection is to take over, because the broker will end this one's session.
+    retires: OnceLock<Instant>,
 }
 
 impl Drop for Handle {
@@ -145,19 +128,38 @@ struct InFlight {
 }
 
 impl Connection {
-    /// Connects to `host:port` and agrees on versions.
+    /// Connects to `host:port`, with TLS and SASL where the configuration says so, and agrees on versions.
     pub async fn connect(address: &str, config: &ConnectionConfig) -> Result<Self> {
         let failed = |reason: String| ConnectionError::Connect { address: address.to_owned(), reason };
-        let stream = match timeout(config.connect_timeout, TcpStream::connect(address)).await {
+        let detour = config.detours.get(address).copied();
+        let connecting = async {
+            match detour {
+                Some(detour) => TcpStream::connect(detour).await,
+                None => TcpStream::connect(address).await,
+            }
+        };
+        let stream = match timeout(config.connect_timeout, connecting).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(failed(reason(&error))),
             Err(_) => return Err(failed(format!("no answer within {} s", config.connect_timeout.as_secs_f32()))),
         };
         stream.set_nodelay(true).map_err(|error| failed(reason(&error)))?;
-        Self::over(stream, address, config).await
+        let Some(tls) = &config.security.tls else { return Self::over(stream, address, config).await };
+        match timeout(config.connect_timeout, tls.connect(stream, address)).await {
+            Ok(Ok(stream)) => Self::over(stream, address, config).await,
+            Ok(Err(error)) => Err(match tls::failure(&error) {
+                Some(reason) => ConnectionError::Tls { address: address.to_owned(), reason },
+                None if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    failed("it hung up during the TLS handshake; does this listener speak TLS?".to_owned())
+                }
+                None => failed(format!("TLS: {}", reason(&error))),
+            }),
+            Err(_) => Err(failed(format!("no TLS within {} s", config.connect_timeout.as_secs_f32()))),
+        }
     }
 
-    /// Agrees on versions over a stream that is already connected. `address` is for messages only.
+    /// Agrees on versions over a stream that is already connected, and authenticates where the configuration says so.
+    /// `address` is for messages only.
     pub async fn over<S>(stream: S, address: &str, config: &ConnectionConfig) -> Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -173,9 +175,15 @@ impl Connection {
         let (address, config) = (address.to_owned(), config.clone());
         let shared = Arc::new(Shared { address, config, queue: Mutex::new(queue), wake: Notify::new() });
         tokio::spawn(run(stream, shared.clone()));
-        let mut handle = Handle { shared, versions: [-1; KEYS] };
+        let mut handle = Handle { shared, versions: [-1; KEYS], retires: OnceLock::new() };
         handle.versions = negotiate(&handle.shared).await?;
-        Ok(Self { handle: Arc::new(handle) })
+        let connection = Self { handle: Arc::new(handle) };
+        if let Some(credentials) = &connection.handle.shared.config.security.sasl
+            && let Some(lifetime) = sasl::authenticate(&connection, credentials).await?
+        {
+            connection.handle.retires.get_or_init(|| Instant::now() + lifetime);
+        }
+        Ok(connection)
     }
 
     /// `host:port` as it was given to [`Connection::connect`].
@@ -191,9 +199,15 @@ impl Connection {
         }
     }
 
-    /// Whether it can still take requests.
+    /// Whether it should still be given requests. One whose session ends soon counts as closed, and yet answers what it
+    /// has been given.
     pub fn is_open(&self) -> bool {
-        self.handle.shared.queue().failed.is_none()
+        !self.is_retired() && self.handle.shared.queue().failed.is_none()
+    }
+
+    /// Whether the broker will end its session soon, so that another connection should take over.
+    pub fn is_retired(&self) -> bool {
+        self.handle.retires.get().is_some_and(|&at| Instant::now() >= at)
     }
 
     /// Sends a request and waits for its response.
@@ -332,8 +346,14 @@ impl Shared {
 
     fn io_error(&self, error: &io::Error) -> ConnectionError {
         let address = self.address.clone();
+        if let Some(reason) = tls::failure(error) {
+            return ConnectionError::Tls { address, reason };
+        }
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ConnectionError::Closed { address },
+            // The last is TLS that ends without its own goodbye.
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+                ConnectionError::Closed { address }
+            }
             _ => ConnectionError::Io { address, reason: reason(error) },
         }
     }
@@ -442,6 +462,7 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut incoming = BytesMut::with_capacity(READ_BYTES);
     let mut outgoing = BytesMut::new();
+    let mut is_flushed = true;
     let mut timer = pin!(sleep_until(Instant::now()));
     loop {
         let deadline = {
@@ -449,7 +470,7 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
             if outgoing.is_empty() {
                 std::mem::swap(&mut outgoing, &mut queue.outgoing);
             }
-            if outgoing.is_empty() && queue.is_done() {
+            if outgoing.is_empty() && is_flushed && queue.is_done() {
                 return ConnectionError::Closed { address: shared.address.clone() };
             }
             queue.first_deadline
@@ -462,11 +483,9 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
         }
         make_room(&mut incoming);
         tokio::select! {
-            written = writer.write_buf(&mut outgoing), if !outgoing.is_empty() => {
-                match written {
-                    Ok(0) => return ConnectionError::Closed { address: shared.address.clone() },
-                    Ok(_) => {}
-                    Err(error) => return shared.io_error(&error),
+            written = write(&mut writer, &mut outgoing, &mut is_flushed), if !outgoing.is_empty() || !is_flushed => {
+                if let Err(error) = written {
+                    return shared.io_error(&error);
                 }
             }
             read = reader.read_buf(&mut incoming) => {
@@ -490,6 +509,25 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
     }
 }
 
+/// Writes, and flushes when all is written: what a socket does not take at once waits within TLS. May be cancelled.
+async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    outgoing: &mut BytesMut,
+    is_flushed: &mut bool,
+) -> io::Result<()> {
+    if !outgoing.is_empty() {
+        *is_flushed = false;
+        if writer.write_buf(outgoing).await? == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+    if outgoing.is_empty() {
+        writer.flush().await?;
+        *is_flushed = true;
+    }
+    Ok(())
+}
+
 /// Grows with what has arrived, not with what a frame claims: at most to twice of it.
 fn make_room(incoming: &mut BytesMut) {
     if incoming.capacity() == incoming.len() {
@@ -502,6 +540,9 @@ fn take_frames(incoming: &mut BytesMut, shared: &Shared) -> Result<()> {
         let claimed = i32::from_be_bytes(*length);
         let length = match usize::try_from(claimed) {
             Ok(length) if (4..=shared.config.response_bytes_max).contains(&length) => length,
+            _ if claimed >> 16 == TLS_ALERT => {
+                return Err(ConnectionError::SpeaksTls { address: shared.address.clone() });
+            }
             _ => return Err(ConnectionError::NotKafka { address: shared.address.clone(), claimed }),
         };
         if incoming.len() < 4 + length {
@@ -514,7 +555,7 @@ fn take_frames(incoming: &mut BytesMut, shared: &Shared) -> Result<()> {
 }
 
 /// The system's words for an error, without Rust's "(os error 111)".
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_owned(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData};
 use wire::batch::{Batch, Batches};
 use wire::record::RecordReader;
@@ -63,6 +64,47 @@ pub struct ConsumedRecord {
     pub headers: Vec<(Bytes, Option<Bytes>)>,
 }
 
+/// What fetching came to since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchTotals {
+    pub fetches: u64,
+    /// Of all batches, as they came.
+    pub bytes: u64,
+    pub bytes_max: u64,
+    /// From requests to their answers, the broker's waiting for more included.
+    pub latency: Duration,
+    pub latency_max: Duration,
+    /// How long brokers have asked to be left alone, because of a quota.
+    pub throttled: Duration,
+    pub throttled_max: Duration,
+}
+
+impl FetchTotals {
+    fn count(&mut self, bytes: u64, latency: Duration, throttled: Duration) {
+        let one = Self {
+            fetches: 1,
+            bytes,
+            bytes_max: bytes,
+            latency,
+            latency_max: latency,
+            throttled,
+            throttled_max: throttled,
+        };
+        self.add(one);
+    }
+
+    /// Counts what another has counted.
+    pub fn add(&mut self, other: Self) {
+        self.fetches += other.fetches;
+        self.bytes += other.bytes;
+        self.bytes_max = self.bytes_max.max(other.bytes_max);
+        self.latency += other.latency;
+        self.latency_max = self.latency_max.max(other.latency_max);
+        self.throttled += other.throttled;
+        self.throttled_max = self.throttled_max.max(other.throttled_max);
+    }
+}
+
 pub struct Consumer {
     client: Client,
     config: ConsumerConfig,
@@ -74,6 +116,7 @@ pub struct Consumer {
     ready_bytes: usize,
     /// What is left of our patience since things last went well.
     retry: Option<Retry>,
+    totals: FetchTotals,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +129,7 @@ struct Position {
 
 struct Fetched {
     leader: i32,
+    latency: Duration,
     /// By id, for answers that do not name their topics.
     names: HashMap<Uuid, String>,
     result: Result<FetchResponse, ClientError>,
@@ -102,7 +146,13 @@ impl Consumer {
             ready: VecDeque::new(),
             ready_bytes: 0,
             retry: None,
+            totals: FetchTotals::default(),
         }
+    }
+
+    /// What fetching came to so far.
+    pub fn totals(&self) -> FetchTotals {
+        self.totals
     }
 
     /// Reads these partitions from these offsets, and no others.
@@ -184,7 +234,11 @@ impl Consumer {
             let timeout = self.config.fetch_max_wait + self.client.config().connection.request_timeout;
             let pending = connection.start_as(&request, version, timeout)?;
             self.fetching.insert(leader);
-            self.fetches.spawn(async move { Fetched { leader, names, result: pending.await.map_err(Into::into) } });
+            let started = Instant::now();
+            self.fetches.spawn(async move {
+                let result = pending.await.map_err(Into::into);
+                Fetched { leader, latency: started.elapsed(), names, result }
+            });
         }
         Ok(())
     }
@@ -233,6 +287,13 @@ impl Consumer {
         if let Err(error) = ClientError::check(|| "fetching".to_owned(), response.error_code, None) {
             return self.wait(error).await;
         }
+        let data = response.responses.iter().flat_map(|topic| &topic.partitions);
+        let bytes = data.filter_map(|data| match &data.records {
+            Some(Records::Inline(bytes)) => Some(bytes.len() as u64),
+            _ => None,
+        });
+        let throttled = Duration::from_millis(response.throttle_time_ms.max(0) as u64);
+        self.totals.count(bytes.sum(), fetched.latency, throttled);
         let mut trouble = None;
         for topic in response.responses {
             let name = match topic.topic.is_empty() {

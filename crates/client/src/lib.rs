@@ -4,6 +4,9 @@
 //! directly. [`Client`] knows the cluster: who leads what, who coordinates whom, what is worth trying again.
 //! [`Producer`], [`Consumer`] and [`Group`] are built on it.
 //!
+//! How connections are secured, with TLS and SASL, is a [`Security`] in the [`ConnectionConfig`], made of Kafka's own
+//! settings by [`SecurityConfig`].
+//!
 //! Speaks to Apache Kafka 2.1 and later and to Parshall: every request goes out in the highest version that both sides
 //! know.
 
@@ -11,16 +14,23 @@ mod client;
 mod connection;
 mod consumer;
 mod error;
+#[cfg(test)]
+mod fake_broker;
 mod group;
 mod metadata;
 mod offsets;
 mod partitioner;
 mod producer;
 mod protocol;
+mod sasl;
+mod security;
+mod tls;
+mod topics;
+mod transaction;
 
 pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};
-pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, ResetOffset};
+pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};
 pub use error::ClientError;
 pub use group::{CommittedOffset, Group, GroupConfig, Membership};
 pub use metadata::{Broker, Metadata, Partition, Topic};
@@ -28,6 +38,8 @@ pub use offsets::{EARLIEST, LATEST, ListedOffset};
 pub use partitioner::{Partitioner, murmur2};
 pub use producer::{Acks, Delivered, Delivery, Producer, ProducerConfig, ProducerRecord};
 pub use protocol::assigned_partitions;
+pub use security::{Security, SecurityConfig, SecurityError};
+pub use transaction::{PRODUCE_ADDS_PARTITIONS, Transactions};
 
 /// A partition of a topic, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use crate::codec::Message;
 
+pub mod add_partitions_to_txn;
 pub mod alter_configs;
 pub mod api_versions;
 pub mod create_partitions;
@@ -21,6 +22,7 @@ pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
 pub mod elect_leaders;
+pub mod end_txn;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod heartbeat;
@@ -38,6 +40,8 @@ pub mod offset_delete;
 pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
+pub mod sasl_authenticate;
+pub mod sasl_handshake;
 pub mod sync_group;
 
 /// What the table says of one API.
@@ -114,15 +118,19 @@ apis! {
     14 SyncGroup 0..=5, 4, sync_group SyncGroupRequest SyncGroupResponse;
     15 DescribeGroups 0..=6, 5, describe_groups DescribeGroupsRequest DescribeGroupsResponse;
     16 ListGroups 0..=5, 3, list_groups ListGroupsRequest ListGroupsResponse;
+    17 SaslHandshake 0..=1, i16::MAX, sasl_handshake SaslHandshakeRequest SaslHandshakeResponse;
     18 ApiVersions 0..=4, 3, api_versions ApiVersionsRequest ApiVersionsResponse;
     19 CreateTopics 2..=7, 5, create_topics CreateTopicsRequest CreateTopicsResponse;
     20 DeleteTopics 1..=6, 4, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
     21 DeleteRecords 0..=2, 2, delete_records DeleteRecordsRequest DeleteRecordsResponse;
     22 InitProducerId 0..=5, 2, init_producer_id InitProducerIdRequest InitProducerIdResponse;
     23 OffsetForLeaderEpoch 2..=4, 4, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
+    24 AddPartitionsToTxn 0..=5, 3, add_partitions_to_txn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
+    26 EndTxn 0..=5, 3, end_txn EndTxnRequest EndTxnResponse;
     32 DescribeConfigs 1..=4, 4, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
     33 AlterConfigs 0..=2, 2, alter_configs AlterConfigsRequest AlterConfigsResponse;
     35 DescribeLogDirs 1..=5, 2, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
+    36 SaslAuthenticate 0..=2, 2, sasl_authenticate SaslAuthenticateRequest SaslAuthenticateResponse;
     37 CreatePartitions 0..=3, 2, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
     42 DeleteGroups 0..=2, 2, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
     43 ElectLeaders 0..=2, 2, elect_leaders ElectLeadersRequest ElectLeadersResponse;

@@ -272,6 +272,11 @@ impl Batch {
         }
     }
 
+    /// The same records at another place in the sequence of their producer.
+    pub fn with_sequence(self, base_sequence: i32) -> Self {
+        Self::assemble(BatchHeader { base_sequence, ..self.header }, self.section())
+    }
+
     /// A batch of this header and section. Sets the header's length and CRC.
     fn assemble(mut header: BatchHeader, section: &[u8]) -> Self {
         let length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + section.len();

@@ -1,5 +1,5 @@
-//! docs/protocol.md lists the APIs of `api::TABLE`; this fails when it is out of date. `PARSHALL_WRITE_DOCS=1 cargo
-//! test -p parshall-wire --test coverage` writes it anew.
+//! docs/protocol.md lists the APIs of `api::TABLE` that are served; this fails when it is out of date.
+//! `PARSHALL_WRITE_DOCS=1 cargo test -p parshall-wire --test coverage` writes it anew.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,10 +8,12 @@ use wire::api;
 
 const BEGIN: &str = "<!-- begin table: written by crates/wire/tests/coverage.rs -->\n";
 const END: &str = "<!-- end table -->\n";
+/// SaslHandshake, AddPartitionsToTxn, EndTxn and SaslAuthenticate, which only our clients speak as yet.
+const NOT_SERVED: [i16; 4] = [17, 24, 26, 36];
 
 fn table() -> String {
     let mut out = String::from("\n| Key | Name | Versions | Flexible since |\n| ---: | --- | --- | --- |\n");
-    for api in api::TABLE {
+    for api in api::TABLE.iter().filter(|api| !NOT_SERVED.contains(&api.key)) {
         let versions = match (*api.versions.start(), *api.versions.end()) {
             (first, last) if first == last => first.to_string(),
             (first, last) => format!("{first}-{last}"),

@@ -37,12 +37,13 @@ fn requests_and_responses() {
 #[test]
 fn defaults_are_those_of_kafka() {
     // What may be null is null by default here, and empty in Kafka's classes unless they say otherwise.
-    const NULL_BY_DEFAULT: [(&str, &str); 9] = [
+    const NULL_BY_DEFAULT: [(&str, &str); 10] = [
         ("request", "Metadata"),
         ("request", "OffsetFetch"),
         ("response", "FindCoordinator"),
         ("response", "JoinGroup"),
         ("request", "InitProducerId"),
+        ("response", "SaslAuthenticate"),
         ("request", "DescribeLogDirs"),
         ("request", "ElectLeaders"),
         ("response", "ListPartitionReassignments"),

@@ -1,0 +1,189 @@
+//! `security.protocol` and its companions, by the names and with the meaning that Kafka's own clients give them
+//! (`CommonClientConfigs`, `SslConfigs`, `SaslConfigs`).
+//!
+//! A [`SecurityConfig`] is what somebody has written. [`SecurityConfig::load`] reads the files that it names, sees
+//! whether all of it fits together, and makes a [`Security`] of it, which connections share.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::sasl::{Credentials, MECHANISMS};
+use crate::tls::{Tls, TlsConfig};
+
+/// What the names of all settings of security begin with.
+const PREFIXES: [&str; 3] = ["security.", "sasl.", "ssl."];
+/// Settings for mechanisms that are not there, or for code that is loaded.
+const SASL_IGNORED: [&str; 4] = ["sasl.kerberos.", "sasl.login.", "sasl.oauthbearer.", "sasl.client.callback."];
+
+/// How to connect, as it was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SecurityConfig {
+    has_tls: bool,
+    has_sasl: bool,
+    mechanism: Option<String>,
+    jaas: Option<Secret>,
+    tls: TlsConfig,
+}
+
+/// How to connect: ready, and cheap to clone. The default is `PLAINTEXT`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Security {
+    pub(crate) tls: Option<Tls>,
+    pub(crate) sasl: Option<Arc<Credentials>>,
+}
+
+/// Why a setting of security was not taken, or cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecurityError {
+    #[error("{name} is {value:?}; it takes {takes}")]
+    Value { name: String, value: String, takes: &'static str },
+    #[error("{name} is left out: {why}")]
+    Ignored { name: String, why: &'static str },
+    #[error("{name} is no setting of Kafka's client")]
+    Unknown { name: String },
+    #[error("{name} is missing; {because} needs it")]
+    Missing { name: &'static str, because: &'static str },
+    #[error("sasl.mechanism {mechanism} is not there; {} are", MECHANISMS.join(", "))]
+    Mechanism { mechanism: String },
+    #[error("sasl.mechanism is not set, which to Kafka means GSSAPI; that is not there, {} are", MECHANISMS.join(", "))]
+    NoMechanism,
+    #[error("sasl.jaas.config {reason}")]
+    Jaas { reason: String },
+    #[error("cannot read {name}: {path}: {reason}")]
+    File { name: &'static str, path: String, reason: String },
+    #[error("{name} is not PEM, the only format that is read; convert it: {command}")]
+    Format { name: &'static str, command: String },
+    #[error("the key in {name} is encrypted, which is not there; decrypt it: openssl pkey -in key.pem -out plain.pem")]
+    EncryptedKey { name: &'static str },
+    #[error("{name} has no {what}")]
+    Empty { name: &'static str, what: &'static str },
+    #[error("{name}: {reason}")]
+    Pem { name: &'static str, reason: String },
+    #[error("the system has no certificates that it trusts; name some with ssl.truststore.location")]
+    NoRoots,
+}
+
+impl SecurityError {
+    /// Whether Kafka's client would go on, with a warning in its log at most.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Self::Ignored { .. } | Self::Unknown { .. })
+    }
+}
+
+impl SecurityConfig {
+    /// Whether a setting of this name is one of security.
+    pub fn is_about(name: &str) -> bool {
+        PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    }
+
+    /// Sets what Kafka's clients call `name`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SecurityError> {
+        let value = value.trim();
+        match name {
+            "security.protocol" => {
+                (self.has_tls, self.has_sasl) = match value.to_ascii_uppercase().as_str() {
+                    "PLAINTEXT" => (false, false),
+                    "SSL" => (true, false),
+                    "SASL_PLAINTEXT" => (false, true),
+                    "SASL_SSL" => (true, true),
+                    _ => return Err(wrong(name, value, "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")),
+                };
+            }
+            "sasl.mechanism" => self.mechanism = Some(value.to_owned()),
+            "sasl.jaas.config" => self.jaas = Some(Secret(value.to_owned())),
+            "security.providers" => return Err(ignored(name, "it is for a JVM")),
+            _ if SASL_IGNORED.iter().any(|prefix| name.starts_with(prefix)) => {
+                return Err(ignored(name, "neither PLAIN nor SCRAM uses it"));
+            }
+            _ => return self.tls.set(name, value),
+        }
+        Ok(())
+    }
+
+    /// Reads the files of certificates and keys. What `security.protocol` does not need is not looked at.
+    pub fn load(&self) -> Result<Security, SecurityError> {
+        let sasl = self.has_sasl.then(|| self.credentials().map(Arc::new)).transpose()?;
+        let tls = self.has_tls.then(|| self.tls.load()).transpose()?;
+        Ok(Security { tls, sasl })
+    }
+
+    fn credentials(&self) -> Result<Credentials, SecurityError> {
+        let mechanism = self.mechanism.as_deref().ok_or(SecurityError::NoMechanism)?;
+        let missing = SecurityError::Missing { name: "sasl.jaas.config", because: "a security.protocol with SASL" };
+        Credentials::new(mechanism, &self.jaas.as_ref().ok_or(missing)?.0)
+    }
+}
+
+pub(crate) fn wrong(name: &str, value: &str, takes: &'static str) -> SecurityError {
+    SecurityError::Value { name: name.to_owned(), value: value.to_owned(), takes }
+}
+
+pub(crate) fn ignored(name: &str, why: &'static str) -> SecurityError {
+    SecurityError::Ignored { name: name.to_owned(), why }
+}
+
+/// What logs must not show.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> SecurityConfig {
+        let mut config = SecurityConfig::default();
+        pairs.iter().for_each(|(name, value)| config.set(name, value).unwrap());
+        config
+    }
+
+    const PLAIN: &str =
+        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"secret\";";
+
+    #[test]
+    fn plaintext_needs_nothing() {
+        assert_eq!(config(&[]).load(), Ok(Security::default()));
+        let config = config(&[("security.protocol", "PLAINTEXT"), ("ssl.truststore.location", "no-such-file")]);
+        assert_eq!(config.load(), Ok(Security::default()));
+    }
+
+    #[test]
+    fn sasl_needs_a_mechanism_and_a_login() {
+        let error = config(&[("security.protocol", "sasl_plaintext")]).load().unwrap_err();
+        assert_eq!(error, SecurityError::NoMechanism);
+        let error = config(&[("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN")]).load().unwrap_err();
+        assert_eq!(error.to_string(), "sasl.jaas.config is missing; a security.protocol with SASL needs it");
+        let kerberos =
+            [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "GSSAPI"), ("sasl.jaas.config", PLAIN)];
+        assert_eq!(
+            config(&kerberos).load().unwrap_err().to_string(),
+            "sasl.mechanism GSSAPI is not there; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are"
+        );
+        let plain = [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", PLAIN)];
+        assert!(config(&plain).load().unwrap().sasl.is_some());
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config =
+            config(&[("security.protocol", "SASL_SSL"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", PLAIN)]);
+        let shown = format!("{config:?} {:?}", config.credentials());
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn what_changes_nothing_is_harmless() {
+        let mut config = SecurityConfig::default();
+        for name in ["ssl.protocol", "ssl.cipher.suites", "sasl.kerberos.service.name", "ssl.no.such.thing"] {
+            assert!(config.set(name, "x").unwrap_err().is_harmless(), "{name}");
+        }
+        assert!(!config.set("security.protocol", "TLS").unwrap_err().is_harmless());
+        assert_eq!(config, SecurityConfig::default());
+        assert!(SecurityConfig::is_about("ssl.protocol") && !SecurityConfig::is_about("acks"));
+    }
+}
