@@ -13,9 +13,11 @@ mod consume;
 mod dump;
 pub(crate) mod failure;
 mod group;
+mod lab;
 mod output;
 mod perf;
 mod produce;
+mod properties;
 mod serve;
 mod time;
 mod topic;
@@ -30,6 +32,7 @@ pub(crate) enum Command {
     Config(config::Args),
     Dump(dump::Args),
     Perf(perf::Args),
+    Lab(lab::Args),
 }
 
 impl Command {
@@ -52,5 +55,6 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
         Command::Perf(args) => perf::run(args).await,
+        Command::Lab(args) => lab::run(args).await,
     }
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 fn parshall(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command.args(args).stdin(Stdio::null()).env_remove("PARSHALL_BOOTSTRAP_SERVER").env_remove("PARSHALL_LOG");
+    command.env_remove("PARSHALL_COMMAND_CONFIG");
     command.output().unwrap()
 }
 
@@ -65,6 +66,36 @@ fn a_server_that_speaks_something_else() {
     let text = failure(&["topic", "list", "--bootstrap-server", &address], 1);
     assert!(text.contains("does not speak Kafka"), "{text}");
     drop(server.join());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "files that the test itself has made")]
+fn security_that_cannot_be_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("client.properties");
+    let cases = [
+        ("security.protocol=TLS", "it takes PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+        ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism is not set"),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config=x",
+            "OAUTHBEARER is not there",
+        ),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x",
+            "sasl.jaas.config has no control flag",
+        ),
+        ("security.protocol=SSL\nssl.truststore.location=missing.pem", "missing.pem: No such file"),
+        ("security.protocol=SSL\nssl.truststore.certificates=x", "ssl.truststore.certificates has no certificate"),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&file, text).unwrap();
+        for command in [&["topic", "list"][..], &["perf", "net"], &["lab", "run", "quick", "--bootstrap-server", "x"]] {
+            let text = failure(&[command, &["--command-config", file.to_str().unwrap()][..]].concat(), 2);
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+    let text = failure(&["topic", "list", "--command-config", "missing.properties"], 1);
+    assert!(text.contains("cannot read missing.properties"), "{text}");
 }
 
 #[test]

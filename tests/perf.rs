@@ -112,6 +112,132 @@ fn records_have_headers_and_results_more_than_one_form() {
     }
 }
 
+/// The cells of all lines of CSV, by what they are part of.
+fn rows<'a>(csv: &'a str, part: &str) -> Vec<Vec<&'a str>> {
+    let rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    rows.filter(|cells| cells[0] == part).collect()
+}
+
+#[test]
+fn all_tools_have_one_table_and_one_csv() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "2"]);
+    broker.ok(&["perf", "produce", "--topic", "t", "--num-records", "500", "--record-size", "100", "--engine", "raw"]);
+    let header = "part,seconds,records,records_per_s,mib_per_s,mean_us,p50_us,p95_us,p99_us,p99_9_us,max_us";
+    let consume = |output| {
+        let base = ["perf", "consume", "--topic", "t", "--num-records", "500", "--output", output];
+        broker.ok(&[base.as_slice(), &["--no-group", "--reporting-interval", "1"]].concat())
+    };
+    let csv = consume("csv");
+    assert_eq!(csv.lines().next(), Some(header));
+    assert!(csv.lines().all(|line| line.split(',').count() == 11), "{csv}");
+    let [total, fetching] = [&rows(&csv, "total")[0], &rows(&csv, "fetching")[0]];
+    // Nobody knows how old the records were: the cells of the latency are empty.
+    assert_eq!((total[2], fetching[2], total[5], total[10]), ("500", "500", "", ""));
+    let windows: u64 = rows(&csv, "window").iter().map(|cells| cells[2].parse::<u64>().unwrap()).sum();
+    assert!(windows <= 500, "{csv}");
+    let table = consume("table");
+    assert!(table.starts_with("                           total        fetching\nrecords "), "{table}");
+    assert!(!table.contains("latency"), "{table}");
+    let follow = |output, records| {
+        let base = ["perf", "e2e", "--topic", "t", "--num-records", records, "--record-size", "10"];
+        broker.ok(&[base.as_slice(), &["--output", output]].concat())
+    };
+    let csv = follow("csv", "1010");
+    assert_eq!(csv.lines().next(), Some(header));
+    assert_eq!((rows(&csv, "window").len(), rows(&csv, "window")[0][2]), (1, "1000"));
+    assert!(rows(&csv, "total")[0][2] == "1010" && rows(&csv, "total")[0][10].parse::<u64>().unwrap() > 0, "{csv}");
+    let table = follow("table", "10");
+    assert!(table.starts_with("                           total\nrecords ") && table.contains("latency, 99.9 %"));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a file of the test's own")]
+fn the_older_form_of_kafkas_end_to_end_tool_is_understood() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("client.properties");
+    // The brokers of the command count more than those of the file.
+    std::fs::write(&file, "bootstrap.servers=127.0.0.1:1\n").unwrap();
+    let tool = |args: &[&str]| {
+        let mut command = broker.command(&[&["perf", "e2e"], args].concat());
+        command.env_remove("PARSHALL_BOOTSTRAP_SERVER").output().unwrap()
+    };
+    let args = [&broker.address, "t", "20", "all", "30", file.to_str().unwrap()];
+    for args in [&args[..], &args[..5]] {
+        let output = tool(args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("0\t"));
+    }
+    assert!(broker.values("t").iter().all(|value| value.len() == 30) && count(&broker, "t") == 40);
+    for (args, expected) in [
+        (&[&broker.address, "t", "x", "all", "30"][..], "invalid value 'x' for '--num-records <N>'"),
+        (&[&broker.address, "t", "20"][..], "the form without flags is BROKERS TOPIC RECORDS ACKS BYTES"),
+        (&[&broker.address, "t", "20", "0", "30"][..], "invalid value '0' for '--producer-acks <all|1>'"),
+    ] {
+        let text = String::from_utf8(tool(args).stderr).unwrap();
+        assert!(text.contains(expected) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn consumers_beside_the_producers_read_what_these_write_and_nothing_older() {
+    let broker = Broker::start();
+    for topic in ["a", "b"] {
+        broker.ok(&["topic", "create", topic, "--partitions", "3"]);
+        broker.ok_with(&["produce", topic], "before\n");
+    }
+    let produce = |more: &[&str]| {
+        let base = ["perf", "produce", "--topic", "a", "--topic", "b", "--producers", "2", "--record-size", "100"];
+        broker.ok(&[&base, more].concat())
+    };
+    let consumed = |more: &[&str]| -> serde_json::Value {
+        let base = ["--num-records", "3000", "--output", "json"];
+        let mut result: serde_json::Value = serde_json::from_str(&produce(&[&base, more].concat())).unwrap();
+        assert_eq!(result["total"]["records"], 3000);
+        result["consumed"].take()
+    };
+    // A group of two shares them, each of two groups reads everything, and so does each of three without a group.
+    for (args, records) in [
+        (&["--consumers", "2"][..], 3000),
+        (&["--consumers", "2", "--consumer-groups", "2"], 6000),
+        (&["--consumers", "3", "--consumer-groups", "0"], 9000),
+        (&["--consumers", "2", "--consumers-start-after", "500ms"], 3000),
+        (&["--consumers", "1", "--consumer-groups", "0", "--consumers-start-after", "1h"], 3000),
+    ] {
+        let consumed = consumed(args);
+        let counts = (&consumed["records"], &consumed["bytes"], &consumed["unread_records"]);
+        assert_eq!(counts, (&records.into(), &(records * 100).into(), &0.into()), "{args:?}");
+        assert!(
+            consumed["end_to_end_latency_ms"]["max"].as_u64().is_some() && consumed["seconds"].as_f64() > Some(0.0)
+        );
+    }
+    // Those that start when the producers have ended find everything still to be read.
+    let late = consumed(&["--consumers", "2", "--consumers-start-after", "1h"]);
+    assert_eq!(late["backlog_records"], 3000);
+    let text = produce(&["--num-records", "1000", "--consumers", "1", "--consumer-property", "fetch.max.wait.ms=10"]);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("1000 records sent") && lines[1].starts_with("start.time, end.time"), "{text}");
+    assert_eq!((lines.len(), lines[2].split(", ").nth(4)), (3, Some("1000")));
+    let table = produce(&["--num-records", "1000", "--consumers", "1", "--output", "table"]);
+    assert!(table.starts_with("                           total        consumed\nrecords "), "{table}");
+    let csv = produce(&[
+        "--throughput",
+        "1000",
+        "--duration",
+        "2s",
+        "--consumers",
+        "1",
+        "--output",
+        "csv",
+        "--reporting-interval",
+        "300",
+    ]);
+    assert_eq!((rows(&csv, "consumed")[0][2], rows(&csv, "consumed")[0].len()), ("2000", 11));
+    assert_eq!(rows(&csv, "window").len(), rows(&csv, "consumed window").len());
+}
+
 /// What Kafka's tool cannot see: it sends nothing while the broker stands still, so nothing is late.
 #[test]
 fn a_broker_that_stood_still_is_seen_by_all_records_that_were_due_meanwhile() {
@@ -162,6 +288,157 @@ fn records_that_are_not_delivered_are_counted_and_make_the_command_fail() {
     assert_eq!(failures.values().filter_map(serde_json::Value::as_u64).sum::<u64>(), 7);
     assert!(failures.keys().any(|reason| reason.starts_with("MESSAGE_TOO_LARGE")), "{failures:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("were not delivered: MESSAGE_TOO_LARGE"));
+}
+
+#[test]
+fn batches_that_a_broker_finds_too_large_are_cut_until_they_fit() {
+    let broker = Broker::start();
+    for (topic, partitions) in [("one", "1"), ("three", "3")] {
+        broker.ok(&["topic", "create", topic, "--partitions", partitions, "--config", "max.message.bytes=1000"]);
+        for (n, props) in ["acks=all", "acks=1", "compression.type=lz4"].into_iter().enumerate() {
+            let text = broker.ok(&[
+                "perf",
+                "produce",
+                "--topic",
+                topic,
+                "--num-records",
+                "2000",
+                "--record-size",
+                "90",
+                "--print-metrics",
+                "--output",
+                "json",
+                "--producer-props",
+                props,
+                "batch.size=5000",
+            ]);
+            let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((&result["total"]["records"], &result["failures"]), (&2000.into(), &serde_json::json!({})));
+            let splits = &result["metrics"]["producer-metrics:batch-split-total:{client-id=perf-producer-client}"];
+            assert!(splits.as_f64() >= Some(1.0), "{result}");
+            assert_eq!(count(&broker, topic), 2000 * (n + 1), "each of them once");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_too_large_takes_no_other_with_it() {
+    let broker = Broker::start();
+    for (topic, acks) in [("a", "all"), ("b", "1")] {
+        broker.ok(&["topic", "create", topic, "--config", "max.message.bytes=1000"]);
+        let args = ["perf", "produce", "--topic", topic, "--num-records", "3000", "--record-size", "90:20,2000:1"];
+        let props = ["--output", "json", "--producer-props", &format!("acks={acks}"), "linger.ms=0"];
+        let output = broker.run(&[&args[..], &props].concat(), "");
+        let result = json(&output);
+        let failures = result["failures"].as_object().unwrap();
+        assert!(failures.keys().all(|reason| reason.starts_with("MESSAGE_TOO_LARGE")), "{failures:?}");
+        let failed: u64 = failures.values().filter_map(serde_json::Value::as_u64).sum();
+        let delivered = result["total"]["records"].as_u64().unwrap();
+        assert!((50..500).contains(&failed) && delivered + failed == 3000, "{result}");
+        let values = broker.values(topic);
+        assert_eq!((values.len() as u64, values.iter().all(|value| value.len() == 90)), (delivered, true));
+    }
+}
+
+/// `PARSHALL_TEST_KAFKA=HOST:PORT cargo test -p parshall --test perf -- --ignored transactions`
+#[test]
+#[ignore = "needs an Apache Kafka"]
+fn transactions_are_committed_one_after_the_other_and_aborted_when_something_fails() {
+    let kafka = std::env::var("PARSHALL_TEST_KAFKA").unwrap();
+    let topic = format!("parshall-test-{}", std::process::id());
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(common::PARSHALL);
+        command.args(args).args(["--bootstrap-server", &kafka]).output().unwrap()
+    };
+    let created = run(&["topic", "create", &topic, "--partitions", "3", "--config", "max.message.bytes=1000"]);
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let produce = |size: &str, more: &[&str]| {
+        let base = ["perf", "produce", "--topic", &topic, "--record-size", size, "--output", "json"];
+        run(&[&base[..], &["--transaction-duration-ms", "100"], more].concat())
+    };
+    let rate = ["--throughput", "2000", "--num-records", "2000", "--producers", "2"];
+    let result = json(&produce("90", &rate));
+    assert_eq!((&result["total"]["records"], &result["failures"]), (&2000.into(), &serde_json::json!({})));
+    assert!(result["transactions_committed"].as_u64() > Some(4), "{result}");
+    let too_large = produce("2000", &["--num-records", "10"]);
+    assert_eq!(too_large.status.code(), Some(1));
+    let result = json(&too_large);
+    assert_eq!((&result["total"]["records"], &result["transactions_committed"]), (&0.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn a_broker_without_transactions_says_so_in_one_line() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let base = ["perf", "produce", "--topic", "t", "--num-records", "10", "--record-size", "10"];
+    for (args, expected) in [
+        (
+            &["--transactional-id", "x"][..],
+            "the coordinator of transactional id x: This broker does not serve transactions",
+        ),
+        (&["--transaction-duration-ms", "100"], "transactional id performance-producer-"),
+        (&["--producer-props", "transactional.id=y"], "transactional id y"),
+        (&["--transactional-id", "x", "--engine", "raw"], "transactions need --engine client"),
+        (&["--transactional-id", "x", "--producer-props", "acks=1"], "transactional.id needs idempotence"),
+        (&["--transaction-duration-ms", "0"], "invalid value '0' for '--transaction-duration-ms <MS>'"),
+    ] {
+        let output = broker.run(&[&base, args].concat(), "");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.lines().count() == 1 && text.contains(expected), "{text}");
+    }
+    assert_eq!(count(&broker, "t"), 0);
+}
+
+#[test]
+fn metrics_have_kafkas_names_and_form() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let base = ["perf", "produce", "--topic", "t", "--num-records", "1000", "--record-size", "100", "--print-metrics"];
+    for engine in ["client", "raw"] {
+        let text = broker.ok(&[&base[..], &["--engine", engine, "--producer-props", "client.id=p"]].concat());
+        let (head, table) = text.split_once("\n\n").unwrap();
+        assert!(head.starts_with("1000 records sent"), "{text}");
+        let lines: Vec<_> = table.lines().collect();
+        assert!(lines[0].starts_with("Metric Name ") && lines[0].ends_with("   Value"), "{text}");
+        assert!(lines.is_sorted_by(|a, b| a.starts_with("Metric") || a < b), "{text}");
+        assert!(lines[1..].iter().all(|line| line.find(" : ") == lines[1].find(" : ")), "{text}");
+        for expected in ["record-send-total:{client-id=p}", "record-error-total:{client-id=p}"] {
+            let line = lines.iter().find(|line| line.starts_with(&format!("producer-metrics:{expected}"))).unwrap();
+            let value = if expected.starts_with("record-send") { " : 1000.000" } else { " : 0.000" };
+            assert!(line.ends_with(value), "{line}");
+        }
+    }
+    let consume = ["perf", "consume", "--topic", "t", "--num-records", "2000", "--print-metrics", "--output"];
+    let table = broker.ok(&[&consume[..], &["table"]].concat());
+    assert!(table.contains("\n\nMetric Name ") && table.contains("consumer-fetch-manager-metrics:fetch-total:{"));
+    let metrics: serde_json::Value = serde_json::from_str(&broker.ok(&[&consume[..], &["json"]].concat())).unwrap();
+    let metric = |name: &str| {
+        let key = format!("consumer-fetch-manager-metrics:{name}:{{client-id=perf-consumer-client}}");
+        metrics["metrics"][key].as_f64().unwrap()
+    };
+    assert_eq!((metric("records-consumed-total"), metric("bytes-consumed-total")), (2000.0, 200_000.0));
+    assert!(metric("fetch-total") >= 1.0 && metric("fetch-size-avg") > 0.0 && metric("fetch-latency-max") > 0.0);
+}
+
+#[test]
+fn each_interval_is_in_the_log_of_histograms() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.hlog");
+    let base = ["perf", "produce", "--topic", "t", "--record-size", "10", "--throughput", "1000", "--duration", "1s"];
+    let more = ["--reporting-interval", "300", "--output", "csv", "--hdr-file", file.to_str().unwrap()];
+    let csv = broker.ok(&[&base[..], &more].concat());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (comments, lines): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('#'));
+    assert!(comments.iter().any(|line| line.starts_with("#[StartTime: ")), "{text}");
+    assert!(lines[0].starts_with("\"StartTimestamp\",\"Interval_Length\""), "{text}");
+    let windows = rows(&csv, "window").len();
+    // What is left behind the last window may have an interval of its own.
+    assert!([windows, windows + 1].contains(&(lines.len() - 1)), "{text}{csv}");
+    assert!(lines[1..].iter().all(|line| line.split(',').nth(3).unwrap().starts_with("HISTFAAAA")), "{text}");
+    let error = broker.fails(&[&base[..], &["--hdr-file", "/no/such/directory/x"]].concat(), "");
+    assert!(error.contains("cannot write /no/such/directory/x"), "{error}");
 }
 
 #[test]

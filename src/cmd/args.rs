@@ -1,9 +1,13 @@
 //! Flags that several subcommands have.
 
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Result;
-use client::{Client, ClientConfig, ConnectionConfig};
+use client::{Client, ClientConfig, ConnectionConfig, Security};
+
+use super::properties;
 
 const DEFAULT_PORT: u16 = 9092;
 /// The longest string that old versions of the protocol can carry.
@@ -16,36 +20,59 @@ pub(crate) struct Connection {
     #[arg(alias = "broker-list")]
     #[arg(value_delimiter = ',', value_parser = server, hide_env_values = true)]
     bootstrap_server: Vec<String>,
+    /// A properties file of Kafka's clients: security.protocol, sasl.jaas.config, ssl.truststore.location ...
+    #[arg(long, value_name = "FILE", env = "PARSHALL_COMMAND_CONFIG", hide_env_values = true)]
+    #[arg(aliases = ["producer.config", "consumer.config"])]
+    command_config: Option<PathBuf>,
+    /// What the file says of it, when it has been read.
+    #[arg(skip)]
+    security: OnceLock<Security>,
 }
 
 impl Connection {
     /// A client that has a connection. One that cannot be made is an error at once; what fails later is tried again.
     pub(crate) async fn client(&self, name: &str) -> Result<Client> {
-        let client = self.unconnected(name);
+        let client = self.unconnected(name)?;
         client.any_broker().await?;
         Ok(client)
     }
 
-    /// To servers that were not named by the flag.
-    pub(crate) fn to(servers: &str) -> Result<Self, String> {
-        let bootstrap_server = servers.split(',').map(|text| server(text.trim())).collect::<Result<_, _>>()?;
-        Ok(Self { bootstrap_server })
+    pub(crate) fn command_config(&self) -> Option<&Path> {
+        self.command_config.as_deref()
+    }
+
+    /// The same with security, and servers where there are any, that were not named by these flags.
+    pub(crate) fn with(&self, servers: Option<&str>, security: Security) -> Result<Self, String> {
+        let bootstrap_server = match servers {
+            Some(servers) => servers.split(',').map(|text| server(text.trim())).collect::<Result<_, _>>()?,
+            None => self.bootstrap_server.clone(),
+        };
+        Ok(Self { bootstrap_server, command_config: self.command_config.clone(), security: security.into() })
     }
 
     /// A client with connections of its own, so that waiting on one does not hold up the other.
-    pub(crate) fn unconnected(&self, name: &str) -> Client {
+    pub(crate) fn unconnected(&self, name: &str) -> Result<Client> {
         self.named(&format!("parshall-{name}"))
     }
 
     /// The same with a `client.id` of the caller's choice.
-    pub(crate) fn named(&self, client_id: &str) -> Client {
-        let connection = ConnectionConfig { client_id: client_id.to_owned(), ..ConnectionConfig::default() };
+    pub(crate) fn named(&self, client_id: &str) -> Result<Client> {
+        let security = self.security()?;
+        let connection = ConnectionConfig { client_id: client_id.to_owned(), security, ..ConnectionConfig::default() };
         let config = ClientConfig { connection, ..ClientConfig::new(self.bootstrap_server.clone()) };
-        Client::new(config)
+        Ok(Client::new(config))
+    }
+
+    fn security(&self) -> Result<Security> {
+        if let Some(security) = self.security.get() {
+            return Ok(security.clone());
+        }
+        let security = properties::security_of(self.command_config())?;
+        Ok(self.security.get_or_init(|| security).clone())
     }
 }
 
-fn server(text: &str) -> Result<String, String> {
+pub(crate) fn server(text: &str) -> Result<String, String> {
     let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !port.contains(']')
     });

@@ -122,11 +122,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let reset = if matches!(start, Start::At(_)) { ResetOffset::Fail } else { reset };
     let consumer = Consumer::new(client.clone(), ConsumerConfig { reset, ..ConsumerConfig::default() });
     client.existing(&[&args.topic]).await?;
-    let membership = args.group.as_ref().map(|group| {
-        // Waiting for records must not hold up the heartbeats.
-        let client = args.connection.unconnected("consume");
-        Membership::new(client, group, vec![args.topic.clone()], GroupConfig::default())
-    });
+    let membership = match &args.group {
+        Some(group) => {
+            // Waiting for records must not hold up the heartbeats.
+            let client = args.connection.unconnected("consume")?;
+            Some(Membership::new(client, group, vec![args.topic.clone()], GroupConfig::default()))
+        }
+        None => None,
+    };
     let format = match &args.format {
         Some(format) => format.clone(),
         None if args.json => Format::Json,

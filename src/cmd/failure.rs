@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use client::ClientError;
+use client::{ClientError, ConnectionError};
 use wire::ErrorCode;
 
 const FAILED: u8 = 1;
@@ -69,8 +69,13 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn hint(error: &ClientError) -> Option<&'static str> {
     match error {
+        // What is wrong then is how, not where.
+        ClientError::Unreachable { reason } if reason.is_about_security() => None,
         ClientError::Unreachable { .. } => {
             Some("start a broker with 'parshall serve', or name another with --bootstrap-server")
+        }
+        ClientError::Connection(ConnectionError::Closed { .. }) => {
+            Some("a listener with SASL hangs up on those who do not log in, which --command-config is for")
         }
         ClientError::UnknownTopic { .. } => Some("'parshall topic list' shows the topics"),
         ClientError::UnknownPartition(_) => Some("'parshall topic describe' shows the partitions"),

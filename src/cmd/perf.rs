@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 
+mod along;
 mod consume;
 mod disk;
 mod e2e;
 mod figures;
 mod lines;
+mod metrics;
 mod net;
 mod produce;
 mod properties;
@@ -35,10 +37,12 @@ enum Command {
     Net(net::Args),
 }
 
-/// What is printed where there is nothing to say of intervals.
+/// What is printed: the lines of Kafka's tool, or [`figures`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     Kafka,
+    Table,
+    Csv,
     Json,
 }
 

@@ -9,7 +9,7 @@ use broker::config::load::{self, Loaded, Sources};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 2] = ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_LOG"];
+const OTHER_VARIABLES: [&str; 3] = ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_LOG"];
 
 /// Run a broker.
 ///

@@ -10,10 +10,7 @@ use wire::ErrorCode;
 use wire::api::create_partitions::{
     CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
 };
-use wire::api::create_topics::{
-    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
-};
-use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
 use super::args::{self, Connection};
 use super::failure::Usage;
@@ -180,15 +177,9 @@ async fn create(args: Create) -> Result<()> {
             .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
             .collect(),
     };
-    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: TIMEOUT_MS, ..Default::default() };
-    let code = |response: &CreateTopicsResponse| response.topics.first().map_or(ErrorCode::NONE, |t| t.error_code);
-    let response = client.send_to_controller(&request, code).await?;
-    for result in response.topics {
-        if result.error_code == ErrorCode::TOPIC_ALREADY_EXISTS && args.if_not_exists {
-            return Ok(());
-        }
-        let subject = || format!("cannot create topic {}", result.name);
-        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+    match client.create_topic(topic).await {
+        Err(ClientError::Refused { code: ErrorCode::TOPIC_ALREADY_EXISTS, .. }) if args.if_not_exists => return Ok(()),
+        created => created?,
     }
     output::print(&format!("Created topic {}.\n", args.topic))?;
     Ok(())
@@ -264,7 +255,7 @@ async fn delete(args: Delete) -> Result<()> {
     let (mut deleted, mut failed) = (Vec::new(), Vec::new());
     // One at a time: the versions before 6 say less of each, and one failure must not hide the others.
     for topic in &args.topics {
-        match delete_one(&client, topic).await {
+        match client.delete_topic(topic).await {
             Ok(()) => deleted.push(topic),
             Err(ClientError::UnknownTopic { .. }) if args.if_exists => {}
             Err(error) => failed.push(error),
@@ -279,23 +270,6 @@ async fn delete(args: Delete) -> Result<()> {
         Some(first) if others.is_empty() => Err(first.into()),
         Some(first) => bail!("{first}{others}"),
     }
-}
-
-async fn delete_one(client: &Client, topic: &str) -> Result<(), ClientError> {
-    let request = DeleteTopicsRequest {
-        topics: vec![DeleteTopicState { name: Some(topic.to_owned()), ..Default::default() }],
-        topic_names: vec![topic.to_owned()],
-        timeout_ms: TIMEOUT_MS,
-    };
-    let code = |response: &DeleteTopicsResponse| response.responses.first().map_or(ErrorCode::NONE, |t| t.error_code);
-    for result in client.send_to_controller(&request, code).await?.responses {
-        if result.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
-            return Err(ClientError::UnknownTopic { topic: topic.to_owned() });
-        }
-        let subject = || format!("cannot delete topic {topic}");
-        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
-    }
-    Ok(())
 }
 
 /// The settings of topics that are not at their defaults, in the order in which the broker tells them.

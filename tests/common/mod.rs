@@ -49,7 +49,11 @@ impl Broker {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(PARSHALL);
-        command.args(args).env("PARSHALL_BOOTSTRAP_SERVER", &self.address).env_remove("PARSHALL_LOG");
+        command
+            .args(args)
+            .env("PARSHALL_BOOTSTRAP_SERVER", &self.address)
+            .env_remove("PARSHALL_LOG")
+            .env_remove("PARSHALL_COMMAND_CONFIG");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use client::Partitioner;
 use tokio::time::Instant;
-use wire::batch::{self, BatchBuilder};
+use wire::batch::{self, Batch, BatchBuilder};
 
 use crate::settings::ProducerSettings;
+use crate::split::{self, Part};
 use crate::stats::Sent;
 
 /// What a record takes in a batch beside its key and value, at most (`DefaultRecord.MAX_RECORD_OVERHEAD`).
@@ -32,6 +33,8 @@ struct OpenBatch {
 /// A batch as it goes out, and goes out again.
 pub(crate) struct ReadyBatch {
     pub(crate) bytes: Bytes,
+    /// Without compression.
+    pub(crate) plain_bytes: usize,
     pub(crate) sent: Vec<Sent>,
     pub(crate) begun: Instant,
     pub(crate) tries: u32,
@@ -52,6 +55,40 @@ pub(crate) struct Lane {
     in_flight: usize,
     producer: Option<ProducerId>,
     next_sequence: i32,
+    /// Whether the broker has taken a batch of this producer id. Until then it takes any sequence for the first one.
+    is_known: bool,
+    /// Sequences of records that were refused for good while others were under way behind them.
+    refused: Vec<i32>,
+}
+
+impl Lane {
+    /// Whether nothing may go out before what is under way has come to its end: sequences would not be in order.
+    fn is_held_up(&self) -> bool {
+        self.in_flight > 0 && (!self.refused.is_empty() || (self.producer.is_some() && !self.is_known))
+    }
+
+    /// In their order.
+    fn put_again(&mut self, batch: ReadyBatch) {
+        let is_before = |other: &ReadyBatch| other.begun <= batch.begun && other.sequence <= batch.sequence;
+        let place = self.again.partition_point(is_before);
+        self.again.insert(place, batch);
+    }
+
+    /// When nothing is under way any more, closes the gaps that refused records have left in the sequences
+    /// (`TransactionManager.adjustSequencesDueToFailedBatch`).
+    fn close_gaps(&mut self) {
+        if self.in_flight > 0 || self.refused.is_empty() {
+            return;
+        }
+        for batch in &mut self.again {
+            let gaps = self.refused.iter().filter(|&&refused| refused < batch.sequence).count() as i32;
+            batch.sequence = batch::add_sequence(batch.sequence, -gaps);
+            let parsed = Batch::parse(&batch.bytes).expect("it was built here");
+            batch.bytes = parsed.with_sequence(batch.sequence).bytes;
+        }
+        self.next_sequence = batch::add_sequence(self.next_sequence, -(self.refused.len() as i32));
+        self.refused.clear();
+    }
 }
 
 /// All partitions of a topic.
@@ -86,6 +123,8 @@ impl Batches {
             in_flight: 0,
             producer: None,
             next_sequence: 0,
+            is_known: false,
+            refused: Vec::new(),
         };
         Self {
             lanes: leaders.map(lane).collect(),
@@ -157,6 +196,9 @@ impl Batches {
     /// Whether a lane has something to send now.
     pub(crate) fn is_due(&self, lane: usize, now: Instant, flush: bool) -> bool {
         let lane = &self.lanes[lane];
+        if lane.is_held_up() {
+            return false;
+        }
         if !lane.again.is_empty() {
             return lane.in_flight == 0 && lane.again_at.is_none_or(|at| at <= now);
         }
@@ -168,6 +210,9 @@ impl Batches {
     /// When a lane will have something to send, if nothing else happens.
     pub(crate) fn due_at(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
+        if lane.is_held_up() {
+            return None;
+        }
         if !lane.again.is_empty() {
             return lane.again_at.filter(|_| lane.in_flight == 0);
         }
@@ -187,6 +232,9 @@ impl Batches {
     pub(crate) fn take(&mut self, lane: usize, producer: Option<ProducerId>, now: Instant) -> Option<ReadyBatch> {
         let may_go_again = self.is_due(lane, now, false);
         let lane = &mut self.lanes[lane];
+        if lane.is_held_up() {
+            return None;
+        }
         if !lane.again.is_empty() {
             if !may_go_again {
                 return None;
@@ -196,12 +244,15 @@ impl Batches {
         }
         let OpenBatch { mut builder, sent, begun, reserved_bytes } = lane.gathering.pop_front()?;
         if lane.producer != producer {
-            (lane.producer, lane.next_sequence) = (producer, 0);
+            (lane.producer, lane.next_sequence, lane.is_known) = (producer, 0, false);
         }
         let sequence = lane.next_sequence;
         if let Some((id, epoch)) = producer {
             builder = builder.producer(id, epoch, sequence);
             lane.next_sequence = batch::add_sequence(sequence, sent.len() as i32);
+            if self.settings.transactional_id.is_some() {
+                builder = builder.transactional();
+            }
         }
         lane.in_flight += 1;
         let plain_bytes = builder.size_bytes();
@@ -211,13 +262,59 @@ impl Batches {
             true => ratio.max(self.compression_ratio - RATIO_BETTER_STEP),
             false => ratio.min(self.compression_ratio + RATIO_WORSE_STEP),
         };
-        Some(ReadyBatch { bytes, sent, begun, tries: 1, sequence, reserved_bytes })
+        Some(ReadyBatch { bytes, plain_bytes, sent, begun, tries: 1, sequence, reserved_bytes })
+    }
+
+    /// A batch of a lane is with the broker.
+    pub(crate) fn delivered(&mut self, lane: usize, batch: &ReadyBatch) {
+        self.lanes[lane].is_known = true;
+        self.end(lane, batch);
     }
 
     /// A batch of a lane has come to its end, well or not.
     pub(crate) fn end(&mut self, lane: usize, batch: &ReadyBatch) {
-        self.lanes[lane].in_flight -= 1;
         self.buffered_bytes -= batch.reserved_bytes;
+        self.lanes[lane].in_flight -= 1;
+        self.lanes[lane].close_gaps();
+    }
+
+    /// A batch with a single record is not with the broker and never will be. What follows goes on without it.
+    pub(crate) fn refused(&mut self, lane: usize, batch: &ReadyBatch) {
+        if self.lanes[lane].producer.is_some() {
+            self.lanes[lane].refused.push(batch.sequence);
+        }
+        self.end(lane, batch);
+    }
+
+    /// Cuts a batch that is too large for the broker into two, which go out in its place
+    /// (`RecordAccumulator.splitAndReenqueue`). Gives it back if it has a single record.
+    pub(crate) fn split(&mut self, lane: usize, mut batch: ReadyBatch) -> Result<(), ReadyBatch> {
+        let Ok(Some(parts)) = split::halves(&batch.bytes, &self.settings) else { return Err(batch) };
+        self.buffered_bytes -= batch.reserved_bytes;
+        // What is gathered from now on shall be no larger than it looks.
+        self.compression_ratio = self.compression_ratio.max(1.0);
+        let lane = &mut self.lanes[lane];
+        if lane.again.is_empty() {
+            lane.again_at = None;
+        }
+        for part in parts {
+            let later = batch.sent.split_off(part.records);
+            let sent = std::mem::replace(&mut batch.sent, later);
+            let Part { bytes, sequence, plain_bytes, .. } = part;
+            self.buffered_bytes += plain_bytes;
+            lane.put_again(ReadyBatch {
+                bytes,
+                plain_bytes,
+                sent,
+                begun: batch.begun,
+                tries: 1,
+                sequence,
+                reserved_bytes: plain_bytes,
+            });
+        }
+        lane.in_flight -= 1;
+        lane.close_gaps();
+        Ok(())
     }
 
     /// A batch has to be sent again, not before `at`.
@@ -226,13 +323,13 @@ impl Batches {
         lane.in_flight -= 1;
         lane.again_at = Some(at);
         batch.tries += 1;
-        let place = lane.again.partition_point(|other| other.begun <= batch.begun && other.sequence <= batch.sequence);
-        lane.again.insert(place, batch);
+        lane.put_again(batch);
+        lane.close_gaps();
     }
 
-    /// Whether batches of this lane wait to be sent again.
+    /// Whether one before those under way has failed, so that they cannot be in order.
     pub(crate) fn has_failed(&self, lane: usize) -> bool {
-        !self.lanes[lane].again.is_empty()
+        !self.lanes[lane].again.is_empty() || !self.lanes[lane].refused.is_empty()
     }
 
     /// Gives up what waits in a lane since before `limit`. Returns how many records that are.
@@ -331,11 +428,12 @@ mod tests {
     fn what_failed_is_sent_again_in_order_before_anything_newer() {
         let mut batches = batches(1, &[("batch.size", "0"), ("linger.ms", "0")]);
         let now = Instant::now();
-        (0..3).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..4).for_each(|_| assert!(place(&mut batches, None, now)));
         let producer = Some((7, 0));
+        introduce(&mut batches, producer, now);
         let first = batches.take(0, producer, now).unwrap();
         let second = batches.take(0, producer, now).unwrap();
-        assert_eq!((first.sequence, second.sequence), (0, 1));
+        assert_eq!((first.sequence, second.sequence), (1, 2));
         let later = now + Duration::from_millis(100);
         batches.put_back(0, second, later);
         assert!(batches.take(0, producer, later).is_none(), "the first is still under way");
@@ -348,7 +446,65 @@ mod tests {
                 batch.sequence
             })
             .collect();
-        assert_eq!(order, [0, 1, 2]);
+        assert_eq!(order, [1, 2, 3]);
+        assert!(batches.is_empty());
+    }
+
+    /// Sends a batch, which goes alone: with another one beside it a broker could take that as the first.
+    fn introduce(batches: &mut Batches, producer: Option<ProducerId>, now: Instant) {
+        let first = batches.take(0, producer, now).unwrap();
+        assert!(batches.take(0, producer, now).is_none() && !batches.is_due(0, now, true));
+        assert_eq!(batches.due_at(0), None);
+        batches.delivered(0, &first);
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_goes_out_again_in_parts_before_anything_newer() {
+        let mut batches = batches(1, &[("batch.size", "1000"), ("linger.ms", "0")]);
+        let (now, producer) = (Instant::now(), Some((7, 0)));
+        (0..9).for_each(|_| assert!(place(&mut batches, None, now)));
+        let large = batches.take(0, producer, now).unwrap();
+        assert_eq!(large.sent.len(), 8);
+        assert!(batches.split(0, large).is_ok());
+        let parts: Vec<(i32, usize)> = (0..3)
+            .map(|_| {
+                let part = batches.take(0, producer, now).unwrap();
+                batches.delivered(0, &part);
+                (part.sequence, part.sent.len())
+            })
+            .collect();
+        assert_eq!(parts, [(0, 4), (4, 4), (8, 1)]);
+        assert!(batches.is_empty());
+        assert!(place(&mut batches, None, now));
+        let single = batches.take(0, producer, now).unwrap();
+        assert!(batches.split(0, single).is_err(), "it has one record");
+    }
+
+    #[test]
+    fn sequences_close_the_gap_that_a_refused_record_leaves() {
+        let mut batches = batches(1, &[("batch.size", "0"), ("linger.ms", "0")]);
+        let (now, producer) = (Instant::now(), Some((7, 0)));
+        (0..6).for_each(|_| assert!(place(&mut batches, None, now)));
+        introduce(&mut batches, producer, now);
+        let sent: Vec<_> = (0..4).map(|_| batches.take(0, producer, now).unwrap()).collect();
+        let [first, second, third, fourth] = sent.try_into().ok().unwrap();
+        // The first and the third are too large; the others could not be in order.
+        batches.refused(0, &first);
+        assert!(batches.has_failed(0) && batches.take(0, producer, now).is_none(), "others are under way");
+        batches.put_back(0, second, now);
+        batches.refused(0, &third);
+        batches.put_back(0, fourth, now);
+        let order: Vec<i32> = (0..3)
+            .map(|_| {
+                let batch = batches.take(0, producer, now).unwrap();
+                let header = Batch::parse(&batch.bytes).unwrap();
+                header.verify_crc().unwrap();
+                batches.delivered(0, &batch);
+                assert_eq!(header.header.base_sequence, batch.sequence);
+                batch.sequence
+            })
+            .collect();
+        assert_eq!(order, [1, 2, 3], "the second, the fourth, and one that was sent never");
         assert!(batches.is_empty());
     }
 

@@ -1,13 +1,18 @@
 //! The load of one consumer: reads as fast as records come, in a group or on its own, and counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use client::{Client, ClientError, Consumer, EARLIEST, LATEST, Membership, ResetOffset, TopicPartition};
+use client::{
+    Client, ClientError, ConsumedRecord, Consumer, EARLIEST, FetchTotals, LATEST, Membership, ResetOffset,
+    TopicPartition,
+};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::settings::ConsumerSettings;
+use crate::stats::Tally;
 
 /// How often a consumer looks whether the others have read enough, or it is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -23,7 +28,31 @@ pub struct ConsumeLoad {
     pub duration: Option<Duration>,
     /// The consumer ends when no record has come for so long.
     pub idle_max: Duration,
+    /// Where to begin in these partitions, unless the group knows better; by `auto.offset.reset` in the others.
+    pub starts: BTreeMap<TopicPartition, i64>,
+    /// Begins anew where it began whenever all is read that was there at the beginning.
+    pub rewinds: bool,
+    /// The clock of the records' timestamps, where it is this process that makes them.
+    pub clock: Option<Clock>,
     pub settings: ConsumerSettings,
+}
+
+/// Wall time that no adjustment moves: what it was at some moment, and what has passed since.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    since: Instant,
+    wall_ms: i64,
+}
+
+impl Clock {
+    /// It is `wall_ms` now.
+    pub fn at(wall_ms: i64) -> Self {
+        Self { since: Instant::now(), wall_ms }
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.wall_ms + self.since.elapsed().as_millis() as i64
+    }
 }
 
 /// A count, at some time.
@@ -36,6 +65,17 @@ pub struct Consumed {
     pub joining: Duration,
 }
 
+impl Consumed {
+    /// What has come since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            records: self.records - before.records,
+            bytes: self.bytes - before.bytes,
+            joining: self.joining.saturating_sub(before.joining),
+        }
+    }
+}
+
 /// Shared by the consumers of a run and by whoever shows it.
 pub struct ConsumeStats {
     started: Instant,
@@ -44,6 +84,10 @@ pub struct ConsumeStats {
     joining_us: AtomicU64,
     last_record_us: AtomicU64,
     timed_out: AtomicBool,
+    /// Consumers that have found what to read.
+    assigned: AtomicU64,
+    end_to_end: Mutex<Tally>,
+    fetches: Mutex<FetchTotals>,
 }
 
 impl ConsumeStats {
@@ -56,6 +100,9 @@ impl ConsumeStats {
             joining_us: AtomicU64::new(0),
             last_record_us: AtomicU64::new(0),
             timed_out: AtomicBool::new(false),
+            assigned: AtomicU64::new(0),
+            end_to_end: Mutex::default(),
+            fetches: Mutex::default(),
         }
     }
 
@@ -74,6 +121,29 @@ impl ConsumeStats {
     /// From the start to the last record.
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.last_record_us.load(Ordering::Relaxed))
+    }
+
+    /// How many consumers have found what to read, and from where.
+    pub fn assigned(&self) -> u64 {
+        self.assigned.load(Ordering::Relaxed)
+    }
+
+    /// What fetching came to, of the consumers that have ended.
+    pub fn fetches(&self) -> FetchTotals {
+        *self.fetches.lock()
+    }
+
+    /// From when records were made until they were here, in whole milliseconds, since the last call.
+    pub fn take_end_to_end(&self) -> Tally {
+        std::mem::take(&mut self.end_to_end.lock())
+    }
+
+    fn count_end_to_end(&self, records: &[ConsumedRecord], now_ms: i64) {
+        let mut tally = self.end_to_end.lock();
+        for same in records.chunk_by(|a, b| a.timestamp == b.timestamp) {
+            let latency_us = (now_ms - same[0].timestamp).max(0) as u64 * 1000;
+            tally.record_many(same.len() as u64, latency_us, 0);
+        }
     }
 
     /// Whether a consumer has ended because no more records came.
@@ -98,8 +168,20 @@ pub async fn consume(
         .as_ref()
         .map(|group| Membership::new(heart, group, load.topics.clone(), load.settings.group.clone()));
     let consumer = Consumer::new(client.clone(), load.settings.fetch.clone());
-    let mut reading = Reading { client, consumer, membership, load, stats, stop, joining: Duration::ZERO };
+    let joining = Duration::ZERO;
+    let mut reading = Reading {
+        client,
+        consumer,
+        membership,
+        load,
+        stats,
+        stop,
+        joining,
+        round: Round::default(),
+        is_assigned: false,
+    };
     let result = reading.run().await;
+    stats.fetches.lock().add(reading.consumer.totals());
     if result.is_ok() {
         reading.commit().await;
     }
@@ -120,6 +202,24 @@ struct Reading<'a> {
     stop: &'a AtomicBool,
     /// What this consumer has waited for its group.
     joining: Duration,
+    round: Round,
+    is_assigned: bool,
+}
+
+/// One pass over what was there at the beginning.
+#[derive(Default)]
+struct Round {
+    starts: BTreeMap<TopicPartition, i64>,
+    ends: BTreeMap<TopicPartition, i64>,
+    /// Partitions that are not read to their end.
+    left: BTreeSet<TopicPartition>,
+}
+
+impl Round {
+    fn begin(&mut self) {
+        let is_filled = |partition: &&TopicPartition| self.ends.get(partition) > self.starts.get(partition);
+        self.left = self.starts.keys().filter(is_filled).cloned().collect();
+    }
 }
 
 impl Reading<'_> {
@@ -134,9 +234,15 @@ impl Reading<'_> {
                     last_record = Instant::now();
                 }
                 batch = self.consumer.next() => {
-                    let (_, records) = batch?;
+                    let (partition, records) = batch?;
+                    if self.load.rewinds {
+                        self.rewind(&partition);
+                    }
                     if records.is_empty() {
                         continue;
+                    }
+                    if let Some(clock) = self.load.clock {
+                        self.stats.count_end_to_end(&records, clock.now_ms());
                     }
                     last_record = Instant::now();
                     let part = |part: &Option<bytes::Bytes>| part.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -161,6 +267,17 @@ impl Reading<'_> {
         self.load.records.is_some_and(enough)
             || self.load.duration.is_some_and(|duration| self.stats.started.elapsed() >= duration)
             || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Begins anew when all partitions are read to where they ended.
+    fn rewind(&mut self, partition: &TopicPartition) {
+        if self.consumer.position(partition) >= self.round.ends.get(partition).copied() {
+            self.round.left.remove(partition);
+            if self.round.left.is_empty() {
+                self.round.begin();
+                self.consumer.assign(self.round.starts.clone());
+            }
+        }
     }
 
     /// Tells the group how far this consumer has come, as Kafka's tool does, so that nobody reads it again.
@@ -198,15 +315,29 @@ impl Reading<'_> {
             ResetOffset::Latest => LATEST,
             ResetOffset::Earliest | ResetOffset::Fail => EARLIEST,
         };
-        let unknown = assigned.iter().filter(|partition| !committed.contains_key(*partition));
+        let starts = &self.load.starts;
+        let is_unknown =
+            |partition: &&TopicPartition| !committed.contains_key(*partition) && !starts.contains_key(*partition);
+        let unknown = assigned.iter().filter(is_unknown);
         let listed = self.client.list_offsets(&unknown.map(|partition| (partition.clone(), start)).collect()).await?;
         let offsets = assigned.into_iter().map(|partition| {
-            let listed = listed.get(&partition).map_or(0, |listed| listed.offset);
-            let offset = committed.get(&partition).map_or(listed, |committed| committed.offset);
+            let known = committed.get(&partition).map(|committed| committed.offset);
+            let known = known.or_else(|| starts.get(&partition).copied());
+            let offset = known.or_else(|| listed.get(&partition).map(|listed| listed.offset)).unwrap_or(0);
             (partition, offset)
         });
-        let offsets: Vec<_> = offsets.collect();
+        let offsets: BTreeMap<_, _> = offsets.collect();
+        if self.load.rewinds {
+            let ends = offsets.keys().map(|partition| (partition.clone(), LATEST)).collect();
+            let ends = self.client.list_offsets(&ends).await?;
+            self.round.ends = ends.into_iter().map(|(partition, listed)| (partition, listed.offset)).collect();
+            self.round.starts = offsets.clone();
+            self.round.begin();
+        }
         self.consumer.assign(offsets);
+        if !std::mem::replace(&mut self.is_assigned, true) {
+            self.stats.assigned.fetch_add(1, Ordering::Relaxed);
+        }
         self.joining += started.elapsed();
         self.stats.joining_us.fetch_max(self.joining.as_micros() as u64, Ordering::Relaxed);
         Ok(())

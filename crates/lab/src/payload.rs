@@ -28,6 +28,24 @@ pub enum Sizes {
     Weighted(Vec<(usize, u64)>),
 }
 
+impl Sizes {
+    /// Of many values.
+    pub fn mean_bytes(&self) -> f64 {
+        match self {
+            Self::Fixed(bytes) => *bytes as f64,
+            Self::Between(from, to) => (from + to) as f64 / 2.0,
+            Self::Weighted(sizes) => {
+                let mut before = 0;
+                let weighed = sizes
+                    .iter()
+                    .map(|(bytes, sum)| *bytes as f64 * (sum - std::mem::replace(&mut before, *sum)) as f64);
+                let total: f64 = weighed.sum();
+                total / sizes.last().map_or(1.0, |(_, sum)| *sum as f64)
+            }
+        }
+    }
+}
+
 impl std::str::FromStr for Sizes {
     type Err = PayloadError;
 

@@ -13,18 +13,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use client::{Acks, Client, ClientError, Connection, ConnectionError, Metadata, Pending};
+use client::{
+    Acks, Client, ClientError, Connection, ConnectionError, Metadata, PRODUCE_ADDS_PARTITIONS, Pending, Transactions,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use wire::api::metadata::MetadataRequest;
-use wire::api::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use wire::api::produce::{
+    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
+};
 use wire::{ErrorCode, Records, Uuid};
 
 use crate::batches::{Batches, ProducerId, ReadyBatch};
+use crate::metrics::BatchFacts;
+use crate::pace::Pace;
 use crate::payload::{Payload, Source};
 use crate::settings::ProducerSettings;
 use crate::stats::{Sent, Stats};
 use crate::timer::Timer;
+use crate::transaction::{Transacted, Transacting};
 
 /// From this version on Produce names topics by id only (KIP-516).
 pub(crate) const PRODUCE_BY_TOPIC_ID: i16 = 13;
@@ -37,66 +44,7 @@ pub(crate) const TICK: Duration = Duration::from_micros(200);
 pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// How often batches are looked for that are past their delivery timeout.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// When records are due.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As fast as they are taken.
-    Unlimited,
-    /// By a schedule that nothing delays.
-    OpenLoop(Schedule),
-    /// Not faster than that, and each record counts from when it is really sent, as Kafka's tool has it.
-    ClosedLoop(Schedule),
-}
-
-/// So many records per second, which the rate reaches in a straight line from 0 within `ramp`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Schedule {
-    pub records_per_s: f64,
-    pub ramp: Duration,
-}
-
-impl Schedule {
-    /// When a record is due, in microseconds since the start.
-    fn due_us(&self, record: u64) -> u64 {
-        let (record, ramp_s) = (record as f64, self.ramp.as_secs_f64());
-        let in_ramp = self.records_per_s * ramp_s / 2.0;
-        let due_s = match record < in_ramp {
-            true => (2.0 * record * ramp_s / self.records_per_s).sqrt(),
-            false => ramp_s / 2.0 + record / self.records_per_s,
-        };
-        (due_s * 1e6) as u64
-    }
-}
-
-impl Pace {
-    /// When a record is due, in microseconds since the start; `None` if at once.
-    pub(crate) fn due_us(&self, record: u64) -> Option<u64> {
-        match self {
-            Self::Unlimited => None,
-            Self::OpenLoop(schedule) | Self::ClosedLoop(schedule) => Some(schedule.due_us(record)),
-        }
-    }
-
-    /// Whether the next record is beyond a run of that length. By a schedule that nothing delays, all that is due
-    /// within it is sent, however late.
-    pub(crate) fn is_past(&self, duration: Duration, due_us: Option<u64>, elapsed: Duration) -> bool {
-        match (self, due_us) {
-            (Self::OpenLoop(_), Some(due_us)) => Duration::from_micros(due_us) >= duration,
-            _ => elapsed >= duration,
-        }
-    }
-
-    /// The pace of somebody who does this part of the work.
-    pub fn share(self, part: f64) -> Self {
-        let share = |schedule: Schedule| Schedule { records_per_s: schedule.records_per_s * part, ..schedule };
-        match self {
-            Self::Unlimited => Self::Unlimited,
-            Self::OpenLoop(schedule) => Self::OpenLoop(share(schedule)),
-            Self::ClosedLoop(schedule) => Self::ClosedLoop(share(schedule)),
-        }
-    }
-}
+const LATE: &str = "not delivered within delivery.timeout.ms";
 
 /// What one producer is to do.
 #[derive(Clone, Debug)]
@@ -108,7 +56,13 @@ pub struct ProduceLoad {
     pub pace: Pace,
     /// So many of the first records are left out of the steady state.
     pub warm_up_records: u64,
+    /// So are those that were due, or sent, within so long.
+    pub warm_up: Duration,
     pub settings: ProducerSettings,
+    /// With a `transactional.id`: how old a transaction gets before it is committed.
+    pub transaction_duration: Duration,
+    /// The producer as the transaction coordinator knows it; without, that is asked when the load has begun.
+    pub transactions: Option<Transactions>,
     pub payload: Payload,
     pub seed: u64,
     /// The wall clock when the run started, for the records' timestamps.
@@ -116,6 +70,11 @@ pub struct ProduceLoad {
 }
 
 impl ProduceLoad {
+    /// Whether a record, which counts from then, is left out of the steady state.
+    pub(crate) fn is_warm_up(&self, record: u64, at_us: u64) -> bool {
+        record < self.warm_up_records || Duration::from_micros(at_us) < self.warm_up
+    }
+
     /// Waits for the topic, which the broker may create, within `max.block.ms`.
     pub(crate) async fn find_topic(&self, client: &Client) -> Result<Arc<Metadata>, ClientError> {
         let found = timeout(self.settings.block_max, client.existing_or_created(&[&self.topic])).await;
@@ -125,10 +84,10 @@ impl ProduceLoad {
     pub(crate) fn request(&self, topic_id: Uuid, partition_data: Vec<PartitionProduceData>) -> ProduceRequest {
         let topic = TopicProduceData { name: self.topic.clone(), topic_id, partition_data };
         ProduceRequest {
+            transactional_id: self.settings.transactional_id.clone(),
             acks: self.settings.acks.to_wire(),
             timeout_ms: i32::try_from(self.settings.request_timeout.as_millis()).unwrap_or(i32::MAX),
             topic_data: vec![topic],
-            ..Default::default()
         }
     }
 }
@@ -149,7 +108,17 @@ pub async fn produce(
 ) -> Result<(), ClientError> {
     let metadata = load.find_topic(&client).await?;
     let is_idempotent = load.settings.is_idempotent().unwrap_or(false);
-    let producer = if is_idempotent { Some(client.new_producer_id().await?) } else { None };
+    let transactions = match &load.transactions {
+        Some(transactions) => Some(transactions.clone()),
+        None => load.settings.transactions(&client).await?,
+    };
+    let new = |transactions| Transacting::new(transactions, &load.topic, load.transaction_duration);
+    let transaction = transactions.map(new);
+    let producer = match &transaction {
+        Some(transaction) => Some(transaction.producer()),
+        None if is_idempotent => Some(client.new_producer_id().await?),
+        None => None,
+    };
     let topic = metadata.topic(&load.topic)?;
     let leaders = topic.partitions.iter().map(|partition| partition.leader);
     let timer = Timer::new().expect("the system has a file descriptor for a timer");
@@ -158,6 +127,7 @@ pub async fn produce(
         topic_id: topic.id,
         source: load.payload.source(load.seed),
         producer,
+        transaction,
         links: BTreeMap::new(),
         refresh: None,
         refresh_at: None,
@@ -193,6 +163,7 @@ struct Engine {
     source: Source,
     /// `None` without idempotence, and while a new one is fetched.
     producer: Option<ProducerId>,
+    transaction: Option<Transacting>,
     /// By broker.
     links: BTreeMap<i32, Link>,
     refresh: Option<JoinHandle<Result<Refreshed, ClientError>>>,
@@ -213,6 +184,8 @@ struct Held {
     key: Option<Vec<u8>>,
     value: Vec<u8>,
     sent: Sent,
+    /// When it first found none.
+    since: Instant,
 }
 
 struct Refreshed {
@@ -234,6 +207,7 @@ enum Link {
 
 struct InFlight {
     pending: Pending<ProduceRequest>,
+    sent: Instant,
     batches: Vec<(usize, ReadyBatch)>,
 }
 
@@ -242,6 +216,7 @@ enum Event {
     Answered(InFlight, Result<ProduceResponse, ConnectionError>),
     Linked(i32, Result<Connection, ClientError>),
     Refreshed(Result<Refreshed, ClientError>),
+    Transacted(Transacted),
 }
 
 /// Why [`Engine::make_records`] has stopped.
@@ -263,7 +238,8 @@ impl Engine {
             let made = self.make_records();
             self.is_over = matches!(made, Made::All);
             let next = self.send(matches!(made, Made::Blocked));
-            if self.is_over && self.batches.is_empty() {
+            self.end_transaction();
+            if self.is_over && self.batches.is_empty() && self.transaction.as_ref().is_none_or(Transacting::is_over) {
                 let links = self.links.into_values();
                 let open = links.filter_map(|link| match link {
                     Link::Open { connection, .. } => Some(connection),
@@ -306,15 +282,26 @@ impl Engine {
         if self.is_over {
             return Made::All;
         }
+        if self.transaction.as_ref().is_some_and(Transacting::has_failed) {
+            return Made::All;
+        }
         for _ in 0..RECORDS_AT_ONCE {
             let now = Instant::now();
             if let Some(held) = self.held.take() {
                 let timestamp_ms = self.load.started_wall_ms + (held.sent.at_us / 1000) as i64;
+                if now >= held.since + self.load.settings.block_max {
+                    self.count_failed(1, "no room in buffer.memory within max.block.ms");
+                    continue;
+                }
                 if !self.batches.place(held.key.as_deref(), &held.value, timestamp_ms, held.sent, now) {
                     self.held = Some(held);
                     return Made::Blocked;
                 }
+                self.count_made(now);
                 continue;
+            }
+            if self.transaction.as_ref().is_some_and(Transacting::is_full) {
+                return Made::Blocked;
             }
             let elapsed = now - self.stats.started();
             let due_us = self.load.pace.due_us(self.made);
@@ -330,17 +317,45 @@ impl Engine {
                 return Made::Until((self.stats.started() + Duration::from_micros(due_us)).max(now + TICK));
             }
             let at_us = if matches!(self.load.pace, Pace::OpenLoop(_)) { due_us } else { now_us };
-            let is_warm_up = self.made < self.load.warm_up_records;
+            let is_warm_up = self.load.is_warm_up(self.made, at_us);
             let (key, value) = self.source.record(self.made);
             self.made += 1;
             let sent = Sent { at_us, bytes: value.len() as u32, is_warm_up };
             let timestamp_ms = self.load.started_wall_ms + (now_us / 1000) as i64;
             if !self.batches.place(key, value, timestamp_ms, sent, now) {
-                self.held = Some(Held { key: key.map(<[u8]>::to_vec), value: value.to_vec(), sent });
+                self.held = Some(Held { key: key.map(<[u8]>::to_vec), value: value.to_vec(), sent, since: now });
                 return Made::Blocked;
             }
+            self.count_made(now);
         }
         Made::Some
+    }
+
+    /// A record is part of the transaction.
+    fn count_made(&mut self, now: Instant) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.made(now);
+        }
+    }
+
+    /// Ends the transaction when it is full or the last one, and all of its records have come to their end.
+    fn end_transaction(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if transaction.has_failed() {
+            self.is_over = true;
+            let held = usize::from(self.held.take().is_some());
+            let now = Instant::now();
+            let waiting: usize = (0..self.batches.lanes.len()).map(|lane| self.batches.expire(lane, now)).sum();
+            self.count_failed(held + waiting, "their transaction has failed");
+        }
+        let Some(transaction) = &mut self.transaction else { return };
+        if (self.is_over || transaction.is_full())
+            && !transaction.is_over()
+            && self.batches.is_empty()
+            && let Some(transacted) = transaction.end(Instant::now())
+        {
+            self.settle(Event::Transacted(transacted));
+        }
     }
 
     /// Sends what is due. Returns when something will be, if nothing else happens.
@@ -348,11 +363,16 @@ impl Engine {
         let now = Instant::now();
         let flush = self.is_over || is_blocked;
         let lanes = self.batches.lanes.len();
-        let mut next: Option<Instant> = self.refresh_at;
+        let mut next: Option<Instant> = None;
         let mut earlier = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         let mut due = Vec::new();
+        let mut is_outside = false;
         for lane in 0..lanes {
             if self.batches.is_due(lane, now, flush) {
+                if !self.may_send(lane) {
+                    is_outside = true;
+                    continue;
+                }
                 let leader = self.batches.lanes[lane].leader;
                 if leader < 0 {
                     self.refresh_at.get_or_insert(now + self.load.settings.retry_backoff);
@@ -367,19 +387,34 @@ impl Engine {
             self.expire(now);
         }
         for leader in due {
-            if let Some(at) = self.send_to(leader, now) {
+            if let Some(at) = self.send_to(leader, now, flush) {
                 earlier(at);
             }
         }
-        if self.refresh_at.is_some_and(|at| at <= now) && self.refresh.is_none() {
-            self.refresh_at = None;
-            self.refresh = Some(self.refresh());
+        if is_outside && let Some(transaction) = &mut self.transaction {
+            // Those that are not due yet go along.
+            let outside = (0..lanes).filter(|&lane| self.batches.next_bytes(lane) > 0 && !transaction.has(lane));
+            transaction.add(outside.collect());
+        }
+        // While one refresh is under way, its end is what the next one waits for.
+        if let (Some(at), None) = (self.refresh_at, &self.refresh) {
+            if at <= now {
+                self.refresh_at = None;
+                self.refresh = Some(self.refresh());
+            } else {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
         }
         next
     }
 
+    /// Whether a lane is part of the transaction, if there is one.
+    fn may_send(&self, lane: usize) -> bool {
+        self.transaction.as_ref().is_none_or(|transaction| transaction.has(lane))
+    }
+
     /// Sends all that one broker leads, as many requests as may be in flight. Returns when to try again if it is down.
-    fn send_to(&mut self, leader: i32, now: Instant) -> Option<Instant> {
+    fn send_to(&mut self, leader: i32, now: Instant, flush: bool) -> Option<Instant> {
         if self.producer.is_none() && self.load.settings.is_idempotent().unwrap_or(false) {
             return None;
         }
@@ -400,8 +435,11 @@ impl Engine {
         loop {
             let Some(Link::Open { in_flight, .. }) = self.links.get(&leader) else { return None };
             let lanes = self.batches.lanes.len();
-            let is_due =
-                |lane: usize| self.batches.lanes[lane].leader == leader && self.batches.is_due(lane, now, self.is_over);
+            let is_due = |lane: usize| {
+                self.batches.lanes[lane].leader == leader
+                    && self.may_send(lane)
+                    && self.batches.is_due(lane, now, flush)
+            };
             // Once one lane of a broker is due, its others go along.
             if in_flight.len() >= self.load.settings.in_flight_max || !(0..lanes).any(is_due) {
                 return None;
@@ -409,7 +447,7 @@ impl Engine {
             let mut bytes = 0;
             let mut batches = Vec::new();
             for lane in (0..lanes).map(|n| (self.first_lane + n) % lanes) {
-                if self.batches.lanes[lane].leader != leader {
+                if self.batches.lanes[lane].leader != leader || !self.may_send(lane) {
                     continue;
                 }
                 let next_bytes = self.batches.next_bytes(lane);
@@ -446,17 +484,22 @@ impl Engine {
             records: Some(Records::Inline(batch.bytes.clone())),
         });
         let request = self.load.request(self.topic_id, partition_data.collect());
-        let version = version(connection, self.topic_id);
+        let mut version = version(connection, self.topic_id);
+        if self.transaction.is_some() {
+            version = version.map(|version| version.min(PRODUCE_ADDS_PARTITIONS - 1));
+        }
         let started = match settings.acks {
             Acks::None => version.and_then(|version| connection.post(&request, version)).map(|()| None),
             _ => version.and_then(|version| connection.start_as(&request, version, settings.request_timeout)).map(Some),
         };
         match started {
             Ok(Some(pending)) => {
-                in_flight.push_back(InFlight { pending, batches });
+                self.stats.requested(batches.iter().map(|(_, batch)| facts(batch, now)));
+                in_flight.push_back(InFlight { pending, sent: now, batches });
                 None
             }
             Ok(None) => {
+                self.stats.requested(batches.iter().map(|(_, batch)| facts(batch, now)));
                 for (lane, batch) in batches {
                     self.stats.acknowledged(&batch.sent);
                     self.batches.end(lane, &batch);
@@ -498,6 +541,11 @@ impl Engine {
             self.refresh = None;
             return Some(Event::Refreshed(refreshed.expect("a refresh does not panic")));
         }
+        if let Some(transaction) = &mut self.transaction
+            && let Poll::Ready(transacted) = transaction.poll(cx)
+        {
+            return Some(Event::Transacted(transacted));
+        }
         None
     }
 
@@ -532,10 +580,16 @@ impl Engine {
                 }
             }
             Event::Refreshed(Err(_)) => _ = self.refresh_at.get_or_insert(Instant::now() + backoff),
+            Event::Transacted(Transacted::Added) => {}
+            Event::Transacted(Transacted::Committed { took }) => self.stats.committed(took),
+            Event::Transacted(Transacted::Aborted { records, reason }) => {
+                self.count_failed(records, &format!("they were acknowledged, but their transaction failed: {reason}"));
+            }
         }
     }
 
     fn settle_answer(&mut self, request: InFlight, response: &ProduceResponse) {
+        self.stats.answered(request.batches.len(), request.sent.elapsed(), response.throttle_time_ms);
         for (lane, batch) in request.batches {
             let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
             let answer = answers.into_iter().find(|answer| answer.index == lane as i32);
@@ -544,8 +598,21 @@ impl Engine {
                 // An earlier try has arrived, though its answer has not.
                 ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
                     self.stats.acknowledged(&batch.sent);
-                    self.batches.end(lane, &batch);
+                    self.batches.delivered(lane, &batch);
+                    if let Some(transaction) = &mut self.transaction {
+                        transaction.acknowledged(batch.sent.len());
+                    }
                 }
+                ErrorCode::MESSAGE_TOO_LARGE => match self.batches.split(lane, batch) {
+                    Ok(()) => self.stats.split(),
+                    Err(batch) => {
+                        self.stats.failed(batch.sent.len(), &reason(code, answer));
+                        self.batches.refused(lane, &batch);
+                        if let Some(transaction) = &mut self.transaction {
+                            transaction.fail(&reason(code, answer));
+                        }
+                    }
+                },
                 // It could not be in order after the one before it had failed.
                 ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if self.batches.has_failed(lane) => {
                     self.fail(lane, batch, true, &code.to_string());
@@ -554,9 +621,7 @@ impl Engine {
                     if code.is_retriable() {
                         self.refresh_at.get_or_insert_with(Instant::now);
                     }
-                    let message = answer.and_then(|answer| answer.error_message.as_deref());
-                    let reason = message.map_or_else(|| code.to_string(), |message| format!("{code}: {message}"));
-                    self.fail(lane, batch, code.is_retriable(), &reason);
+                    self.fail(lane, batch, code.is_retriable(), &reason(code, answer));
                 }
             }
         }
@@ -567,13 +632,16 @@ impl Engine {
         let now = Instant::now();
         let settings = &self.load.settings;
         let is_in_time = now < batch.begun + settings.delivery_timeout;
+        let is_in_time = is_in_time && !self.transaction.as_ref().is_some_and(Transacting::has_failed);
         if is_retriable && is_in_time && batch.tries <= settings.retries_max && settings.acks != Acks::None {
             let at = now + settings.retry_backoff;
             return self.batches.put_back(lane, batch, at);
         }
         self.stats.failed(batch.sent.len(), reason);
         self.batches.end(lane, &batch);
-        if self.producer.is_some() {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.fail(reason);
+        } else if self.producer.is_some() {
             // Nobody knows at which sequence the broker stands: what follows goes out as somebody else.
             let records = self.batches.give_up_failed(lane);
             self.count_failed(records, "an earlier batch of the partition had failed");
@@ -587,7 +655,12 @@ impl Engine {
         let Some(limit) = now.checked_sub(self.load.settings.delivery_timeout) else { return };
         for lane in 0..self.batches.lanes.len() {
             let records = self.batches.expire(lane, limit);
-            self.count_failed(records, "not delivered within delivery.timeout.ms");
+            self.count_failed(records, LATE);
+            if records > 0
+                && let Some(transaction) = &mut self.transaction
+            {
+                transaction.fail(LATE);
+            }
         }
     }
 
@@ -610,22 +683,20 @@ impl Engine {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn facts(batch: &ReadyBatch, now: Instant) -> BatchFacts {
+    BatchFacts {
+        records: batch.sent.len(),
+        bytes: batch.bytes.len(),
+        plain_bytes: batch.plain_bytes,
+        queued: now - batch.begun,
+        is_retry: batch.tries > 1,
+    }
+}
 
-    #[test]
-    fn a_schedule_has_its_rate_from_the_start_or_behind_its_ramp() {
-        let even = Schedule { records_per_s: 1000.0, ramp: Duration::ZERO };
-        assert_eq!([0, 1, 1000].map(|n| even.due_us(n)), [0, 1000, 1_000_000]);
-        let ramped = Schedule { records_per_s: 1000.0, ramp: Duration::from_secs(2) };
-        // A quarter of the ramp's 1,000 records in its first half.
-        assert_eq!([0, 250, 1000, 2000].map(|n| ramped.due_us(n)), [0, 1_000_000, 2_000_000, 3_000_000]);
-        assert_eq!(Pace::OpenLoop(even).share(0.5).due_us(1), Some(2000));
-        assert_eq!(Pace::Unlimited.share(0.5).due_us(1), None);
-        let (run, late) = (Duration::from_secs(5), Duration::from_secs(9));
-        let is_past = |pace: Pace, record| pace.is_past(run, pace.due_us(record), late);
-        assert!(!is_past(Pace::OpenLoop(even), 4999) && is_past(Pace::OpenLoop(even), 5000));
-        assert!(is_past(Pace::ClosedLoop(even), 0) && is_past(Pace::Unlimited, 0));
+/// Why a broker has refused a batch, in its own words where it has some.
+fn reason(code: ErrorCode, answer: Option<&PartitionProduceResponse>) -> String {
+    match answer.and_then(|answer| answer.error_message.as_deref()) {
+        Some(message) => format!("{code}: {message}"),
+        None => code.to_string(),
     }
 }

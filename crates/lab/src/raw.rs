@@ -21,8 +21,10 @@ use wire::api::produce::{PartitionProduceData, ProduceRequest};
 use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Records, Uuid, frame};
 
+use crate::metrics::BatchFacts;
+use crate::pace::Pace;
 use crate::payload::Source;
-use crate::produce::{Pace, ProduceLoad, TICK, UNSENT_BYTES_MAX, flush, version};
+use crate::produce::{ProduceLoad, TICK, UNSENT_BYTES_MAX, flush, version};
 use crate::stats::{SentBatch, Stats};
 use crate::timer::Timer;
 
@@ -64,6 +66,7 @@ struct RawProducer {
 
 /// What goes to one leader.
 struct Lane {
+    leader: i32,
     connection: Connection,
     version: i16,
     topic_id: Uuid,
@@ -77,10 +80,19 @@ struct Prepared {
     records: u64,
     /// Of all values.
     bytes: u64,
+    /// Of the batch, before compression and after.
+    plain_bytes: usize,
+    batch_bytes: usize,
 }
 
 struct InFlight {
     answer: PendingFrame,
+    request: Request,
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    sent: Instant,
     batch: SentBatch,
 }
 
@@ -107,7 +119,7 @@ impl RawProducer {
                 Entry::Vacant(vacant) => {
                     let connection = self.client.broker(leader).await?;
                     let version = version(&connection, topic.id)?;
-                    vacant.insert(Lane { connection, version, topic_id: topic.id, requests: Vec::new() })
+                    vacant.insert(Lane { leader, connection, version, topic_id: topic.id, requests: Vec::new() })
                 }
             };
             let request = self.prepare(lane, partition.index, &mut source, u64::MAX);
@@ -131,11 +143,14 @@ impl RawProducer {
             largest = largest.max(builder.size_bytes() - before);
             records += 1;
         }
-        let data = PartitionProduceData { index: partition, records: Some(Records::Inline(builder.build().bytes)) };
+        let plain_bytes = builder.size_bytes();
+        let batch = builder.build().bytes;
+        let batch_bytes = batch.len();
+        let data = PartitionProduceData { index: partition, records: Some(Records::Inline(batch)) };
         let request = self.load.request(lane.topic_id, vec![data]);
         let mut out = BytesMut::new();
         frame::write_request(&mut out, lane.version, 0, &self.client.config().connection.client_id, &request);
-        Prepared { partition, frame: out.freeze(), records, bytes }
+        Prepared { partition, frame: out.freeze(), records, bytes, plain_bytes, batch_bytes }
     }
 
     /// Runs all leaders' tasks to their end. The error is what has ended one of them.
@@ -151,7 +166,7 @@ impl RawProducer {
         tasks.join_all().await.into_iter().collect()
     }
 
-    async fn send(&self, lane: Lane, share: f64) -> Result<(), String> {
+    async fn send(&self, mut lane: Lane, share: f64) -> Result<(), String> {
         let timer = Timer::new().expect("the system has a file descriptor for a timer");
         let pace = self.load.pace.share(share);
         let (started_us, mut sent) = (self.stats.now_us(), 0);
@@ -166,8 +181,8 @@ impl RawProducer {
                     }
                     return result;
                 }
-                let (batch, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)).await;
-                result = result.and(self.settle(&lane, batch, answer));
+                let (request, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)).await;
+                result = result.and(self.settle(&lane, request, answer));
             }
             while result.is_ok()
                 && !self.is_over(due_us)
@@ -177,14 +192,17 @@ impl RawProducer {
                 let wait_until = (self.stats.started() + due).max(Instant::now() + TICK);
                 tokio::select! {
                     biased;
-                    (batch, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)), if !in_flight.is_empty() => {
-                        result = self.settle(&lane, batch, answer);
+                    (request, answer) = poll_fn(|cx| poll_first(&mut in_flight, cx)), if !in_flight.is_empty() => {
+                        result = self.settle(&lane, request, answer);
                     }
                     waited = timer.wait_until(wait_until) => waited.expect("a timer can be read"),
                 }
             }
             if result.is_err() || self.is_over(due_us) {
                 continue;
+            }
+            if lane.connection.is_retired() {
+                lane.connection = self.client.broker(lane.leader).await.map_err(|error| error.to_string())?;
             }
             let prepared = &lane.requests[turn % lane.requests.len()];
             let first = self.claimed.fetch_add(prepared.records, Ordering::Relaxed);
@@ -205,14 +223,24 @@ impl RawProducer {
                 Pace::OpenLoop(_) => due_us.unwrap_or_default(),
                 Pace::Unlimited | Pace::ClosedLoop(_) => self.stats.now_us(),
             };
-            let is_warm_up = first < self.load.warm_up_records;
+            let is_warm_up = self.load.is_warm_up(first, at_us);
             let batch = SentBatch { at_us, records: prepared.records, bytes: prepared.bytes, is_warm_up };
             let started = match self.load.settings.acks {
                 Acks::None => lane.connection.post_frame(&prepared.frame).map(|()| None),
                 _ => lane.connection.start_frame(&prepared.frame, self.load.settings.request_timeout).map(Some),
             };
+            let facts = BatchFacts {
+                records: prepared.records as usize,
+                bytes: prepared.batch_bytes,
+                plain_bytes: prepared.plain_bytes,
+                queued: Duration::ZERO,
+                is_retry: false,
+            };
+            self.stats.requested(std::iter::once(facts));
             match started {
-                Ok(Some(answer)) => in_flight.push_back(InFlight { answer, batch }),
+                Ok(Some(answer)) => {
+                    in_flight.push_back(InFlight { answer, request: Request { sent: Instant::now(), batch } });
+                }
                 Ok(None) => self.stats.acknowledged_batch(batch),
                 Err(error) => result = Err(self.count_failed(batch, &error.to_string())),
             }
@@ -220,12 +248,14 @@ impl RawProducer {
         result
     }
 
-    fn settle(&self, lane: &Lane, batch: SentBatch, answer: Result<Bytes, ConnectionError>) -> Result<(), String> {
+    fn settle(&self, lane: &Lane, request: Request, answer: Result<Bytes, ConnectionError>) -> Result<(), String> {
+        let Request { sent, batch } = request;
         let response = answer.map_err(|error| error.to_string()).and_then(|frame| {
             let read = frame::read_response::<ProduceRequest>(&frame, lane.version);
             read.map(|(_, response)| response).map_err(|error| error.to_string())
         });
         let code = response.map(|response| {
+            self.stats.answered(1, sent.elapsed(), response.throttle_time_ms);
             let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
             answers.map(|answer| answer.error_code).next().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR)
         });
@@ -253,9 +283,9 @@ fn is_clogged(lane: &Lane) -> bool {
 fn poll_first(
     in_flight: &mut VecDeque<InFlight>,
     cx: &mut Context<'_>,
-) -> Poll<(SentBatch, Result<Bytes, ConnectionError>)> {
+) -> Poll<(Request, Result<Bytes, ConnectionError>)> {
     let Some(first) = in_flight.front_mut() else { return Poll::Pending };
-    let (answer, batch) = (ready!(Pin::new(&mut first.answer).poll(cx)), first.batch);
+    let (answer, request) = (ready!(Pin::new(&mut first.answer).poll(cx)), first.request);
     in_flight.pop_front();
-    Poll::Ready((batch, answer))
+    Poll::Ready((request, answer))
 }

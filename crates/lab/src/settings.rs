@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use client::{Acks, ConsumerConfig, GroupConfig, ResetOffset};
+use client::{Acks, Client, ClientError, ConsumerConfig, GroupConfig, ResetOffset, Transactions};
 use wire::compress::Codec;
 
 /// Settings of Kafka's clients that mean nothing to a load generator, or that only a JVM can follow.
@@ -71,6 +71,10 @@ pub struct ProducerSettings {
     pub delivery_timeout: Duration,
     /// `max.block.ms`: how long the first look for the topic may take.
     pub block_max: Duration,
+    /// `transactional.id`: records are sent in transactions.
+    pub transactional_id: Option<String>,
+    /// `transaction.timeout.ms`: the coordinator aborts a transaction that is open for so long.
+    pub transaction_timeout: Duration,
     pub client_id: Option<String>,
 }
 
@@ -91,6 +95,8 @@ impl Default for ProducerSettings {
             request_timeout: Duration::from_secs(30),
             delivery_timeout: Duration::from_secs(120),
             block_max: Duration::from_secs(60),
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(60),
             client_id: None,
         }
     }
@@ -107,6 +113,8 @@ pub enum SettingError {
     Unknown { name: String },
     #[error("enable.idempotence needs acks=all and at most 5 requests in flight")]
     Idempotence,
+    #[error("transactional.id needs idempotence: acks=all and at most 5 requests in flight")]
+    Transaction,
 }
 
 impl SettingError {
@@ -156,10 +164,18 @@ impl ProducerSettings {
             "request.timeout.ms" => self.request_timeout = text.millis()?,
             "delivery.timeout.ms" => self.delivery_timeout = text.millis()?,
             "max.block.ms" => self.block_max = text.millis()?,
+            "transactional.id" => self.transactional_id = Some(value.to_owned()),
+            "transaction.timeout.ms" => self.transaction_timeout = text.millis()?,
             "client.id" => self.client_id = Some(value.to_owned()),
             _ => return Err(text.unused()),
         }
         Ok(())
+    }
+
+    /// Announces the producer to the transaction coordinator if it has a `transactional.id`.
+    pub async fn transactions(&self, client: &Client) -> Result<Option<Transactions>, ClientError> {
+        let Some(id) = &self.transactional_id else { return Ok(None) };
+        Transactions::init(client.clone(), id, self.transaction_timeout).await.map(Some)
     }
 
     /// Whether batches carry a producer id. Unless it is asked for, idempotence gives way to settings that exclude it
@@ -168,6 +184,9 @@ impl ProducerSettings {
         let is_possible =
             self.acks == Acks::All && self.in_flight_max <= IDEMPOTENT_IN_FLIGHT_MAX && self.retries_max > 0;
         match self.idempotence {
+            _ if self.transactional_id.is_some() && (!is_possible || self.idempotence == Some(false)) => {
+                Err(SettingError::Transaction)
+            }
             Some(true) if !is_possible => Err(SettingError::Idempotence),
             Some(wanted) => Ok(wanted),
             None => Ok(is_possible),
@@ -322,5 +341,7 @@ mod tests {
         assert_eq!(settings.is_idempotent(), Ok(false));
         settings.set("enable.idempotence", "true").unwrap();
         assert_eq!(settings.is_idempotent(), Err(SettingError::Idempotence));
+        settings.set("transactional.id", "t").unwrap();
+        assert_eq!(settings.is_idempotent(), Err(SettingError::Transaction));
     }
 }

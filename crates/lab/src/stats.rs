@@ -9,6 +9,8 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::metrics::{BatchFacts, ProducerMetrics};
+
 /// The longest latency that is told apart, in microseconds: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 /// Latencies are right to a tenth of a percent.
@@ -40,7 +42,7 @@ impl Tally {
     }
 
     /// Counts records of one latency that have so many bytes together.
-    fn record_many(&mut self, records: u64, latency_us: u64, bytes: u64) {
+    pub(crate) fn record_many(&mut self, records: u64, latency_us: u64, bytes: u64) {
         self.records += records;
         self.bytes += bytes;
         self.latency.saturating_record_n(latency_us, records);
@@ -48,7 +50,8 @@ impl Tally {
         self.latency_max_us = self.latency_max_us.max(latency_us);
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Counts what another has counted.
+    pub fn add(&mut self, other: &Self) {
         self.records += other.records;
         self.bytes += other.bytes;
         self.latency.add(&other.latency).expect("both have the same bounds");
@@ -109,6 +112,18 @@ struct Inner {
     steady_us: Option<(u64, u64)>,
     last_answer_us: u64,
     failed: BTreeMap<String, u64>,
+    requests: Requests,
+    metrics: ProducerMetrics,
+}
+
+/// Requests that were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    pub requests: u64,
+    /// Of one partition each.
+    pub batches: u64,
+    /// How long brokers have asked to be left alone, because of a quota.
+    pub throttled: Duration,
 }
 
 impl Stats {
@@ -155,6 +170,31 @@ impl Stats {
         }
     }
 
+    /// A request was sent.
+    pub(crate) fn requested(&self, batches: impl Iterator<Item = BatchFacts>) {
+        self.inner.lock().metrics.requested(batches);
+    }
+
+    /// A batch was cut in two.
+    pub(crate) fn split(&self) {
+        self.inner.lock().metrics.split_batches += 1;
+    }
+
+    /// A transaction was committed, which took so long.
+    pub(crate) fn committed(&self, took: Duration) {
+        self.inner.lock().metrics.commit_us.count(took.as_micros() as u64);
+    }
+
+    /// A request with so many batches was answered; `throttle_time_ms` as the broker has it.
+    pub(crate) fn answered(&self, batches: usize, latency: Duration, throttle_time_ms: i32) {
+        let mut inner = self.inner.lock();
+        inner.metrics.latency_us.count(latency.as_micros() as u64);
+        inner.metrics.throttle_ms.count(throttle_time_ms.max(0) as u64);
+        inner.requests.requests += 1;
+        inner.requests.batches += batches as u64;
+        inner.requests.throttled += Duration::from_millis(throttle_time_ms.max(0) as u64);
+    }
+
     pub(crate) fn failed(&self, records: usize, reason: &str) {
         let mut inner = self.inner.lock();
         match inner.failed.get_mut(reason) {
@@ -186,6 +226,16 @@ impl Stats {
         let inner = self.inner.lock();
         let (first, last) = inner.steady_us.unwrap_or_default();
         (inner.steady.clone(), Duration::from_micros(last.saturating_sub(first)))
+    }
+
+    /// All requests that were answered.
+    pub fn requests(&self) -> Requests {
+        self.inner.lock().requests
+    }
+
+    /// What the producers did underneath.
+    pub fn metrics(&self) -> ProducerMetrics {
+        self.inner.lock().metrics.clone()
     }
 
     /// How many records failed, by reason.

@@ -23,10 +23,12 @@ impl Timer {
         Ok(Self { file: AsyncFd::new(file)? })
     }
 
-    /// Waits until a point in time. May be dropped before.
+    /// Waits until a point in time. May be dropped before. One that has passed still gives other tasks their turn, so
+    /// that a loop around this cannot keep its thread from them.
     pub(crate) async fn wait_until(&self, at: Instant) -> io::Result<()> {
         let left = at.saturating_duration_since(Instant::now());
         if left.is_zero() {
+            tokio::task::yield_now().await;
             return Ok(());
         }
         timerfd_settime(&self.file, TimerfdTimerFlags::empty(), &once(left))?;
@@ -55,6 +57,16 @@ fn once(after: Duration) -> Itimerspec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn others_get_their_turn_when_there_is_nothing_to_wait_for() {
+        let timer = Timer::new().unwrap();
+        let other = tokio::spawn(async {});
+        for _ in 0..10 {
+            timer.wait_until(Instant::now()).await.unwrap();
+        }
+        assert!(other.is_finished());
+    }
 
     #[tokio::test]
     async fn it_waits_and_can_be_set_anew() {

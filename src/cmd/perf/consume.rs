@@ -1,6 +1,6 @@
 //! `parshall perf consume`: what kafka-consumer-perf-test.sh does, and what it cannot.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use client::ResetOffset;
-use lab::{ConsumeLoad, ConsumeStats, Consumed, ConsumerSettings};
-use serde_json::json;
+use lab::{ConsumeLoad, ConsumeStats, ConsumerSettings};
 use tokio::task::JoinSet;
 
+use super::figures::{self, Part};
+use super::metrics::Metrics;
 use super::watch::{INTERRUPTED, watch};
 use super::{Output, lines, properties};
 use crate::cmd::args::{self, Connection};
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Milliseconds without a record after which a consumer ends
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     timeout: u64,
+    /// Print at the end what the consumers did underneath, by the names of Kafka's metrics
+    #[arg(long)]
+    print_metrics: bool,
     /// Milliseconds between the lines of progress
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
@@ -73,9 +77,6 @@ pub(crate) struct Args {
     /// Settings of the consumer by Kafka's names: fetch.min.bytes=100000 fetch.max.wait.ms=500 ...
     #[arg(long, value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
     command_property: Vec<(String, String)>,
-    /// A properties file with settings of the consumer
-    #[arg(long, visible_alias = "consumer.config", value_name = "FILE")]
-    command_config: Option<PathBuf>,
     /// Taken and without effect, as in Kafka's tool
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<u64>,
@@ -85,25 +86,31 @@ pub(crate) struct Args {
     /// Taken and without effect: the system chooses
     #[arg(long, value_name = "BYTES", hide = true)]
     socket_buffer_size: Option<u64>,
-    /// What is printed: the lines of Kafka's tool, or one JSON object at the end
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|json", hide_possible_values = true)]
+    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each interval, or a JSON object
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
     output: Output,
     #[command(flatten)]
     connection: Connection,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let (settings, servers) = settings(&args)?;
+    let (settings, given) = settings(&args)?;
+    if args.print_metrics && args.output == Output::Csv {
+        return Err(Usage("--print-metrics has no place in CSV".to_owned()).into());
+    }
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
-    let connection = properties::connection(servers, &args.connection)?;
+    let connection = properties::connection(given, &args.connection)?;
     // A broker that is not there is an error before the clock starts.
-    connection.named(&client_id).any_broker().await?;
+    connection.named(&client_id)?.any_broker().await?;
     let started_wall_ms = time::now_ms();
     let own_group = || format!("perf-consumer-{}-{started_wall_ms}", std::process::id());
     let named_group = args.group.clone().or_else(|| settings.group_id.clone());
     let group_id = (!args.no_group).then(|| named_group.unwrap_or_else(own_group));
-    if args.output == Output::Kafka && !args.hide_header {
-        output::print(lines::consumer_header(args.show_detailed_stats))?;
+    match args.output {
+        _ if args.hide_header => {}
+        Output::Kafka => output::print(lines::consumer_header(args.show_detailed_stats))?,
+        Output::Csv => output::print(figures::CSV_HEADER)?,
+        Output::Table | Output::Json => {}
     }
     let stats = Arc::new(ConsumeStats::start());
     let stop = Arc::new(AtomicBool::new(false));
@@ -115,9 +122,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             records: args.num_records,
             duration: args.duration,
             idle_max: Duration::from_millis(args.timeout),
+            starts: BTreeMap::new(),
+            rewinds: false,
+            clock: None,
             settings: settings.clone(),
         };
-        let (client, heart) = (connection.named(&client_id), connection.named(&client_id));
+        let (client, heart) = (connection.named(&client_id)?, connection.named(&client_id)?);
         let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
         consumers.spawn(async move { lab::consume(client, heart, load, &stats, &stop).await });
     }
@@ -126,13 +136,16 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let interrupted = watch(&mut consumers, &stop, period, |elapsed| {
         let so_far = stats.consumed();
         let since = std::mem::replace(&mut before, so_far);
-        match args.output == Output::Kafka && args.show_detailed_stats {
-            true => output::print(&lines::consumer_window(time::now_ms(), since, so_far, elapsed)),
-            false => Ok(()),
+        match args.output {
+            Output::Kafka if args.show_detailed_stats => {
+                output::print(&lines::consumer_window(time::now_ms(), since, so_far, elapsed))
+            }
+            Output::Csv => output::print(&figures::csv(&Part::read("window", so_far.since(since), elapsed, None))),
+            Output::Kafka | Output::Table | Output::Json => Ok(()),
         }
     });
     let interrupted = interrupted.await?;
-    report(&args, &stats, started_wall_ms)?;
+    report(&args, &client_id, &stats, started_wall_ms)?;
     let missing = args.num_records.is_some_and(|wanted| stats.consumed().records < wanted);
     if missing && stats.has_timed_out() {
         eprintln!(
@@ -144,39 +157,44 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-fn report(args: &Args, stats: &ConsumeStats, started_wall_ms: i64) -> Result<()> {
+fn report(args: &Args, client_id: &str, stats: &ConsumeStats, started_wall_ms: i64) -> Result<()> {
     let (consumed, elapsed) = (stats.consumed(), stats.elapsed());
+    let total = Part::read("total", consumed, elapsed, None);
+    // What Kafka's tool divides by in its last two columns.
+    let fetching = Part::read("fetching", consumed, elapsed.saturating_sub(consumed.joining), None);
+    let mut metrics = Metrics::default();
+    metrics.add_consumers(client_id, stats.fetches(), consumed, elapsed);
     match args.output {
         Output::Kafka if args.show_detailed_stats => {}
         Output::Kafka => output::print(&lines::consumer_total(started_wall_ms, consumed, elapsed))?,
+        Output::Table => output::print(&figures::table(&[total, fetching]))?,
+        Output::Csv => output::print(&(figures::csv(&total) + &figures::csv(&fetching)))?,
         Output::Json => {
-            let Consumed { records, bytes, joining } = consumed;
-            let seconds = elapsed.as_secs_f64();
-            let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-            output::print_json(&json!({
-                "records": records,
-                "bytes": bytes,
-                "seconds": seconds,
-                "records_per_s": per_second(records),
-                "mib_per_s": per_second(bytes) / 1_048_576.0,
-                "joining_seconds": joining.as_secs_f64(),
-                "consumers": args.consumers,
-                "timed_out": stats.has_timed_out(),
-            }))?;
+            let mut object = figures::json(&total);
+            object["joining_seconds"] = consumed.joining.as_secs_f64().into();
+            object["consumers"] = args.consumers.into();
+            object["timed_out"] = stats.has_timed_out().into();
+            if args.print_metrics {
+                object["metrics"] = metrics.json();
+            }
+            output::print_json(&object)?;
         }
+    }
+    if args.print_metrics && args.output != Output::Json {
+        output::print(&metrics.lines())?;
     }
     Ok(())
 }
 
-/// The consumer's settings, and the servers where they name some.
-fn settings(args: &Args) -> Result<(ConsumerSettings, Option<String>)> {
+/// The consumer's settings, and where and how to connect.
+fn settings(args: &Args) -> Result<(ConsumerSettings, properties::Given)> {
     let mut settings = ConsumerSettings::default();
     let mut set = |name: &str, value: &str| settings.set(name, value);
     set("max.partition.fetch.bytes", &args.fetch_size)
         .map_err(|_| Usage("--fetch-size is a number of bytes up to 2147483647".to_owned()))?;
-    let servers = properties::apply(args.command_config.as_deref(), &args.command_property, set)?;
+    let given = properties::apply(args.connection.command_config(), &args.command_property, set)?;
     if args.from_latest {
         settings.fetch.reset = ResetOffset::Latest;
     }
-    Ok((settings, servers))
+    Ok((settings, given))
 }

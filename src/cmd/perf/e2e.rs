@@ -1,15 +1,17 @@
 //! `parshall perf e2e`: what kafka-e2e-latency.sh does.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io;
+use std::time::Duration;
 
 use anyhow::Result;
-use clap::ValueEnum;
-use lab::EndToEndLoad;
-use serde_json::json;
+use clap::{FromArgMatches, ValueEnum};
+use lab::{EndToEndLoad, Tally};
+use tokio::time::Instant;
 
+use super::figures::{self, Part};
 use super::{Output, lines, properties};
 use crate::cmd::args::{self, Connection};
+use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
 
 const CLIENT_ID: &str = "perf-e2e-client";
@@ -26,20 +28,27 @@ const RECORD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 Examples:
   parshall perf e2e --topic orders --num-records 10000 --producer-acks all --record-size 100
   parshall perf e2e --bootstrap-server kafka:9092 --topic orders --num-records 1000 --producer-acks 1 --record-size 20 \\
-    --record-key-size 10 --num-headers 2 --record-header-key-size 5 --record-header-size 20")]
+    --record-key-size 10 --num-headers 2 --record-header-key-size 5 --record-header-size 20
+  parshall perf e2e kafka:9092 orders 1000 all 20 client.properties    (as before Kafka 4.2)")]
 pub(crate) struct Args {
+    /// The form that Kafka's tool had before it had flags: BROKERS TOPIC RECORDS ACKS BYTES [PROPERTIES-FILE]
+    #[arg(value_name = "BROKERS TOPIC RECORDS ACKS BYTES", hide = true)]
+    #[arg(conflicts_with_all = ["topic", "num_records", "producer_acks", "record_size"])]
+    positional: Vec<String>,
     /// Name of the topic
-    #[arg(long, value_parser = args::name)]
-    topic: String,
+    #[arg(long, value_parser = args::name, required_unless_present = "positional")]
+    topic: Option<String>,
     /// How many records
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    num_records: u64,
+    #[arg(required_unless_present = "positional")]
+    num_records: Option<u64>,
     /// When a record counts as delivered: by all in-sync replicas, or by the leader (1)
     #[arg(long, value_enum, default_value = "1", value_name = "all|1", hide_possible_values = true)]
     producer_acks: Acks,
     /// Bytes of each value
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=RECORD_BYTES_MAX))]
-    record_size: u64,
+    #[arg(required_unless_present = "positional")]
+    record_size: Option<u64>,
     /// Bytes of each key; none without
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=RECORD_BYTES_MAX))]
     record_key_size: u64,
@@ -52,11 +61,8 @@ pub(crate) struct Args {
     /// Bytes of each header's value
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=RECORD_BYTES_MAX))]
     record_header_size: u64,
-    /// A properties file; its bootstrap.servers counts
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<PathBuf>,
-    /// What is printed: the lines of Kafka's tool, or one JSON object at the end
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|json", hide_possible_values = true)]
+    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each 1000 records, or a JSON object
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
     output: Output,
     #[command(flatten)]
     connection: Connection,
@@ -70,51 +76,99 @@ enum Acks {
     Leader,
 }
 
+impl Args {
+    /// The flags that the older form stands for.
+    fn from_positional(values: &[String]) -> Result<Self, Usage> {
+        if !(5..=6).contains(&values.len()) {
+            let form = "the form without flags is BROKERS TOPIC RECORDS ACKS BYTES [PROPERTIES-FILE]";
+            return Err(Usage(format!("{form}; see 'parshall perf e2e --help'")));
+        }
+        let names =
+            ["--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config"];
+        let flags = names.into_iter().zip(values).flat_map(|(name, value)| [name, value.as_str()]);
+        let command = <Self as clap::Args>::augment_args(clap::Command::new("e2e").no_binary_name(true));
+        let parsed = command.try_get_matches_from(flags).and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.map_err(|error| {
+            let text = error.to_string();
+            Usage(text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
+        })
+    }
+}
+
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let servers = properties::apply(args.command_config.as_deref(), &[], |_, _| Ok(()))?;
-    let connection = properties::connection(servers, &args.connection)?;
+    let is_positional = !args.positional.is_empty();
+    let args = if is_positional { Args::from_positional(&args.positional)? } else { args };
+    let (Some(topic), Some(records), Some(value_bytes)) = (args.topic, args.num_records, args.record_size) else {
+        return Err(Usage("--topic, --num-records and --record-size are needed".to_owned()).into());
+    };
+    let mut given = properties::apply(args.connection.command_config(), &[], |_, _| Ok(()))?;
+    // The brokers of the older form count more than those of the file.
+    given.servers = given.servers.filter(|_| !is_positional);
+    let connection = properties::connection(given, &args.connection)?;
     let load = EndToEndLoad {
-        topic: args.topic,
-        records: args.num_records,
+        topic,
+        records,
         acks: match args.producer_acks {
             Acks::All => client::Acks::All,
             Acks::Leader => client::Acks::Leader,
         },
-        value_bytes: args.record_size as usize,
+        value_bytes: value_bytes as usize,
         key_bytes: args.record_key_size as usize,
         headers: args.num_headers as usize,
         header_key_bytes: args.record_header_key_size as usize,
         header_value_bytes: args.record_header_size as usize,
         started_wall_ms: time::now_ms(),
     };
-    let (producer, consumer) = (connection.named(CLIENT_ID), connection.named(CLIENT_ID));
+    let (producer, consumer) = (connection.named(CLIENT_ID)?, connection.named(CLIENT_ID)?);
     // A broker that is not there is an error at once.
     producer.any_broker().await?;
-    let is_kafka = args.output == Output::Kafka;
-    let mut out = std::io::stdout();
-    let mut broken = None;
-    let tally = lab::end_to_end(producer, consumer, &load, |number, latency| {
-        if is_kafka && broken.is_none() && number % RECORDS_PER_LINE == 0 {
-            broken = writeln!(out, "{number}\t{}", latency.as_micros() as f64 / 1000.0).err();
-        }
-    });
+    if args.output == Output::Csv {
+        output::print(figures::CSV_HEADER)?;
+    }
+    let mut progress =
+        Progress { output: args.output, value_bytes, window: Tally::default(), since: Instant::now(), broken: None };
+    let started = Instant::now();
+    let tally = lab::end_to_end(producer, consumer, &load, |number, latency| progress.count(number, latency));
     let tally = tally.await?;
-    if let Some(error) = broken {
+    if let Some(error) = progress.broken {
         return Err(error.into());
     }
-    if is_kafka {
-        output::print(&lines::end_to_end(&tally))?;
-    } else {
-        output::print_json(&json!({
-            "records": tally.records,
-            "latency_us": {
-                "mean": tally.mean_us(),
-                "p50": tally.quantile_us(0.5),
-                "p99": tally.quantile_us(0.99),
-                "p99_9": tally.quantile_us(0.999),
-                "max": tally.max_us(),
-            },
-        }))?;
+    let total = Part::new("total", &tally, started.elapsed());
+    match args.output {
+        Output::Kafka => output::print(&lines::end_to_end(&tally))?,
+        Output::Table => output::print(&figures::table(&[total]))?,
+        Output::Csv => output::print(&figures::csv(&total))?,
+        Output::Json => output::print_json(&figures::json(&total))?,
     }
     Ok(())
+}
+
+/// What is printed while it runs.
+struct Progress {
+    output: Output,
+    value_bytes: u64,
+    window: Tally,
+    since: Instant,
+    /// Why printing has failed.
+    broken: Option<io::Error>,
+}
+
+impl Progress {
+    fn count(&mut self, number: u64, latency: Duration) {
+        self.window.record(latency.as_micros() as u64, self.value_bytes);
+        let shown = match self.output {
+            Output::Kafka if number.is_multiple_of(RECORDS_PER_LINE) => {
+                output::print(&format!("{number}\t{}\n", latency.as_micros() as f64 / 1000.0))
+            }
+            Output::Csv if self.window.records == RECORDS_PER_LINE => {
+                let shown = output::print(&figures::csv(&Part::new("window", &self.window, self.since.elapsed())));
+                (self.window, self.since) = (Tally::default(), Instant::now());
+                shown
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = shown {
+            self.broken.get_or_insert(error);
+        }
+    }
 }

@@ -6,7 +6,7 @@ use lab::{Consumed, Tally};
 
 use crate::cmd::time;
 
-fn ms(us: u64) -> u64 {
+pub(super) fn ms(us: u64) -> u64 {
     (us + 500) / 1000
 }
 
@@ -85,9 +85,10 @@ pub(super) fn consumer_total(started_ms: i64, consumed: Consumed, elapsed: Durat
 
 /// What has come since the line before: sums so far, rates of the interval.
 pub(super) fn consumer_window(now_ms: i64, before: Consumed, now: Consumed, elapsed: Duration) -> String {
-    let joining = now.joining.saturating_sub(before.joining).min(elapsed);
+    let new = now.since(before);
+    let joining = new.joining.min(elapsed);
     let fetching = elapsed - joining;
-    let (new_mib, new_records) = (mib(now.bytes - before.bytes), (now.records - before.records) as f64);
+    let (new_mib, new_records) = (mib(new.bytes), new.records as f64);
     format!(
         "{}, 0, {:.4}, {:.4}, {}, {:.4}, {}, {}, {:.4}, {:.4}\n",
         date(now_ms),

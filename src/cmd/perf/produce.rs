@@ -1,28 +1,36 @@
 //! `parshall perf produce`: what kafka-producer-perf-test.sh does, and what it cannot.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use clap::ValueEnum;
-use lab::{KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats};
+use lab::{Clock, HdrLog, KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use super::along::{Along, ConsumerFlags};
+use super::figures::{self, Part};
+use super::metrics::Metrics;
 use super::watch::{INTERRUPTED, watch};
-use super::{figures, lines, properties};
+use super::{Output, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
+use crate::cmd::properties::read_bytes;
 use crate::cmd::{output, time};
 
 /// The client.id that Kafka's tool has.
 const CLIENT_ID: &str = "perf-producer-client";
 const PRODUCERS_MAX: u64 = 10_000;
 const FAILED: u8 = 1;
+/// `ProducerPerformance.DEFAULT_TRANSACTION_DURATION_MS`.
+const TRANSACTION_DURATION: Duration = Duration::from_secs(3);
 
 /// Send records as fast as they are taken, or at a rate, and say how long they took.
 ///
@@ -40,6 +48,8 @@ Examples:
   parshall perf produce --topic a --topic b --producers 8 --num-records 10000000 --record-size 100-2000 --output json
   parshall perf produce --topic orders --num-records 5000000 --record-size 1024 --throughput -1 \\
     --producer-props bootstrap.servers=kafka:9092 acks=1 batch.size=16384 linger.ms=5
+  parshall perf produce --topic orders --record-size 100 --throughput 20000 --duration 30s --consumers 4
+  parshall perf produce --topic orders --num-records 1000000 --record-size 100 --transaction-duration-ms 500
   parshall perf produce --topic orders --record-size 100 --duration 10s --engine raw --producers 4 --producer-props acks=1")]
 pub(crate) struct Args {
     /// Name of the topic; given several times, producers take them in turns
@@ -97,28 +107,31 @@ pub(crate) struct Args {
     /// Makes the same values and keys each time
     #[arg(long, value_name = "N", default_value_t = 0)]
     random_seed: u64,
+    /// Send in transactions, under this transactional.id; further producers get a number behind it
+    #[arg(long, value_name = "ID", value_parser = args::name)]
+    transactional_id: Option<String>,
+    /// Milliseconds after which a transaction is committed, 3000 unless it is given; alone it makes up an ID
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    transaction_duration_ms: Option<u64>,
+    /// Print at the end what producers and consumers did underneath, by the names of Kafka's metrics
+    #[arg(long)]
+    print_metrics: bool,
+    /// Write the latencies of each interval to a log that the tools of HdrHistogram read, in microseconds
+    #[arg(long, value_name = "FILE")]
+    hdr_file: Option<PathBuf>,
     /// Milliseconds between the lines of progress
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
     /// Settings of the producer by Kafka's names: acks=1 batch.size=16384 linger.ms=5 ...
     #[arg(long, visible_alias = "producer-props", value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
     command_property: Vec<(String, String)>,
-    /// A properties file with settings of the producer
-    #[arg(long, visible_alias = "producer.config", value_name = "FILE")]
-    command_config: Option<PathBuf>,
     /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each interval, or a JSON object
     #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
     output: Output,
     #[command(flatten)]
     connection: Connection,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Kafka,
-    Table,
-    Csv,
-    Json,
+    #[command(flatten)]
+    along: ConsumerFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,13 +160,19 @@ impl From<Keys> for KeyDistribution {
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let (settings, servers) = settings(&args)?;
+    let (settings, given) = settings(&args)?;
     let payload = payload(&args)?;
     let pace = pace(&args)?;
+    if settings.transactional_id.is_some() && args.engine == Engine::Raw {
+        return Err(Usage("transactions need --engine client".to_owned()).into());
+    }
+    if args.print_metrics && args.output == Output::Csv {
+        return Err(Usage("--print-metrics has no place in CSV".to_owned()).into());
+    }
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
-    let connection = properties::connection(servers, &args.connection)?;
+    let connection = properties::connection(given, &args.connection)?;
     // A broker that is not there is an error before the clock starts.
-    connection.named(&client_id).any_broker().await?;
+    connection.named(&client_id)?.any_broker().await?;
     if args.output == Output::Kafka && args.warmup_records > 0 {
         output::print(&format!(
             "Warmup first {} records. Steady state results will print after the complete test summary.\n",
@@ -163,24 +182,40 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if args.output == Output::Csv {
         output::print(figures::CSV_HEADER)?;
     }
+    let clock = Clock::at(time::now_ms());
+    // Nor does it count how long the transaction coordinator takes to know the producers.
+    let mut clients = Vec::new();
+    for n in 0..args.producers {
+        let client = connection.named(&client_id)?;
+        clients.push((settings_of(&settings, n).transactions(&client).await?, client));
+    }
+    let mut along = Along::start(&args.along, &args.topic, &connection, clock).await?;
+    let mut hdr_log = match &args.hdr_file {
+        Some(file) => {
+            Some(HdrLog::create(file, clock.now_ms()).with_context(|| format!("cannot write {}", file.display()))?)
+        }
+        None => None,
+    };
     let stats = Arc::new(Stats::start());
     let stop = Arc::new(AtomicBool::new(false));
-    let started_wall_ms = time::now_ms();
+    let started_wall_ms = clock.now_ms();
     let share = |sum: u64, n: u64| sum / args.producers + u64::from(n < sum % args.producers);
     let mut producers = JoinSet::new();
-    for n in 0..args.producers {
+    for (n, (transactions, client)) in (0..).zip(clients) {
         let load = ProduceLoad {
             topic: args.topic[n as usize % args.topic.len()].clone(),
             records: args.num_records.map(|records| share(records, n)),
             duration: args.duration,
             pace,
             warm_up_records: share(args.warmup_records, n),
-            settings: settings.clone(),
+            warm_up: Duration::ZERO,
+            settings: settings_of(&settings, n),
+            transaction_duration: args.transaction_duration_ms.map_or(TRANSACTION_DURATION, Duration::from_millis),
+            transactions,
             payload: payload.clone(),
             seed: args.random_seed.wrapping_add(n),
             started_wall_ms,
         };
-        let client = connection.named(&client_id);
         let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
         match args.engine {
             Engine::Client => producers.spawn(lab::produce(client, load, stats, stop)),
@@ -190,14 +225,30 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let period = Duration::from_millis(args.reporting_interval);
     let interrupted = watch(&mut producers, &stop, period, |elapsed| {
         let window = stats.take_window();
+        if let Some(hdr_log) = &mut hdr_log {
+            hdr_log.write(&window, elapsed)?;
+        }
         match args.output {
             Output::Kafka => output::print(&lines::window(&window, elapsed)),
-            Output::Csv => output::print(&figures::csv("window", &window, elapsed)),
+            Output::Csv => {
+                let consumed = along.as_mut().map_or(String::new(), |along| along.csv_window(elapsed));
+                output::print(&(figures::csv(&Part::new("window", &window, elapsed)) + &consumed))
+            }
             Output::Table | Output::Json => Ok(()),
         }
     });
     let interrupted = interrupted.await?;
-    report(&args, pace, &stats)?;
+    if let Some(mut hdr_log) = hdr_log {
+        hdr_log.finish(&stats.take_window(), stats.total().1)?;
+    }
+    if let Some(along) = &mut along {
+        along.finish(stats.total().0.records, interrupted).await?;
+    }
+    let metrics = args.print_metrics.then(|| metrics(&client_id, &stats, along.as_ref()));
+    report(&args, pace, &stats, along.as_ref(), metrics.as_ref(), started_wall_ms)?;
+    if let Some(unread) = along.as_ref().map(Along::unread).filter(|&unread| unread > 0) {
+        eprintln!("{unread} records were not read by the consumers");
+    }
     let failures = stats.failures();
     for (reason, records) in &failures {
         eprintln!("{records} records were not delivered: {reason}");
@@ -209,48 +260,104 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-fn report(args: &Args, pace: Pace, stats: &Stats) -> Result<()> {
+fn metrics(client_id: &str, stats: &Stats, along: Option<&Along>) -> Metrics {
+    let mut metrics = Metrics::default();
+    let failed = stats.failures().values().sum();
+    metrics.add_producers(client_id, &stats.metrics(), failed, stats.total().1);
+    if let Some(along) = along {
+        along.add_metrics(&mut metrics);
+    }
+    metrics
+}
+
+fn report(
+    args: &Args,
+    pace: Pace,
+    stats: &Stats,
+    along: Option<&Along>,
+    metrics: Option<&Metrics>,
+    started_wall_ms: i64,
+) -> Result<()> {
     let (total, elapsed) = stats.total();
     let (steady, steady_elapsed) = stats.steady();
+    let total_part = Part::new("total", &total, elapsed);
+    let steady_part = Part::new("steady state", &steady, steady_elapsed);
     match args.output {
         Output::Kafka => {
             output::print(&lines::total(&total, elapsed, false))?;
             if args.warmup_records > 0 {
                 output::print(&lines::total(&steady, steady_elapsed, true))?;
             }
+            if let Some(along) = along {
+                output::print(&along.lines(started_wall_ms))?;
+            }
+            output::print(&metrics.map(Metrics::lines).unwrap_or_default())?;
         }
         Output::Table => {
-            let parts = [("total", &total, elapsed), ("steady state", &steady, steady_elapsed)];
-            let shown = if args.warmup_records > 0 { 2 } else { 1 };
-            output::print(&figures::table(&parts[..shown]))?;
+            let mut parts = vec![total_part];
+            if args.warmup_records > 0 {
+                parts.push(steady_part);
+            }
+            parts.extend(along.map(Along::part));
+            output::print(&(figures::table(&parts) + &metrics.map(Metrics::lines).unwrap_or_default()))?;
         }
         Output::Csv => {
-            output::print(&figures::csv("total", &total, elapsed))?;
-            output::print(&figures::csv("steady state", &steady, steady_elapsed))?;
+            let consumed = along.map_or(String::new(), |along| figures::csv(&along.part()));
+            output::print(&(figures::csv(&total_part) + &figures::csv(&steady_part) + &consumed))?;
         }
         Output::Json => {
-            output::print_json(&json!({
-                "total": figures::json(&total, elapsed),
-                "steady_state": figures::json(&steady, steady_elapsed),
+            let mut object = json!({
+                "total": figures::json(&total_part),
+                "steady_state": figures::json(&steady_part),
                 "latency_counts_from": match pace {
                     Pace::OpenLoop(_) => "when a record was due",
                     Pace::Unlimited | Pace::ClosedLoop(_) => "when a record was sent",
                 },
                 "producers": args.producers,
                 "failures": stats.failures(),
-            }))?;
+            });
+            if let Some(along) = along {
+                object["consumed"] = along.json();
+            }
+            let transactions = stats.metrics().commit_us.count;
+            if transactions > 0 {
+                object["transactions_committed"] = transactions.into();
+            }
+            if let Some(metrics) = metrics {
+                object["metrics"] = metrics.json();
+            }
+            output::print_json(&object)?;
         }
     }
     Ok(())
 }
 
-/// The producer's settings, and the servers where they name some.
-fn settings(args: &Args) -> Result<(ProducerSettings, Option<String>)> {
+/// The producer's settings, and where and how to connect.
+fn settings(args: &Args) -> Result<(ProducerSettings, properties::Given)> {
     let mut settings = ProducerSettings::default();
     let set = |name: &str, value: &str| settings.set(name, value);
-    let servers = properties::apply(args.command_config.as_deref(), &args.command_property, set)?;
+    let given = properties::apply(args.connection.command_config(), &args.command_property, set)?;
+    let made_up = || args.transaction_duration_ms.map(|_| format!("performance-producer-{}", random()));
+    let transactional_id = args.transactional_id.clone().or(settings.transactional_id.take());
+    settings.transactional_id = transactional_id.or_else(made_up);
     settings.is_idempotent().map_err(|error| Usage(error.to_string()))?;
-    Ok((settings, servers))
+    Ok((settings, given))
+}
+
+/// Those of one of several producers: each needs a transactional id of its own.
+fn settings_of(settings: &ProducerSettings, producer: u64) -> ProducerSettings {
+    let mut settings = settings.clone();
+    if let Some(id) = settings.transactional_id.as_mut().filter(|_| producer > 0) {
+        id.push_str(&format!("-{producer}"));
+    }
+    settings
+}
+
+/// What no other run makes up.
+fn random() -> wire::Uuid {
+    let bits = RandomState::new().hash_one(time::now_ms());
+    let more = RandomState::new().hash_one(std::process::id());
+    wire::Uuid::from_random(((u128::from(bits) << 64) | u128::from(more)).to_be_bytes())
 }
 
 fn payload(args: &Args) -> Result<Payload> {
@@ -261,8 +368,8 @@ fn payload(args: &Args) -> Result<Payload> {
         Payload::numbers()
     } else if let Some(file) = &args.payload_file {
         let delimiter = args.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t");
-        let content = String::from_utf8(properties::read(file)?)
-            .map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
+        let content =
+            String::from_utf8(read_bytes(file)?).map_err(|_| Usage(format!("{} is not UTF-8", file.display())))?;
         let values = content.split(&delimiter).filter(|value| !value.is_empty());
         let values = values.map(|value| Bytes::copy_from_slice(value.as_bytes())).collect();
         Payload::given(values).map_err(|error| Usage(format!("{}: {error}", file.display())))?

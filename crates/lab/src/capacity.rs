@@ -1,0 +1,201 @@
+//! The highest rate that meets a goal, and how latency grows on the way there.
+//!
+//! First one run as fast as it goes says where the end is. Parts of that rate, ever larger, draw the curve until the
+//! goal is missed; then the gap between the last rate that met it and the first that did not is halved until it is
+//! narrow enough. A rate that was not reached has not met the goal, whatever its latency says.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::criterion::Criterion;
+use crate::result::CaseResult;
+use crate::run::{Event, Plan, Results, RunError, Session, Turn};
+use crate::scenario::Case;
+
+/// Parts of the rate without a limit that draw the curve.
+const CURVE: [f64; 8] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0];
+/// How long the first run may be; it only has to find the order of magnitude.
+const UNLIMITED_S: f64 = 5.0;
+const GROUP: &str = "capacity";
+const RATE: &str = "rate_records_per_s";
+
+/// What the search has found, for one target.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    pub target: String,
+    /// Records per second as fast as it goes, with no regard to latency.
+    pub unlimited: f64,
+    /// The highest rate that met the goal.
+    pub highest: Option<f64>,
+    /// The lowest that did not.
+    pub lowest_missed: Option<f64>,
+    /// Where latency begins to grow faster than the rate.
+    pub knee: Option<f64>,
+    /// What was tried, by rate.
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub records_per_s: f64,
+    pub reached_records_per_s: f64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub meets_goal: bool,
+}
+
+/// Searches on each target of the plan, whose scenario has the load as its one case. `precision` is how close the
+/// answer is to be, as a part of it.
+pub async fn capacity(
+    plan: &Plan,
+    goal: &Criterion,
+    precision: f64,
+    stop: &Arc<AtomicBool>,
+    mut show: impl FnMut(Event<'_>),
+) -> Result<(Results, Vec<Capacity>), RunError> {
+    let (session, _) = Session::start(plan, stop, &mut show).await?;
+    let mut cases = Vec::new();
+    let mut found = Vec::new();
+    let load = plan.scenario.cases.first().map(|case| case.load.clone()).unwrap_or_default();
+    for target in &session.targets {
+        let mut search = Search { goal, steps: Vec::new() };
+        let mut unlimited = Case::plain("unlimited", load.clone());
+        unlimited.load.rate_records_per_s = 0.0;
+        unlimited.load.duration_s = unlimited.load.duration_s.min(UNLIMITED_S);
+        let result = session.measure(&unlimited, target, turn(&cases), &mut show).await?;
+        let end = result.measured().and_then(|measured| measured.produced).map_or(0.0, |flow| flow.records_per_s);
+        cases.push(result);
+        while let Some(rate) = search.next_rate(end, precision) {
+            if session.is_stopped() {
+                break;
+            }
+            let mut case = Case::plain(GROUP, load.clone());
+            case.id = format!("{GROUP}/{RATE}={rate:.0}");
+            case.axes.insert(RATE.to_owned(), format!("{rate:.0}"));
+            case.load.rate_records_per_s = rate;
+            let result = session.measure(&case, target, turn(&cases), &mut show).await?;
+            let is_measured = search.take(rate, &result);
+            cases.push(result);
+            if !is_measured {
+                break;
+            }
+        }
+        found.push(search.found(target.label.clone(), end));
+    }
+    Ok((session.finish(cases).await?, found))
+}
+
+fn turn(before: &[CaseResult]) -> Turn {
+    Turn { place: before.len() + 1, repetition: 1, number: before.len() + 1, of: 0 }
+}
+
+struct Search<'a> {
+    goal: &'a Criterion,
+    steps: Vec<Step>,
+}
+
+impl Search<'_> {
+    fn highest(&self) -> Option<f64> {
+        self.steps.iter().filter(|step| step.meets_goal).map(|step| step.records_per_s).reduce(f64::max)
+    }
+
+    fn lowest_missed(&self) -> Option<f64> {
+        self.steps.iter().filter(|step| !step.meets_goal).map(|step| step.records_per_s).reduce(f64::min)
+    }
+
+    /// What to try next; `None` when the answer is close enough.
+    fn next_rate(&self, end: f64, precision: f64) -> Option<f64> {
+        if end < 1.0 {
+            return None;
+        }
+        match (self.highest(), self.lowest_missed()) {
+            // On the curve, until the goal is missed or all is tried.
+            (_, None) => CURVE.get(self.steps.len()).map(|part| (end * part).round().max(1.0)),
+            // Even the lowest missed it: further down, but not for ever.
+            (None, Some(missed)) => {
+                let lower = (missed / 2.0).round();
+                (lower >= end / 100.0 && lower >= 1.0).then_some(lower)
+            }
+            (Some(met), Some(missed)) if missed <= met * (1.0 + precision) => None,
+            (Some(met), Some(missed)) => {
+                Some(f64::midpoint(met, missed).round()).filter(|&rate| rate > met && rate < missed)
+            }
+        }
+    }
+
+    /// Returns whether there are figures to go on from.
+    fn take(&mut self, rate: f64, result: &CaseResult) -> bool {
+        let Some(measured) = result.measured() else { return false };
+        let (Some(flow), Some(latency)) = (measured.produced, &measured.latency) else { return false };
+        self.steps.push(Step {
+            records_per_s: rate,
+            reached_records_per_s: flow.records_per_s,
+            p50_us: latency.p50_us,
+            p99_us: latency.p99_us,
+            meets_goal: !measured.verdict.is_saturated && self.goal.holds_of(measured),
+        });
+        true
+    }
+
+    fn found(mut self, target: String, unlimited: f64) -> Capacity {
+        let (highest, lowest_missed) = (self.highest(), self.lowest_missed());
+        self.steps.sort_by(|a, b| a.records_per_s.total_cmp(&b.records_per_s));
+        let knee = knee(&self.steps);
+        Capacity { target, unlimited, highest, lowest_missed, knee, steps: self.steps }
+    }
+}
+
+/// The rate that lies furthest from the straight line between the ends of the curve, latency on a logarithmic scale.
+fn knee(steps: &[Step]) -> Option<f64> {
+    let (first, last) = (steps.first()?, steps.last()?);
+    let height = |step: &Step| (step.p99_us.max(1) as f64).ln();
+    let (width, rise) = (last.records_per_s - first.records_per_s, height(last) - height(first));
+    if steps.len() < 3 || width <= 0.0 || rise <= 0.0 {
+        return None;
+    }
+    let below =
+        |step: &Step| (step.records_per_s - first.records_per_s) / width - (height(step) - height(first)) / rise;
+    steps.iter().max_by(|a, b| below(a).total_cmp(&below(b))).map(|step| step.records_per_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(records_per_s: f64, p99_us: u64, meets_goal: bool) -> Step {
+        Step { records_per_s, reached_records_per_s: records_per_s, p50_us: p99_us / 2, p99_us, meets_goal }
+    }
+
+    /// Runs the search against a broker that meets the goal up to some rate.
+    fn search(end: f64, capacity: f64) -> (Option<f64>, usize) {
+        let goal = "p99 <= 20ms".parse().unwrap();
+        let mut search = Search { goal: &goal, steps: Vec::new() };
+        while let Some(rate) = search.next_rate(end, 0.05) {
+            search.steps.push(step(rate, 1000, rate <= capacity));
+            assert!(search.steps.len() < 40, "it has to end");
+        }
+        (search.highest(), search.steps.len())
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_to_its_precision() {
+        for capacity in [3_000.0, 12_345.0, 51_000.0, 99_000.0] {
+            let (highest, steps) = search(100_000.0, capacity);
+            let highest = highest.unwrap();
+            assert!(highest <= capacity && highest * 1.06 >= capacity, "{highest} of {capacity} in {steps} steps");
+        }
+        // It goes as fast as it can and meets the goal there.
+        assert_eq!(search(100_000.0, 200_000.0), (Some(100_000.0), CURVE.len()));
+        // It never does.
+        assert_eq!(search(100_000.0, 0.0).0, None);
+        assert_eq!(search(0.0, 0.0), (None, 0));
+    }
+
+    #[test]
+    fn the_knee_is_where_latency_leaves_the_ground() {
+        let steps = [(10.0, 1000), (20.0, 1050), (30.0, 1100), (40.0, 1300), (45.0, 9000), (50.0, 90_000)]
+            .map(|(r, l)| step(r, l, true));
+        assert_eq!(knee(&steps), Some(40.0));
+        assert_eq!(knee(&steps[..2]), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What the page says and what it must not say.
+
+use std::slice;
+
+use super::{format, report_html, sample};
+use crate::result::{CaseResult, Outcome, Published};
+use crate::verdict::Limit;
+
+/// A section of the page.
+fn section<'a>(page: &'a str, id: &str) -> &'a str {
+    let from = page.find(&format!("<h2 id=\"{id}\"")).unwrap();
+    let to = page[from..].find("</section>").unwrap();
+    &page[from..from + to]
+}
+
+#[test]
+fn nothing_is_fetched_or_run() {
+    let page = report_html(&sample::run(), &sample::cases());
+    for outside in ["http:", "https:", "src=", "@import", "url(", "<script", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+}
+
+#[test]
+fn hostile_text_is_escaped() {
+    let hostile = "<script>alert('1')</script>";
+    let mut run = sample::run();
+    (run.title, run.description, run.command) = (hostile.to_owned(), hostile.to_owned(), hostile.to_owned());
+    run.targets[0].label = hostile.to_owned();
+    run.host.cpu = hostile.to_owned();
+    for chart in &mut run.charts {
+        chart.title = hostile.to_owned();
+    }
+    let mut cases = sample::cases();
+    for case in &mut cases {
+        (case.title, case.reproduce) = (hostile.to_owned(), hostile.to_owned());
+        case.target = hostile.to_owned();
+        case.parameters.insert(hostile.to_owned(), hostile.to_owned());
+        for value in case.axes.values_mut() {
+            *value += hostile;
+        }
+    }
+    let page = report_html(&run, &cases);
+    assert!(!page.contains("<script") && !page.contains("alert('1')"));
+    assert!(page.contains("&#60;script&#62;"));
+}
+
+#[test]
+fn a_saturated_case_has_no_latency_in_the_summary() {
+    let run = sample::run();
+    let p99 = |case: &CaseResult| {
+        let latency = case.measured().unwrap().latency.as_ref().unwrap();
+        format::milliseconds(latency.p99_us as f64)
+    };
+    let honest = sample::measured("H1", "parshall", 1, 1000.0);
+    let page = report_html(&run, slice::from_ref(&honest));
+    let summary = section(&page, "summary");
+    assert!(summary.contains(&format!(">{}</td>", p99(&honest))) && !summary.contains("aturated"), "{summary}");
+    let saturated = sample::saturated(honest, Limit::ClientBuffer, "the buffer was full");
+    let page = report_html(&run, slice::from_ref(&saturated));
+    let summary = section(&page, "summary");
+    assert!(!summary.contains(&p99(&saturated)) && summary.contains(">saturated</td>"), "{summary}");
+    let detail = section(&page, "cases");
+    assert!(detail.contains(&p99(&saturated)) && detail.contains("class=\"queue\""), "{detail}");
+}
+
+#[test]
+fn published_figures_stand_beside_ours() {
+    let published = Published { records_per_s: Some(500.0), latency_p99_ms: Some(164.0), ..Published::default() };
+    let case = CaseResult { published: Some(published), ..sample::measured("H1", "parshall", 1, 1000.0) };
+    let page = report_html(&sample::run(), &[case]);
+    let summary = section(&page, "summary");
+    assert!(summary.contains("<span>500<small>records/s</small>") && summary.contains("2.00×"), "{summary}");
+    assert!(section(&page, "cases").contains("<td class=\"n\">164</td>"));
+}
+
+#[test]
+fn cases_without_figures_say_why() {
+    let case = sample::measured("H1", "parshall", 1, 1000.0);
+    let skipped = CaseResult { outcome: Outcome::Skipped { reason: "needs 3 brokers".to_owned() }, ..case.clone() };
+    let failed = CaseResult { outcome: Outcome::Failed { reason: "no topic".to_owned() }, id: "H2".to_owned(), ..case };
+    let page = report_html(&sample::run(), &[skipped, failed]);
+    let summary = section(&page, "summary");
+    assert!(summary.contains("0 cases measured, 1 skipped, 1 failed"), "{summary}");
+    assert!(summary.contains("needs 3 brokers") && summary.contains("no topic"), "{summary}");
+    assert!(section(&page, "charts").contains("None of its cases was measured."));
+    assert!(report_html(&sample::run(), &[]).contains("0 cases measured"));
+}
+
+#[test]
+fn warnings_that_are_alike_are_one() {
+    let page = report_html(&sample::run(), &sample::cases());
+    let summary = section(&page, "summary");
+    assert_eq!(summary.matches("17 records were not delivered").count(), 1, "{summary}");
+    assert!(summary.contains(">H4 on parshall</a>, <a"), "{summary}");
+    assert!(page.contains("2026-11-22 04:10:02 UTC"), "when it was made");
+}
+
+#[test]
+fn two_targets_are_compared() {
+    let cases = [sample::measured("H1", "parshall", 1, 2000.0), sample::measured("H1", "kafka", 1, 1000.0)];
+    let page = report_html(&sample::run(), &cases);
+    let comparison = section(&page, "comparison");
+    assert!(comparison.contains("parshall beside kafka"), "{comparison}");
+    assert!(comparison.contains("<span class=\"ratio better\">2.00×</span>"), "{comparison}");
+    assert!(!report_html(&sample::run(), &cases[..1]).contains("id=\"comparison\""));
+}
+
+#[test]
+fn charts_show_lines_published_values_and_how_to_run_them_again() {
+    let page = report_html(&sample::run(), &sample::cases());
+    let charts = section(&page, "charts");
+    assert_eq!(charts.matches("<figure").count(), 5, "those of the run, and the CPU");
+    assert!(charts.contains("mark hollow c0") && charts.contains("</svg>published</li>"));
+    assert!(charts.contains("class=\"spread"), "three repetitions");
+    assert!(charts.contains("parshall lab run huawei-dms --case D3/partitions=2 --target kafka"));
+}
+
+#[test]
+fn many_cases_are_folded() {
+    let page = report_html(&sample::run(), &sample::cases());
+    assert!(page.contains("<details class=\"case\"") && !page.contains("<article"));
+    let page = report_html(&sample::run(), &sample::cases()[..5]);
+    assert!(page.contains("<article class=\"case\"") && !page.contains("<details class=\"case\""));
+}

@@ -1,0 +1,430 @@
+//! A run: every case of a scenario on every target, in an order that is fair to all of them, with its results kept.
+//!
+//! With several targets each case runs on all of them in turn before it is repeated, so that what changes on the
+//! machine meanwhile meets them alike. What is measured is on disk after each case: an interrupted run goes on where it
+//! was.
+
+mod account;
+mod case;
+mod files;
+mod topics;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::{Client, ClientError};
+
+use crate::disk_probe::{DiskProbe, probe_disk};
+use crate::net_probe::{NetProbe, probe_net};
+use crate::proc_probe::host_facts;
+use crate::report::report_html;
+use crate::result::{
+    CaseResult, DiskFacts, NetworkFacts, Outcome, Preflight, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
+};
+use crate::scenario::{Case, Load, Scenario, Stop};
+use crate::settings::SettingError;
+use crate::target::{Target, TargetError, TargetSpec};
+pub use files::{FilesError, Results, write_report};
+
+const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, part_max: Duration::from_secs(2) };
+const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };
+/// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
+const JVM_WARM_UP_S: f64 = 10.0;
+
+/// How much of a scenario is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extent {
+    /// Each case for its own time.
+    Time,
+    /// This part of each case's records.
+    Scale(f64),
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub scenario: Scenario,
+    pub extent: Extent,
+    /// In place of what cases say.
+    pub repeat: Option<u32>,
+    pub targets: Vec<TargetSpec>,
+    /// Of each target that is started.
+    pub brokers: u32,
+    /// Where the data of brokers goes that are started; the system's place for temporary files otherwise.
+    pub data_parent: Option<PathBuf>,
+    /// Where results go.
+    pub directory: PathBuf,
+    /// The command line.
+    pub command: String,
+    /// What `--case ID` can be added to, to run a case alone.
+    pub command_for_case: String,
+    pub program_version: String,
+    pub wall_ms: fn() -> i64,
+    /// Wall time for people: RFC 3339 of milliseconds since 1970.
+    pub format_time: fn(i64) -> String,
+}
+
+/// What a run tells while it runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    Preparing(&'a str),
+    Begun {
+        case: &'a Case,
+        target: &'a str,
+        turn: Turn,
+    },
+    Second(&'a Second),
+    Ended {
+        result: &'a CaseResult,
+        turn: Turn,
+    },
+    /// A case that an earlier run of the same plan has measured.
+    Kept(&'a CaseResult),
+}
+
+/// Where in a run a case stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// Of the case in its scenario, from 1 on.
+    pub place: usize,
+    pub repetition: u32,
+    /// Of all that is measured, from 1 on; `of` is how much that will be.
+    pub number: usize,
+    pub of: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("cannot measure the disk under {}: {error}", path.display())]
+    Disk { path: PathBuf, error: io::Error },
+    #[error("{} holds another run ({name}); name another directory with --out", path.display())]
+    OtherRun { path: PathBuf, name: String },
+    #[error("two targets are called {0:?}")]
+    SameTarget(String),
+}
+
+/// Why a case has no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    #[error("it needs {needed} brokers, and there are {brokers}")]
+    TooFewBrokers { needed: usize, brokers: usize },
+    #[error(
+        "topic {topic} is there with {partitions} partitions and {replicas} replicas; the case says \
+         {wanted_partitions} and {wanted_replicas}"
+    )]
+    OtherTopic { topic: String, partitions: usize, replicas: usize, wanted_partitions: u32, wanted_replicas: u32 },
+    #[error("consumers had not found what to read within {limit_s} s")]
+    Unassigned { limit_s: u64 },
+    #[error("what consumers are to read could not be put there: {reason}")]
+    Backlog { reason: String },
+    #[error("the delaying proxy cannot be started: {0}")]
+    Proxy(io::Error),
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("a task of the load has failed; this is a mistake in the program")]
+    Panicked,
+}
+
+/// Runs what the plan says, until it is done or `stop` is set. Returns all results, those of an earlier run included.
+pub async fn run(plan: &Plan, stop: &Arc<AtomicBool>, mut show: impl FnMut(Event<'_>)) -> Result<Results, RunError> {
+    let (session, earlier) = Session::start(plan, stop, &mut show).await?;
+    let cases = session.cases(earlier, &mut show).await?;
+    session.finish(cases).await
+}
+
+/// What is in the plan's directory already.
+fn earlier(plan: &Plan) -> Result<Option<Results>, RunError> {
+    if !files::exists(&plan.directory) {
+        return Ok(None);
+    }
+    let results = Results::read(&plan.directory)?;
+    let is_same = results.run.scenario == plan.scenario.text && results.run.scale == plan.extent.scale();
+    if !is_same {
+        return Err(RunError::OtherRun { path: plan.directory.clone(), name: results.run.name });
+    }
+    Ok(Some(results))
+}
+
+impl Extent {
+    fn scale(self) -> Option<f64> {
+        match self {
+            Self::Time => None,
+            Self::Scale(scale) => Some(scale),
+        }
+    }
+}
+
+async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
+    let mut described = Vec::new();
+    let mut network = Vec::new();
+    for target in targets {
+        let client = Client::new(target.client_config());
+        let cluster = client.cluster().await?;
+        let mut brokers: Vec<_> = cluster.brokers.values().collect();
+        brokers.sort_by_key(|broker| broker.id);
+        for broker in &brokers {
+            let result = probe_net(broker, &client.config().connection, NET_PROBE).await?;
+            network.push(NetworkFacts {
+                target: target.label.clone(),
+                broker: broker.id,
+                round_trip_p50_us: result.round_trip.quantile_us(0.5),
+                round_trip_p99_us: result.round_trip.quantile_us(0.99),
+                upload_mib_per_s: result.upload_bytes_per_s / 1_048_576.0,
+            });
+        }
+        described.push(TargetFacts {
+            label: target.label.clone(),
+            version: target.version.clone(),
+            brokers: brokers.len() as u32,
+            is_local: target.is_local(),
+        });
+    }
+    let disk = match targets.iter().any(Target::is_local) {
+        true => Some(disk_facts(plan.data_parent.clone().unwrap_or_else(std::env::temp_dir)).await?),
+        false => None,
+    };
+    let Scenario { name, title, description, charts, text, .. } = plan.scenario.clone();
+    Ok(RunFacts {
+        schema: SCHEMA_VERSION,
+        name,
+        title,
+        description,
+        scenario: text,
+        scale: plan.extent.scale(),
+        started: (plan.format_time)((plan.wall_ms)()),
+        command: plan.command.clone(),
+        program_version: plan.program_version.clone(),
+        targets: described,
+        host: host_facts(),
+        preflight: Preflight { disk, network },
+        charts,
+    })
+}
+
+async fn disk_facts(path: PathBuf) -> Result<DiskFacts, RunError> {
+    let dir = path.clone();
+    let probed = tokio::task::spawn_blocking(move || probe_disk(&dir, DISK_PROBE)).await;
+    let result = probed.expect("a probe does not panic").map_err(|error| RunError::Disk { path, error })?;
+    Ok(DiskFacts {
+        write_mib_per_s: result.write_bytes_per_s / 1_048_576.0,
+        synced_mib_per_s: result.synced_bytes_per_s / 1_048_576.0,
+        sync_p50_us: result.sync_latency.quantile_us(0.5),
+        sync_p99_us: result.sync_latency.quantile_us(0.99),
+    })
+}
+
+/// Targets that run, and what is known of them.
+pub(crate) struct Session<'a> {
+    plan: &'a Plan,
+    facts: RunFacts,
+    stop: &'a Arc<AtomicBool>,
+    pub(crate) targets: Vec<Target>,
+}
+
+impl<'a> Session<'a> {
+    /// Also returns the cases that an earlier run of the same plan has left in its directory.
+    pub(crate) async fn start(
+        plan: &'a Plan,
+        stop: &'a Arc<AtomicBool>,
+        show: &mut impl FnMut(Event<'_>),
+    ) -> Result<(Self, Vec<CaseResult>), RunError> {
+        let earlier = earlier(plan)?;
+        let mut targets: Vec<Target> = Vec::new();
+        for spec in &plan.targets {
+            show(Event::Preparing(&format!("starting {}", spec.label())));
+            let target = Target::start(spec, plan.brokers, plan.data_parent.as_deref()).await?;
+            if targets.iter().any(|other| other.label == target.label) {
+                return Err(RunError::SameTarget(target.label));
+            }
+            targets.push(target);
+        }
+        let (facts, earlier) = match earlier {
+            Some(results) => (results.run, results.cases),
+            None => {
+                show(Event::Preparing("measuring the disk and the network"));
+                let facts = facts(plan, &targets).await?;
+                files::write_run(&plan.directory, &facts)?;
+                (facts, Vec::new())
+            }
+        };
+        let session = Self { plan, facts, stop, targets };
+        for (spec, target) in plan.targets.iter().zip(&session.targets) {
+            if matches!(spec, TargetSpec::Kafka { .. }) && !session.is_stopped() {
+                show(Event::Preparing("warming up the Java virtual machines"));
+                session.warm_up(target).await;
+            }
+        }
+        Ok((session, earlier))
+    }
+
+    /// Writes the report and stops what was started.
+    pub(crate) async fn finish(self, cases: Vec<CaseResult>) -> Result<Results, RunError> {
+        for target in self.targets {
+            target.stop().await;
+        }
+        // An earlier run may have left cases there that this one was not asked for.
+        report(&self.plan.directory)?;
+        Ok(Results { run: self.facts, cases })
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    async fn cases(
+        &self,
+        mut kept: Vec<CaseResult>,
+        show: &mut impl FnMut(Event<'_>),
+    ) -> Result<Vec<CaseResult>, RunError> {
+        kept.retain(|result| !matches!(result.outcome, Outcome::Failed { .. }) && !result.is_interrupted());
+        let cases = &self.plan.scenario.cases;
+        let repetitions = |case: &Case| self.plan.repeat.unwrap_or(case.repeat).max(1);
+        let of = cases.iter().map(|case| repetitions(case) as usize * self.targets.len()).sum();
+        let mut results = Vec::new();
+        let mut given_up = BTreeSet::new();
+        for (index, case) in cases.iter().enumerate() {
+            for repetition in 1..=repetitions(case) {
+                for target in &self.targets {
+                    if self.is_stopped() {
+                        return Ok(results);
+                    }
+                    let is_this = |result: &CaseResult| {
+                        result.id == case.id && result.target == target.label && result.repetition == repetition
+                    };
+                    let lower_rates = (case.stop != Stop::Never).then(|| (target.label.clone(), but_rate(case)));
+                    let result = if let Some(at) = kept.iter().position(is_this) {
+                        let result = kept.swap_remove(at);
+                        show(Event::Kept(&result));
+                        result
+                    } else {
+                        let turn = Turn { place: index + 1, repetition, number: results.len() + 1, of };
+                        match lower_rates.as_ref().is_some_and(|key| given_up.contains(key)) {
+                            true => {
+                                let reason = "a lower rate was too much already".to_owned();
+                                self.keep(case, target, turn, Outcome::Skipped { reason }, show)?
+                            }
+                            false => self.measure(case, target, turn, show).await?,
+                        }
+                    };
+                    if result.measured().is_some_and(|measured| measured.verdict.is_saturated) {
+                        given_up.extend(lower_rates);
+                    }
+                    results.push(result);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    /// Runs a case and keeps what came of it.
+    pub(crate) async fn measure(
+        &self,
+        case: &Case,
+        target: &Target,
+        turn: Turn,
+        show: &mut impl FnMut(Event<'_>),
+    ) -> Result<CaseResult, RunError> {
+        show(Event::Begun { case, target: &target.label, turn });
+        let unique = format!("{}-{}-{}", std::process::id(), (self.plan.wall_ms)() / 1000, turn.number);
+        let measured = case::run_case(&self.around(target, &unique), case, |second| show(Event::Second(second))).await;
+        let outcome = match measured {
+            Ok(measured) => Outcome::Measured(Box::new(measured)),
+            Err(error @ CaseError::TooFewBrokers { .. }) => Outcome::Skipped { reason: error.to_string() },
+            Err(error) => Outcome::Failed { reason: error.to_string() },
+        };
+        self.keep(case, target, turn, outcome, show)
+    }
+
+    fn keep(
+        &self,
+        case: &Case,
+        target: &Target,
+        turn: Turn,
+        outcome: Outcome,
+        show: &mut impl FnMut(Event<'_>),
+    ) -> Result<CaseResult, RunError> {
+        let result = CaseResult {
+            schema: SCHEMA_VERSION,
+            number: turn.place as u32,
+            id: case.id.clone(),
+            group: case.group.clone(),
+            title: case.title.clone(),
+            axes: case.axes.clone(),
+            parameters: case.load.parameters(),
+            target: target.label.clone(),
+            repetition: turn.repetition,
+            started: (self.plan.format_time)((self.plan.wall_ms)()),
+            reproduce: format!("{} --case '{}'", self.plan.command_for_case, case.id),
+            published: case.published.clone(),
+            outcome,
+        };
+        files::write_case(&self.plan.directory, &result)?;
+        show(Event::Ended { result: &result, turn });
+        Ok(result)
+    }
+
+    fn around<'b>(&'b self, target: &'b Target, unique: &'b str) -> case::Surroundings<'b> {
+        case::Surroundings {
+            target,
+            extent: self.plan.extent,
+            preflight: &self.facts.preflight,
+            cores: self.facts.host.cores,
+            unique,
+            wall_ms: self.plan.wall_ms,
+            stop: self.stop,
+        }
+    }
+
+    /// What is compiled only when it has run for a while must not count for the first case.
+    async fn warm_up(&self, target: &Target) {
+        for batch_bytes in ["16384", "1"] {
+            let producer = [("acks", "1"), ("batch.size", batch_bytes)];
+            let load = Load {
+                partitions: 6,
+                consumers: 1,
+                duration_s: JVM_WARM_UP_S,
+                warm_up_s: 0.0,
+                producer: producer.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+                ..Load::default()
+            };
+            let unique = format!("{}-warm-up-{batch_bytes}", std::process::id());
+            let around = case::Surroundings { extent: Extent::Time, ..self.around(target, &unique) };
+            if let Err(error) = case::run_case(&around, &Case::plain("warm-up", load), |_| {}).await {
+                tracing::warn!(%error, "warming up");
+            }
+        }
+    }
+}
+
+/// What cases have in common that ask for different rates.
+fn but_rate(case: &Case) -> String {
+    let mut load = case.load.clone();
+    load.rate_records_per_s = 0.0;
+    format!("{}{:?}", case.group, load.parameters())
+}
+
+impl CaseResult {
+    /// Whether somebody ended it before it was done.
+    pub fn is_interrupted(&self) -> bool {
+        self.measured().is_some_and(|measured| measured.verdict.warnings.iter().any(|warning| warning == "interrupted"))
+    }
+}
+
+/// Makes the report of a run anew.
+pub fn report(directory: &Path) -> Result<PathBuf, FilesError> {
+    let results = Results::read(directory)?;
+    write_report(directory, &report_html(&results.run, &results.cases))
+}

@@ -1,0 +1,327 @@
+//! The cluster that a run measures: brokers that are started for it and go with it, or whatever runs somewhere.
+//!
+//! A [`Target`] owns its processes and their data. Both are gone when it is stopped or dropped, however a run ends;
+//! only a kill of this process leaves them behind. Brokers do not get the terminal's Ctrl-C: the run ends first.
+
+mod kafka;
+mod node;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use client::{Broker, Client, ClientConfig, ClientError, Security};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::metrics_endpoint::{EndpointError, Endpoints};
+use crate::proc_probe::{ProcessSample, listener_of, sample_process};
+use node::Node;
+
+/// Environment variables of this beginning are settings of a broker; it gets those of the run and no others.
+const OWN_VARIABLES: &str = "PARSHALL_";
+const EMBEDDED_READY_MAX: Duration = Duration::from_secs(10);
+/// How long servers that should be running are tried.
+const SERVERS_DEADLINE: Duration = Duration::from_secs(10);
+/// How long brokers may take to stop before they are killed.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetSpec {
+    /// A broker of our own as a child process (`program serve`).
+    Embedded { program: PathBuf, settings: Vec<(String, String)> },
+    /// Apache Kafka from its distribution, or a directory with its jars. Each node is broker and controller.
+    Kafka { home: PathBuf, settings: Vec<(String, String)> },
+    /// Whatever runs there. `metrics` are the URLs where its brokers publish theirs, if they do.
+    Servers { bootstrap: Vec<String>, security: Security, metrics: Vec<String> },
+}
+
+/// A cluster that is ready.
+#[derive(Debug)]
+pub struct Target {
+    /// "parshall", "kafka", or the servers.
+    pub label: String,
+    pub bootstrap_servers: Vec<String>,
+    /// How to connect to them.
+    pub security: Security,
+    /// In the order of the brokers, as far as they run on this machine.
+    pub processes: Vec<u32>,
+    /// For example "Apache Kafka 4.3.1"; empty where nobody says.
+    pub version: String,
+    /// Of brokers elsewhere.
+    endpoints: Option<Endpoints>,
+    // Before the directory: brokers that still run would write to it while it is removed.
+    nodes: Vec<Node>,
+    dir: Option<TempDir>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("the embedded target has one broker as yet; name a cluster with --bootstrap-server")]
+    OneBroker,
+    #[error("cannot prepare the data of the brokers in {}: {error}", dir.display())]
+    Data { dir: PathBuf, error: io::Error },
+    #[error("cannot start {}: {error}", program.display())]
+    Start { program: PathBuf, error: io::Error },
+    #[error("there is no Java at {}: set JAVA_HOME, or put java on the PATH", java.display())]
+    NoJava { java: PathBuf },
+    #[error("no Apache Kafka in {0}: there is neither {0}/libs/kafka_*.jar nor {0}/kafka_*.jar", home.display())]
+    NoKafka { home: PathBuf },
+    #[error("{what} ended while it started ({status}): {reason}")]
+    Died { what: String, status: String, reason: String },
+    #[error("{what} was not ready within {limit_s} s: {reason}")]
+    NotReady { what: String, limit_s: u64, reason: String },
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+impl TargetSpec {
+    /// What a target that is made of it is called.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Embedded { .. } => "parshall".to_owned(),
+            Self::Kafka { .. } => "kafka".to_owned(),
+            Self::Servers { bootstrap, .. } => bootstrap.join(","),
+        }
+    }
+}
+
+impl Target {
+    /// Whether its brokers run on this machine, and so share its CPU and disk with the load.
+    pub fn is_local(&self) -> bool {
+        !self.processes.is_empty()
+    }
+
+    /// Returns when the brokers serve. Their data goes to a new directory in `data_parent`, or else where the system
+    /// has its temporary files. Servers that run already have as many brokers as they have.
+    pub async fn start(spec: &TargetSpec, brokers: u32, data_parent: Option<&Path>) -> Result<Self, TargetError> {
+        match spec {
+            TargetSpec::Embedded { .. } if brokers > 1 => Err(TargetError::OneBroker),
+            TargetSpec::Embedded { program, settings } => Self::embedded(program, settings, data_parent).await,
+            TargetSpec::Kafka { home, settings } => kafka::start(home, settings, brokers, data_parent).await,
+            TargetSpec::Servers { bootstrap, security, metrics } => {
+                let servers = Self::servers(bootstrap, security, SERVERS_DEADLINE).await?;
+                let has_endpoints = !metrics.is_empty();
+                let endpoints = if has_endpoints { Some(Endpoints::start(metrics).await?) } else { None };
+                Ok(Self { endpoints, ..servers })
+            }
+        }
+    }
+
+    /// The processes of its brokers, where they can be seen; `None` for one that is gone.
+    pub(crate) fn sample_brokers(&self) -> Vec<Option<ProcessSample>> {
+        match &self.endpoints {
+            Some(endpoints) => endpoints.samples(),
+            None => self.processes.iter().map(|&pid| sample_process(pid).ok()).collect(),
+        }
+    }
+
+    /// For a client of its brokers.
+    pub fn client_config(&self) -> ClientConfig {
+        client_config(&self.bootstrap_servers, &self.security)
+    }
+
+    /// Asks the brokers to stop, kills those that take too long, and removes their data.
+    pub async fn stop(mut self) {
+        for node in &mut self.nodes {
+            node.terminate();
+        }
+        let deadline = Instant::now() + STOP_MAX;
+        for mut node in self.nodes.drain(..) {
+            node.until_ended(deadline).await;
+        }
+        if let Some(dir) = self.dir.take() {
+            // There may be much to remove.
+            let removed = tokio::task::spawn_blocking(|| dir.close()).await;
+            if let Ok(Err(error)) = removed {
+                tracing::warn!(%error, "the data of the brokers cannot be removed");
+            }
+        }
+    }
+
+    async fn embedded(
+        program: &Path,
+        settings: &[(String, String)],
+        data_parent: Option<&Path>,
+    ) -> Result<Self, TargetError> {
+        let dir = data_dir(data_parent)?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--data-dir").arg(dir.path().join("broker-1"));
+        // A setting that comes later wins.
+        let defaults = [("listeners", "PLAINTEXT://127.0.0.1:0"), ("auto.create.topics.enable", "false")];
+        let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in defaults.into_iter().chain(settings) {
+            command.arg("--set").arg(format!("{name}={value}"));
+        }
+        for name in own_variables(std::env::vars_os().map(|(name, _)| name)) {
+            command.env_remove(name);
+        }
+        command.env("PARSHALL_LOG", "warn");
+        let mut node = Node::spawn("the broker".to_owned(), command, dir.path().join("broker-1.log"))?;
+        let (version, address) = node.until_printed(EMBEDDED_READY_MAX, ready).await?;
+        Ok(Self {
+            label: "parshall".to_owned(),
+            bootstrap_servers: vec![address],
+            security: Security::default(),
+            processes: vec![node.id()],
+            version,
+            endpoints: None,
+            nodes: vec![node],
+            dir: Some(dir),
+        })
+    }
+
+    async fn servers(bootstrap: &[String], security: &Security, deadline: Duration) -> Result<Self, TargetError> {
+        let config = ClientConfig { deadline, ..client_config(bootstrap, security) };
+        let cluster = Client::new(config).cluster().await?;
+        let mut brokers: Vec<_> = cluster.brokers.values().filter(|broker| is_here(broker)).collect();
+        brokers.sort_by_key(|broker| broker.id);
+        let ports = brokers.into_iter().filter_map(|broker| u16::try_from(broker.port).ok());
+        Ok(Self {
+            label: bootstrap.join(","),
+            bootstrap_servers: bootstrap.to_vec(),
+            security: security.clone(),
+            processes: ports.filter_map(listener_of).collect(),
+            version: String::new(),
+            endpoints: None,
+            nodes: Vec::new(),
+            dir: None,
+        })
+    }
+}
+
+fn client_config(bootstrap: &[String], security: &Security) -> ClientConfig {
+    let mut config = ClientConfig::new(bootstrap.to_vec());
+    config.connection.security = security.clone();
+    config
+}
+
+/// A new directory for all that the brokers write.
+fn data_dir(parent: Option<&Path>) -> Result<TempDir, TargetError> {
+    let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+    let dir = tempfile::Builder::new().prefix("parshall-lab-").tempdir_in(&parent);
+    dir.map_err(|error| TargetError::Data { dir: parent, error })
+}
+
+fn own_variables(names: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    names.filter(|name| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes()))
+}
+
+/// Version and first address of a line like "parshall 0.1.0 is ready on 127.0.0.1:9092, data in /data".
+fn ready(printed: &str) -> Option<(String, String)> {
+    let (version, rest) = printed.lines().find_map(|line| line.split_once(" is ready on "))?;
+    let (address, _) = rest.split_once(',')?;
+    Some((version.to_owned(), address.to_owned()))
+}
+
+/// Whether a broker's address leads to this machine, whoever asks.
+fn is_here(broker: &Broker) -> bool {
+    broker.host == "localhost" || broker.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A program for a broker, and the directory for its data.
+    fn program(script: &str) -> (TempDir, TargetSpec) {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        let source = dir.path().join("source");
+        fs::write(&source, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // Another process makes the copy: a child of another test could inherit our open file for a moment, and a
+        // program that is open for writing cannot be run.
+        let installed = Command::new("install").args(["-m", "755"]).args([&source, &program]).status().unwrap();
+        assert!(installed.success());
+        let settings = vec![("num.partitions".to_owned(), "3".to_owned())];
+        (dir, TargetSpec::Embedded { program, settings })
+    }
+
+    const READY: &str = "\
+        [ \"$1 $2\" = 'serve --data-dir' ] || exit 9\n\
+        mkdir \"$3\"; echo \"$@\" >\"$3/arguments\"; echo $PARSHALL_LOG >\"$3/log\"\n\
+        echo 'something else'; echo \"parshall 9.8.7 is ready on 127.0.0.1:4711, data in $3\"\n";
+
+    fn children(parent: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(parent).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
+    }
+
+    fn is_running(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[tokio::test]
+    async fn a_broker_is_started_and_stopped() {
+        let (dir, spec) = program(&format!("{READY}sleep 60 & wait"));
+        let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        assert_eq!((target.label.as_str(), target.version.as_str()), ("parshall", "parshall 9.8.7"));
+        assert_eq!(target.bootstrap_servers, ["127.0.0.1:4711"]);
+        let [pid] = target.processes[..] else { panic!("{:?}", target.processes) };
+        assert!(is_running(pid));
+        let [data] = &children(dir.path())[..] else { panic!("{:?}", children(dir.path())) };
+        let arguments = fs::read_to_string(data.join("broker-1/arguments")).unwrap();
+        let settings = "--set auto.create.topics.enable=false --set num.partitions=3\n";
+        assert!(arguments.ends_with(settings), "{arguments}");
+        assert_eq!(fs::read_to_string(data.join("broker-1/log")).unwrap(), "warn\n");
+        assert!(fs::read_to_string(data.join("broker-1.log")).unwrap().contains("something else"));
+        target.stop().await;
+        assert!(!is_running(pid));
+        assert!(children(dir.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn dropping_it_kills_and_removes_too() {
+        // It does not care for SIGTERM.
+        let (dir, spec) = program(&format!("trap '' TERM\n{READY}sleep 60 & wait"));
+        let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        let pid = target.processes[0];
+        drop(target);
+        assert!(!is_running(pid));
+        assert!(children(dir.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_start_says_why() {
+        let (dir, spec) = program("echo 'first' >&2; echo 'the disk is on fire' >&2; exit 3");
+        let error = Target::start(&spec, 1, Some(dir.path())).await.unwrap_err();
+        assert_eq!(error.to_string(), "the broker ended while it started (exit status: 3): the disk is on fire");
+        assert!(children(dir.path()).is_empty());
+
+        let error = Target::start(&spec, 2, Some(dir.path())).await.unwrap_err();
+        assert!(matches!(error, TargetError::OneBroker), "{error}");
+        let error = Target::start(&spec, 1, Some(&dir.path().join("missing"))).await.unwrap_err();
+        assert!(matches!(error, TargetError::Data { .. }), "{error}");
+        let spec = TargetSpec::Embedded { program: dir.path().join("missing"), settings: Vec::new() };
+        let error = Target::start(&spec, 1, None).await.unwrap_err();
+        assert!(matches!(error, TargetError::Start { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn servers_must_be_there() {
+        let error = Target::servers(&["127.0.0.1:1".to_owned()], &Security::default(), Duration::from_millis(10))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("cannot connect"), "{error}");
+    }
+
+    #[test]
+    fn only_loopback_addresses_are_here() {
+        let broker = |host: &str| Broker { id: 1, host: host.to_owned(), port: 9092, rack: None };
+        assert!(["127.0.0.1", "127.0.0.2", "::1", "localhost"].iter().all(|host| is_here(&broker(host))));
+        assert!(!["10.0.0.1", "kafka-1", ""].iter().any(|host| is_here(&broker(host))));
+    }
+
+    #[test]
+    fn settings_of_the_environment_stay_outside() {
+        let names = ["PATH", "PARSHALL_NUM_PARTITIONS", "PARSHALL", "MY_PARSHALL_X"].map(OsString::from);
+        assert_eq!(own_variables(names.into_iter()).collect::<Vec<_>>(), ["PARSHALL_NUM_PARTITIONS"]);
+    }
+}

@@ -1,0 +1,183 @@
+//! `parshall lab capacity`: the highest rate that meets a latency goal.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Result;
+use lab::{Capacity, Chart, Criterion, Event, Extent, Measure, Plan, Scenario};
+use serde_json::json;
+
+use super::run::{command_line, finish, own_directory, stop_on_interrupt};
+use super::table::Display;
+use super::target::Targets;
+use crate::cmd::failure::Usage;
+use crate::cmd::{args, output, time};
+
+/// Find the highest rate that meets a goal, and draw latency against throughput on the way.
+///
+/// Goes as fast as it can for some seconds, then at parts of that rate until the goal is missed, then halves the gap.
+/// Latency counts from when a record was due. A rate that is not reached has not met the goal.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall lab capacity --goal 'p99 <= 20ms'
+  parshall lab capacity --goal 'p99.9 <= 5ms' --record-size 100 --partitions 6 --producers 3 --producer-props acks=all
+  parshall lab capacity --goal 'p99 <= 20ms' --bootstrap-server kafka:9092 --step 30s")]
+pub(super) struct Args {
+    /// What has to hold: p50, p99, p99.9, max, end_to_end_p99 ... and a bound
+    #[arg(long, value_name = "BOUND", default_value = "p99 <= 20ms")]
+    goal: Criterion,
+    /// How long each rate is tried, behind a warm-up of a fifth of it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = args::duration)]
+    step: Duration,
+    /// How close the answer is to be, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    precision: f64,
+    /// Bytes of each value: 1024, 100-2000 for sizes in between, 100:9,2000:1 for sizes with weights
+    #[arg(long, value_name = "SIZES", default_value = "1024")]
+    record_size: String,
+    /// Partitions of the topic
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    partitions: u32,
+    /// Replicas of each partition
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    replicas: u32,
+    /// Producers at work at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    producers: u32,
+    /// Consumers at work at the same time, as one group
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    consumers: u32,
+    /// Settings of the producers by Kafka's names: acks=1 batch.size=16384 linger.ms=5 ...
+    #[arg(long, value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
+    producer_props: Vec<(String, String)>,
+    #[command(flatten)]
+    targets: Targets,
+    /// Where results go [default: parshall-results/capacity-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: Args) -> Result<ExitCode> {
+    if !(0.1..=100.0).contains(&args.precision) {
+        return Err(Usage("--precision is a number of percent from 0.1 to 100".to_owned()).into());
+    }
+    let plan = Plan {
+        scenario: scenario(&args)?,
+        extent: Extent::Time,
+        repeat: None,
+        targets: args.targets.specs()?,
+        brokers: args.targets.brokers(),
+        data_parent: args.targets.data_dir(),
+        directory: args.out.clone().unwrap_or_else(|| own_directory("capacity")),
+        command: command_line(),
+        command_for_case: command_line(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        wall_ms: time::now_ms,
+        format_time: time::format_time,
+    };
+    let mut display = Display::new(args.json);
+    let stop = stop_on_interrupt();
+    let show = |event: Event<'_>| display.show(&event);
+    let found = lab::capacity(&plan, &args.goal, args.precision / 100.0, &stop, show).await;
+    display.clear();
+    let (results, found) = found?;
+    if args.json {
+        output::print_json(&json!({
+            "directory": plan.directory.display().to_string(),
+            "goal": args.goal.to_string(),
+            "targets": found.iter().map(to_json).collect::<Vec<_>>(),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for capacity in &found {
+        output::print(&text(capacity, &args.goal))?;
+    }
+    finish(&plan, &results, &[], false, stop.load(Ordering::Relaxed))
+}
+
+/// One case with all that the flags say; the search gives it its rates.
+fn scenario(args: &Args) -> Result<Scenario> {
+    let step_s = args.step.as_secs_f64();
+    let settings: String =
+        args.producer_props.iter().map(|(name, value)| format!("producer.{name:?} = {value:?}\n")).collect();
+    let text = format!(
+        "name = \"capacity\"\ntitle = \"Capacity: {}\"\n[[case]]\nid = \"capacity\"\nduration_s = {step_s:?}\n\
+         warm_up_s = {:?}\nrecord_size_bytes = {:?}\npartitions = {}\nreplicas = {}\nproducers = {}\nconsumers = {}\n\
+         {settings}",
+        args.goal,
+        (step_s / 5.0).ceil(),
+        args.record_size,
+        args.partitions,
+        args.replicas,
+        args.producers,
+        args.consumers,
+    );
+    let mut scenario = Scenario::parse(&text).map_err(|error| Usage(error.to_string()))?;
+    if args.producers == 0 {
+        return Err(Usage("--producers is 1 at least".to_owned()).into());
+    }
+    let chart = |title: &str, y| Chart {
+        title: title.to_owned(),
+        cases: vec!["capacity".to_owned()],
+        x: Some("rate_records_per_s".to_owned()),
+        y,
+    };
+    scenario.charts = vec![
+        chart("Latency against the rate", Measure::LatencyP99),
+        chart("Busiest broker's CPU against the rate", Measure::BrokerCpu),
+    ];
+    Ok(scenario)
+}
+
+fn text(capacity: &Capacity, goal: &Criterion) -> String {
+    let Capacity { target, unlimited, highest, lowest_missed, knee, steps } = capacity;
+    let mut text = format!("\n{target}\n{:>14} {:>14} {:>10} {:>10}  GOAL\n", "RATE", "REACHED", "P50", "P99");
+    for step in steps {
+        let ms = |us: u64| format!("{:.2} ms", us as f64 / 1000.0);
+        text.push_str(&format!(
+            "{:>14.0} {:>14.0} {:>10} {:>10}  {}\n",
+            step.records_per_s,
+            step.reached_records_per_s,
+            ms(step.p50_us),
+            ms(step.p99_us),
+            if step.meets_goal { "met" } else { "missed" }
+        ));
+    }
+    match (highest, lowest_missed) {
+        (Some(highest), Some(missed)) => {
+            text.push_str(&format!("{goal}: up to {highest:.0} records/s; missed at {missed:.0}\n"));
+        }
+        (Some(highest), None) => {
+            text.push_str(&format!("{goal}: met at all rates, up to {highest:.0} records/s\n"));
+        }
+        (None, _) => text.push_str(&format!("{goal}: met at no rate that was tried\n")),
+    }
+    if let Some(knee) = knee {
+        text.push_str(&format!("the knee of the curve is at {knee:.0} records/s\n"));
+    }
+    text.push_str(&format!("without a rate: {unlimited:.0} records/s, with no regard to latency\n"));
+    text
+}
+
+fn to_json(capacity: &Capacity) -> serde_json::Value {
+    let steps = capacity.steps.iter().map(|step| {
+        json!({
+            "records_per_s": step.records_per_s, "reached_records_per_s": step.reached_records_per_s,
+            "p50_us": step.p50_us, "p99_us": step.p99_us, "meets_goal": step.meets_goal,
+        })
+    });
+    json!({
+        "target": capacity.target,
+        "unlimited_records_per_s": capacity.unlimited,
+        "highest_records_per_s": capacity.highest,
+        "lowest_missed_records_per_s": capacity.lowest_missed,
+        "knee_records_per_s": capacity.knee,
+        "steps": steps.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,218 @@
+//! `parshall lab` from outside: scenarios against a broker that runs, and one that it starts itself.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Broker, PARSHALL, signal};
+use serde_json::Value;
+
+const SMALL: &str = r#"
+name = "small"
+title = "Small <cases>"
+[defaults]
+duration_s = 1
+warm_up_s = 1
+record_size_bytes = 100
+partitions = 2
+[[case]]
+id = "rate"
+rate_records_per_s = [500, 1000]
+producer.acks = "all"
+published = [{ when = { rate_records_per_s = 500 }, records_per_s = 123456 }]
+[[case]]
+id = "both"
+rate_records_per_s = 2000
+consumers = 2
+consumer_groups = 2
+[[case]]
+id = "read"
+producers = 0
+consumers = 1
+consumer_groups = 0
+records = 20000
+[[case]]
+id = "replicated"
+replicas = 3
+"#;
+
+fn lab(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(PARSHALL);
+    command.arg("lab").args(args).current_dir(dir).env_remove("PARSHALL_LOG").env_remove("KAFKA_HOME");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let output = lab(dir, args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line of a command that must fail with a code.
+fn fails(dir: &Path, args: &[&str], code: i32) -> String {
+    let output = lab(dir, args);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), text.lines().count()), (Some(code), 1), "{args:?}: {text}");
+    text
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn scenario(text: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("mine.toml"), text).unwrap();
+    dir
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn read(path: &Path) -> String {
+    String::from_utf8(std::fs::read(path).unwrap()).unwrap()
+}
+
+fn case<'a>(results: &'a Value, id: &str) -> &'a Value {
+    results["cases"].as_array().unwrap().iter().find(|case| case["id"] == id).unwrap()
+}
+
+#[test]
+fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
+    let dir = scenario(SMALL);
+    let text = ok(dir.path(), &["run", "mine.toml", "--out", "results", "--json"]);
+    let results: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(results["cases"].as_array().unwrap().len(), 5);
+
+    let rate = &case(&results, "rate/rate_records_per_s=1000")["outcome"]["measured"];
+    // All that was due behind the warm-up, and nothing of what was due before.
+    assert_eq!(rate["produced"]["records"], 1000);
+    assert_eq!(rate["verdict"]["limit"], "target_rate");
+    assert_eq!(rate["latency"]["counts_from"], "due");
+    assert!(rate["latency"]["p99_us"].as_u64() > Some(0) && !rate["series"].as_array().unwrap().is_empty());
+    assert!(rate["cost"]["brokers"][0]["resident_bytes_max"].as_u64() > Some(1 << 20), "{}", rate["cost"]);
+    assert_eq!(case(&results, "rate/rate_records_per_s=500")["published"]["records_per_s"], 123_456.0);
+
+    let both = &case(&results, "both")["outcome"]["measured"];
+    assert!(both["consumed"]["records"].as_u64() > both["produced"]["records"].as_u64(), "two groups read: {both}");
+    assert!(both["end_to_end"]["max_us"].is_u64());
+    let read_only = &case(&results, "read")["outcome"]["measured"];
+    // They read the same again for as long as the case is.
+    assert!(read_only["consumed"]["records"].as_u64() > Some(20_000), "{}", read_only["consumed"]);
+    let reason = &case(&results, "replicated")["outcome"]["skipped"]["reason"];
+    assert_eq!(reason, "it needs 3 brokers, and there are 1");
+
+    let html = read(&dir.path().join("results/report.html"));
+    assert!(html.contains("Small &") && !html.contains("Small <cases>"), "the title is escaped");
+    assert!(html.contains("123,456") && html.contains("it needs 3 brokers"));
+
+    // Started again, it has nothing left to do; another scenario has no business there.
+    let again = ok(dir.path(), &["run", "mine.toml", "--out", "results"]);
+    assert_eq!(again.matches("[kept]").count(), 5, "{again}");
+    let error = fails(dir.path(), &["run", "quick", "--out", "results"], 1);
+    assert!(error.contains("results holds another run (small)"), "{error}");
+
+    let compared: Value = serde_json::from_str(&ok(dir.path(), &["compare", "results", "results", "--json"])).unwrap();
+    assert_eq!(compared["cases"].as_array().unwrap().len(), 4);
+    assert!((compared["cases"][0]["throughput"]["ratio"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    assert!(ok(dir.path(), &["report", "results"]).contains("results/report.html"));
+}
+
+#[test]
+fn a_cluster_that_runs_is_left_as_it_was() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "mine", "--partitions", "1"]);
+    let dir = scenario(SMALL);
+    let server = ["--bootstrap-server", broker.address.as_str()];
+    let run = |args: &[&str]| lab(dir.path(), &[&["run", "mine.toml"], args, &server].concat());
+    let output = run(&["--case", "rate", "--fail-if", "p50 > 0us", "--out", "a"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.matches("p50 > 0us").count(), 2, "{errors}");
+    assert_eq!(broker.ok(&["topic", "list", "--exclude-internal"]), "mine\n");
+
+    let wanted = SMALL.replace("partitions = 2", "partitions = 2\ntopic = \"mine\"");
+    let other = scenario(&wanted);
+    let args = [&["run", "mine.toml", "--case", "rate/rate_records_per_s=500", "--out", "a"], &server[..]].concat();
+    let output = lab(other.path(), &args);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("topic mine is there with 1 partitions and 1 replicas; the case says 2 and 1"), "{text}");
+}
+
+#[test]
+fn an_interrupted_run_cleans_up_and_goes_on() {
+    let broker = Broker::start();
+    let dir = scenario(&SMALL.replace("duration_s = 1", "duration_s = 600"));
+    let mut command = Command::new(PARSHALL);
+    command.args(["lab", "run", "mine.toml", "--case", "both", "--out", "results", "--bootstrap-server"]);
+    command
+        .arg(&broker.address)
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let process = command.spawn().unwrap();
+    // Its topic is there as soon as it works.
+    while broker.ok(&["topic", "list", "--exclude-internal"]).is_empty() {
+        std::thread::yield_now();
+    }
+    signal(&process, "-INT");
+    let output = process.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("interrupted; the same command with --out results goes on"), "{text}");
+    assert_eq!(broker.ok(&["topic", "list", "--exclude-internal"]), "");
+    assert!(dir.path().join("results/report.html").exists());
+}
+
+#[test]
+fn capacity_is_searched_by_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["capacity", "--goal", "p99 < 1us", "--step", "1s", "--out", "found", "--json"];
+    let found: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
+    let target = &found["targets"][0];
+    assert!(target["unlimited_records_per_s"].as_f64() > Some(0.0));
+    assert!(target["highest_records_per_s"].is_null(), "nobody is that fast: {target}");
+    let steps = target["steps"].as_array().unwrap();
+    assert!(steps.len() > 1 && steps.iter().all(|step| step["meets_goal"] == false), "{target}");
+    assert!(dir.path().join("found/report.html").exists());
+}
+
+#[test]
+fn suites_can_be_looked_at_before_they_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let list: Value = serde_json::from_str(&ok(dir.path(), &["list", "--json"])).unwrap();
+    let names: Vec<_> = list.as_array().unwrap().iter().map(|suite| suite["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"quick") && names.contains(&"huawei-dms"), "{names:?}");
+    assert!(ok(dir.path(), &["show", "huawei-dms"]).contains("id = \"H1\""));
+    assert!(ok(dir.path(), &["show", "--keys"]).contains("record_size_bytes"));
+    let args = ["plan", "huawei-dms", "--case", "H2", "--scale", "1", "--repeat", "2", "--json"];
+    let plan: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
+    assert_eq!(plan["cases"][0]["runs"], 2);
+    // 100 million records at 102,400 per second, twice.
+    assert!((1950.0..1970.0).contains(&plan["seconds"].as_f64().unwrap()), "{plan}");
+}
+
+#[test]
+fn mistakes_are_one_clear_line() {
+    let dir = scenario("name = \"a\"\ntitle = \"b\"\n[[case]]\nrecrods = 5\n");
+    for (args, part) in [
+        (&["run", "nosuch"][..], "the suites are quick, "),
+        (&["run", "mine.toml"], "mine.toml: line 4: unknown field `recrods`, expected one of "),
+        (&["run", "quick", "--case", "Q9"], "it has Q1, "),
+        (&["run", "quick", "--target", "kafka"], "--kafka-home"),
+        (&["run", "quick", "--fail-if", "p98 > 1"], "there are mean, p50"),
+        (&["run", "quick", "--scale", "0"], "a number above 0"),
+        (&["capacity", "--record-size", "big"], "is no record size"),
+    ] {
+        let error = fails(dir.path(), args, 2);
+        assert!(error.contains(part), "{error}");
+    }
+    for (args, part) in [
+        (&["run", "quick", "--bootstrap-server", "127.0.0.1:1"][..], "no broker can be reached"),
+        (&["run", "quick", "--target", "kafka", "--kafka-home", "."], "no Apache Kafka in ."),
+        (&["report", "."], "run.json"),
+        (&["compare", "a", "b"], "run.json"),
+    ] {
+        let error = fails(dir.path(), args, 1);
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!dir.path().join("parshall-results").exists(), "nothing has run");
+}
