@@ -1,5 +1,6 @@
 //! An interval log of HdrHistogram (`HistogramLogWriter`), which its own tools read and draw: a compressed histogram
-//! for each interval. Latencies are in microseconds; `HistogramLogProcessor -outputValueUnitRatio 1000` shows milliseconds.
+//! for each interval. Latencies are in microseconds; `HistogramLogProcessor -outputValueUnitRatio 1000` shows
+//! milliseconds.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::{Client, ClientError};
+use tokio::time::sleep;
 
 use crate::disk_probe::{DiskProbe, probe_disk};
 use crate::net_probe::{NetProbe, probe_net};
@@ -33,6 +34,8 @@ pub use files::{FilesError, Results, write_report};
 
 const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, part_max: Duration::from_secs(2) };
 const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };
+/// How often it is looked whether to stop, where that has to be looked for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
 const JVM_WARM_UP_S: f64 = 10.0;
 
@@ -112,6 +115,8 @@ pub enum RunError {
     OtherRun { path: PathBuf, name: String },
     #[error("two targets are called {0:?}")]
     SameTarget(String),
+    #[error("interrupted before the first case")]
+    Interrupted,
 }
 
 /// Why a case has no figures.
@@ -143,6 +148,19 @@ pub async fn run(plan: &Plan, stop: &Arc<AtomicBool>, mut show: impl FnMut(Event
     let (session, earlier) = Session::start(plan, stop, &mut show).await?;
     let cases = session.cases(earlier, &mut show).await?;
     session.finish(cases).await
+}
+
+/// What is given up halfway is dropped, which stops what it has started.
+async fn unless_stopped<T>(stop: &AtomicBool, work: impl Future<Output = T>) -> Result<T, RunError> {
+    let stopped = async {
+        while !stop.load(Ordering::Relaxed) {
+            sleep(LOOK_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        done = work => Ok(done),
+        () = stopped => Err(RunError::Interrupted),
+    }
 }
 
 /// What is in the plan's directory already.
@@ -245,7 +263,8 @@ impl<'a> Session<'a> {
         let mut targets: Vec<Target> = Vec::new();
         for spec in &plan.targets {
             show(Event::Preparing(&format!("starting {}", spec.label())));
-            let target = Target::start(spec, plan.brokers, plan.data_parent.as_deref()).await?;
+            let starting = Target::start(spec, plan.brokers, plan.data_parent.as_deref());
+            let target = unless_stopped(stop, starting).await??;
             if targets.iter().any(|other| other.label == target.label) {
                 return Err(RunError::SameTarget(target.label));
             }
@@ -255,7 +274,7 @@ impl<'a> Session<'a> {
             Some(results) => (results.run, results.cases),
             None => {
                 show(Event::Preparing("measuring the disk and the network"));
-                let facts = facts(plan, &targets).await?;
+                let facts = unless_stopped(stop, facts(plan, &targets)).await??;
                 files::write_run(&plan.directory, &facts)?;
                 (facts, Vec::new())
             }

@@ -23,7 +23,7 @@ const CARRIES: f64 = 0.8;
 const DISTURBING: f64 = 0.15;
 /// Others that use more than this part have limited it.
 const OVERWHELMING: f64 = 0.4;
-/// Fewer records in a request than this, and the producer waits for answers, not for records.
+/// Fewer records in a batch than this, and the producer waits for answers, not for records.
 const LONE_RECORDS: f64 = 2.0;
 /// Latency within this factor of `linger.ms` is the linger.
 const LINGER_FACTOR: f64 = 1.5;
@@ -100,7 +100,8 @@ pub struct Observation {
     pub linger_s: f64,
     /// `max.in.flight.requests.per.connection` times the brokers that are sent to.
     pub in_flight_slots: f64,
-    /// Records in one request, where it was counted; a request has a batch for each partition.
+    /// Records in one batch, and in one request, which has a batch for each partition; where they were counted.
+    pub records_per_batch: Option<f64>,
     pub records_per_request: Option<f64>,
     /// The busiest broker, as a part of its machine.
     pub broker_cpu: Option<f64>,
@@ -140,9 +141,9 @@ impl Observation {
     }
 
     /// Counted, or what fits at least.
-    fn records_per_request(&self) -> f64 {
+    fn records_per_batch(&self) -> f64 {
         let fits = (self.batch_bytes / (self.record_bytes + BATCH_OVERHEAD_BYTES)).floor().max(1.0);
-        self.records_per_request.unwrap_or(fits)
+        self.records_per_batch.unwrap_or(fits)
     }
 
     /// The first rule that holds decides.
@@ -225,11 +226,11 @@ impl Observation {
             return (Limit::Unknown, "nothing that was measured had run out".to_owned());
         };
         let used = self.buffer_used().unwrap_or(0.0);
-        let records_per_request = self.records_per_request();
-        if used >= BUFFER_FULL && records_per_request < LONE_RECORDS {
-            let requests_per_s = self.records_per_s / records_per_request;
+        let records_per_batch = self.records_per_batch();
+        if used >= BUFFER_FULL && records_per_batch < LONE_RECORDS {
+            let requests_per_s = self.records_per_s / self.records_per_request.unwrap_or(records_per_batch);
             let text = format!(
-                "requests of {records_per_request:.1} records and a full buffer: {:.0} requests under way at a time, \
+                "batches of {records_per_batch:.1} records and a full buffer: {:.0} requests under way at a time, \
                  {:.2} ms each; the latency is the wait before them",
                 self.in_flight_slots,
                 self.in_flight_slots / requests_per_s * 1000.0
@@ -294,7 +295,7 @@ mod tests {
     fn a_full_buffer_is_told_from_lone_records() {
         let mut run = buffer_bound();
         assert_eq!((limit(&run), run.verdict().is_saturated), (Limit::ClientBuffer, true));
-        run.records_per_request = Some(1.3);
+        run.records_per_batch = Some(1.3);
         assert_eq!(limit(&run), Limit::InFlightWindow);
         let run = Observation { batch_bytes: 1024.0, ..buffer_bound() };
         assert_eq!(limit(&run), Limit::InFlightWindow);

@@ -2,11 +2,12 @@
 
 use super::format::{self, NONE};
 use super::group::Group;
-use super::summary::median;
-use crate::result::{Measure, RunFacts};
+use super::measure;
+use crate::compare::{Ratio, Spread};
+use crate::result::{Measure, Measured, RunFacts};
 use crate::verdict::Limit;
 
-/// Closer than this is no difference: runs differ as much from one to the next.
+/// Closer than this is no difference where each side ran once: runs differ as much from one to the next.
 const SAME: f64 = 0.05;
 
 pub(super) struct Comparison {
@@ -30,6 +31,8 @@ pub(super) struct Cell {
     /// How it looks for the first: "better", "worse" or "same".
     pub class: &'static str,
     pub figures: String,
+    /// Where repetitions give one: "95 %: 1.9 - 2.1", and whether that is noise.
+    pub interval: String,
 }
 
 #[derive(Clone, Copy)]
@@ -71,10 +74,11 @@ fn findings(pairs: &[Pair<'_>]) -> Vec<String> {
         ("latency p99, where neither was saturated", ratios(pairs.iter(), p99_ms)),
     ];
     let sentence = |(what, ratios): (&str, Vec<f64>)| {
+        let middle = Spread::of(&ratios)?.median;
         let cases = format::counted(ratios.len(), "case");
-        format!("{} the {what} (median of {cases})", format::ratio(median(ratios)))
+        Some(format!("{} the {what} (median of {cases})", format::ratio(middle)))
     };
-    known.into_iter().filter(|(_, ratios)| !ratios.is_empty()).map(sentence).collect()
+    known.into_iter().filter_map(sentence).collect()
 }
 
 fn ratios<'a>(pairs: impl Iterator<Item = &'a Pair<'a>>, value: fn(&Group<'a>) -> Option<f64>) -> Vec<f64> {
@@ -91,33 +95,51 @@ fn p99_ms(group: &Group<'_>) -> Option<f64> {
 
 fn row((a, b): &Pair<'_>) -> Row {
     let latency = if [a, b].iter().any(|group| group.is_saturated() && group.value(Measure::LatencyP99).is_some()) {
-        Cell { ratio: "saturated".to_owned(), class: "muted", figures: String::new() }
+        Cell { ratio: "saturated".to_owned(), ..Cell::empty() }
     } else {
-        cell(p99_ms(a), p99_ms(b), "ms", Better::Less)
+        let p99_ms = |measured: &Measured| {
+            let latency = measure::latency(measured).filter(|_| !measured.verdict.is_saturated);
+            latency.map(|latency| latency.p99_us as f64 / 1000.0)
+        };
+        cell(&a.values(p99_ms), &b.values(p99_ms), "ms", Better::Less)
     };
-    let throughput = cell(a.rate(), b.rate(), "records/s", Better::More);
+    let rate = |measured: &Measured| measure::throughput(measured).map(|flow| flow.records_per_s);
+    let cpu = |measured: &Measured| measured.cost.broker_cpu_s_per_million;
     Row {
         anchor: a.anchor.clone(),
         id: a.case.id.clone(),
         title: a.case.title.clone(),
-        cells: [throughput, cell(cpu(a), cpu(b), "s", Better::Less), latency],
+        cells: [
+            cell(&a.values(rate), &b.values(rate), "records/s", Better::More),
+            cell(&a.values(cpu), &b.values(cpu), "s", Better::Less),
+            latency,
+        ],
     }
 }
 
-fn cell(a: Option<f64>, b: Option<f64>, unit: &str, better: Better) -> Cell {
-    let (Some(a), Some(b)) = (a, b.filter(|b| *b > 0.0)) else {
-        return Cell { ratio: NONE.to_owned(), class: "muted", figures: String::new() };
+impl Cell {
+    fn empty() -> Self {
+        Self { ratio: NONE.to_owned(), class: "muted", figures: String::new(), interval: String::new() }
+    }
+}
+
+fn cell(a: &[f64], b: &[f64], unit: &str, better: Better) -> Cell {
+    let (Some(ratio), Some(first), Some(second)) = (Ratio::of(a, b), Spread::of(a), Spread::of(b)) else {
+        return Cell::empty();
     };
-    let ratio = a / b;
+    let is_same = ratio.is_noise().unwrap_or((ratio.ratio - 1.0).abs() <= SAME);
     let class = match better {
-        _ if (ratio - 1.0).abs() <= SAME => "same",
-        Better::More if ratio > 1.0 => "better",
-        Better::Less if ratio < 1.0 => "better",
+        _ if is_same => "same",
+        Better::More if ratio.ratio > 1.0 => "better",
+        Better::Less if ratio.ratio < 1.0 => "better",
         Better::More | Better::Less => "worse",
     };
+    let noise = if ratio.is_noise() == Some(true) { ", noise" } else { "" };
+    let interval = |(least, most)| format!("95 %: {} – {}{noise}", format::number(least), format::number(most));
     Cell {
-        ratio: format::ratio(ratio),
+        ratio: format::ratio(ratio.ratio),
         class,
-        figures: format!("{} : {} {unit}", format::number(a), format::number(b)),
+        figures: format!("{} : {} {unit}", format::number(first.median), format::number(second.median)),
+        interval: ratio.interval.map_or(String::new(), interval),
     }
 }

@@ -1,6 +1,7 @@
 //! A case on one target with its repetitions: which of them speaks for all, and how far they lie apart.
 
 use super::measure;
+use crate::compare::Spread;
 use crate::result::{CaseResult, Latency, Measure, Measured, Outcome, RunFacts};
 
 pub(super) struct Group<'a> {
@@ -32,6 +33,11 @@ impl<'a> Group<'a> {
         self.measured().and_then(|measured| measure::value(measure, measured))
     }
 
+    /// A figure of each repetition that has it.
+    pub(super) fn values(&self, figure: impl Fn(&Measured) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().filter_map(|case| figure(case.measured()?)).collect()
+    }
+
     /// Records per second that were produced, or consumed where it only consumes.
     pub(super) fn rate(&self) -> Option<f64> {
         self.measured().and_then(measure::throughput).map(|flow| flow.records_per_s)
@@ -39,10 +45,8 @@ impl<'a> Group<'a> {
 
     /// The least and the most of all repetitions, where there are several.
     pub(super) fn spread(&self, measure: Measure) -> Option<(f64, f64)> {
-        let values = self.runs.iter().filter_map(|case| measure::value(measure, case.measured()?));
-        let values: Vec<_> = values.collect();
-        let (least, most) = (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
-        (values.len() > 1).then_some((least, most))
+        let spread = Spread::of(&self.values(|measured| measure::value(measure, measured)))?;
+        (spread.count > 1).then_some((spread.least, spread.most))
     }
 
     pub(super) fn is_saturated(&self) -> bool {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::format::{self, NONE};
 use super::group::Group;
 use super::measure::{self, Beside};
+use crate::compare::Spread;
 use crate::result::{Latency, Measure, Measured, Outcome, RunFacts};
 use crate::verdict::Limit;
 
@@ -170,22 +171,15 @@ fn findings(run: &RunFacts, groups: &[Group<'_>]) -> Vec<String> {
             findings.push(format!("The most that {target} carried: {rate} records/s, in {id}."));
         }
         let ratios: Vec<_> = own().filter_map(|group| measure::beside_published(group.case)?.ratio()).collect();
-        if !ratios.is_empty() {
+        if let Some(spread) = Spread::of(&ratios) {
             let reached = ratios.iter().filter(|ratio| **ratio >= REACHED).count();
-            let (count, middle) = (format::counted(ratios.len(), "case"), format::ratio(median(ratios)));
+            let (count, middle) = (format::counted(ratios.len(), "case"), format::ratio(spread.median));
             findings.push(format!(
                 "{target} reached the published throughput in {reached} of {count}; the median is {middle}."
             ));
         }
     }
     findings
-}
-
-/// Of at least one value.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], values[middle]) } else { values[middle] }
 }
 
 fn columns(run: &RunFacts, groups: &[Group<'_>]) -> Columns {

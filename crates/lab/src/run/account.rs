@@ -122,6 +122,7 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
         batch_bytes: settings.batch_bytes as f64,
         linger_s: settings.linger.as_secs_f64(),
         in_flight_slots: (settings.in_flight_max * facts.brokers) as f64 * f64::from(load.producers.max(1)),
+        records_per_batch: (requests.batches > 0).then(|| records as f64 / requests.batches as f64),
         records_per_request: (requests.requests > 0).then(|| records as f64 / requests.requests as f64),
         broker_cpu: (busiest > 0.0 && facts.is_local && is_long_enough).then(|| busiest / cores),
         client: is_long_enough.then(|| ClientCpu {
