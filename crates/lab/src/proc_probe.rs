@@ -61,7 +61,7 @@ pub struct DiskSample {
 }
 
 /// What the machine is. What cannot be found out is "unknown", or 0.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub os: String,
     pub kernel: String,

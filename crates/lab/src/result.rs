@@ -125,6 +125,11 @@ pub struct CaseResult {
     pub started: String,
     /// A command that runs this case alone.
     pub reproduce: String,
+    /// As in the run's own file, so that a case can be sent on by itself.
+    #[serde(default)]
+    pub host: HostFacts,
+    #[serde(default)]
+    pub preflight: Preflight,
     pub published: Option<Published>,
     pub outcome: Outcome,
 }

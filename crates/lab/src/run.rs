@@ -387,6 +387,8 @@ impl<'a> Session<'a> {
             repetition: turn.repetition,
             started: (self.plan.format_time)((self.plan.wall_ms)()),
             reproduce: format!("{} --case '{}'", self.plan.command_for_case, case.id),
+            host: self.facts.host.clone(),
+            preflight: self.facts.preflight.clone(),
             published: case.published.clone(),
             outcome,
         };

@@ -145,6 +145,8 @@ pub(super) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f
         repetition,
         started: "2026-11-22T04:11:00Z".to_owned(),
         reproduce: format!("parshall lab run huawei-dms --case {id} --target {target}"),
+        host: run().host,
+        preflight: run().preflight,
         published: None,
         outcome: Outcome::Measured(Box::new(measured)),
     }
