@@ -23,8 +23,8 @@ const RESULTS: &str = "parshall-results";
 /// Run a suite or a scenario, and write its results and a report.
 ///
 /// Without --scale each case runs for the scenario's own time, which makes a built-in suite about ten minutes;
-/// --scale 1 sends as many records as the report did. Several targets take turns, case by case. A run that was interrupted goes
-/// on when it is started again with the same --out.
+/// --scale 1 sends as many records as the report did. Several targets take turns, case by case. A run that was
+/// interrupted goes on when it is started again with the same --out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
