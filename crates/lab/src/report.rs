@@ -67,7 +67,7 @@ pub fn report_html(run: &RunFacts, cases: &[CaseResult]) -> String {
         is_folded: groups.len() > UNFOLDED_CASES_MAX,
         machine: machine(run),
     };
-    page.to_string()
+    page.to_string() + "\n"
 }
 
 /// To the second: `2026-11-22 04:37:05 UTC`.
