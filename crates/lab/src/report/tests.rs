@@ -19,7 +19,7 @@ fn nothing_is_fetched_or_run() {
     for outside in ["http:", "https:", "src=", "@import", "url(", "<script", "<link"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
 }
 
 #[test]
