@@ -340,32 +340,6 @@ fn a_record_that_is_too_large_takes_no_other_with_it() {
     }
 }
 
-/// `PARSHALL_TEST_KAFKA=HOST:PORT cargo test -p parshall --test perf -- --ignored transactions`
-#[test]
-#[ignore = "needs an Apache Kafka"]
-fn transactions_are_committed_one_after_the_other_and_aborted_when_something_fails() {
-    let kafka = std::env::var("PARSHALL_TEST_KAFKA").unwrap();
-    let topic = format!("parshall-test-{}", std::process::id());
-    let run = |args: &[&str]| {
-        let mut command = std::process::Command::new(common::PARSHALL);
-        command.args(args).args(["--bootstrap-server", &kafka]).output().unwrap()
-    };
-    let created = run(&["topic", "create", &topic, "--partitions", "3", "--config", "max.message.bytes=1000"]);
-    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
-    let produce = |size: &str, more: &[&str]| {
-        let base = ["perf", "produce", "--topic", &topic, "--record-size", size, "--output", "json"];
-        run(&[&base[..], &["--transaction-duration-ms", "100"], more].concat())
-    };
-    let rate = ["--throughput", "2000", "--num-records", "2000", "--producers", "2"];
-    let result = json(&produce("90", &rate));
-    assert_eq!((&result["total"]["records"], &result["failures"]), (&2000.into(), &serde_json::json!({})));
-    assert!(result["transactions_committed"].as_u64() > Some(4), "{result}");
-    let too_large = produce("2000", &["--num-records", "10"]);
-    assert_eq!(too_large.status.code(), Some(1));
-    let result = json(&too_large);
-    assert_eq!((&result["total"]["records"], &result["transactions_committed"]), (&0.into(), &serde_json::Value::Null));
-}
-
 #[test]
 fn a_broker_without_transactions_says_so_in_one_line() {
     let broker = Broker::start();
