@@ -62,6 +62,11 @@ impl Pace {
     }
 }
 
+/// What the nth of so many has to do of work that cannot be cut into equal parts.
+pub fn share(sum: u64, among: u64, n: u64) -> u64 {
+    sum / among + u64::from(n < sum % among)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::words::words;
+
 /// Random bytes are made once; values are cut from here. Larger than what a codec looks back over.
 const POOL_BYTES: usize = 4 * 1024 * 1024;
 const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -77,17 +79,17 @@ impl std::str::FromStr for Sizes {
     }
 }
 
-/// Which keys records get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeyDistribution {
-    #[default]
-    None,
-    /// One after the other.
-    Range,
-    /// All equally often.
-    Random,
-    /// Few of them very often: the key k comes about as often as 1/(k+1).
-    Skewed,
+words! {
+    /// Which keys records get.
+    KeyDistribution {
+        None = "none",
+        /// One after the other.
+        Range = "range",
+        /// All equally often.
+        Random = "random",
+        /// Few of them very often: the key k comes about as often as 1/(k+1).
+        Skewed = "skewed",
+    }
 }
 
 /// What the records of a run are like. Cheap to clone.

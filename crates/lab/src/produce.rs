@@ -288,11 +288,11 @@ impl Engine {
         for _ in 0..RECORDS_AT_ONCE {
             let now = Instant::now();
             if let Some(held) = self.held.take() {
-                let timestamp_ms = self.load.started_wall_ms + (held.sent.at_us / 1000) as i64;
                 if now >= held.since + self.load.settings.block_max {
                     self.count_failed(1, "no room in buffer.memory within max.block.ms");
                     continue;
                 }
+                let timestamp_ms = self.load.started_wall_ms + (held.sent.at_us / 1000) as i64;
                 if !self.batches.place(held.key.as_deref(), &held.value, timestamp_ms, held.sent, now) {
                     self.held = Some(held);
                     return Made::Blocked;

@@ -30,7 +30,8 @@ use crate::result::{
 use crate::scenario::{Case, Load, Scenario, Stop};
 use crate::settings::SettingError;
 use crate::target::{Target, TargetError, TargetSpec};
-pub use files::{FilesError, Results, write_report};
+use files::write_report;
+pub use files::{FilesError, Results};
 
 const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, part_max: Duration::from_secs(2) };
 const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use clap::ValueEnum;
-use lab::{Clock, HdrLog, KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats};
+use lab::{
+    Clock, Engine, HdrLog, KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -87,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long)]
     closed_loop: bool,
     /// What sends: a producer that gathers records into batches as Kafka's does, or requests encoded before the start
-    #[arg(long, value_enum, default_value = "client", value_name = "client|raw", hide_possible_values = true)]
+    #[arg(long, default_value = "client", value_name = "client|raw")]
     engine: Engine,
     /// Producers at work at the same time, with connections of their own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PRODUCERS_MAX))]
@@ -96,8 +97,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     warmup_records: u64,
     /// Keys of the records; any of them where a range is given
-    #[arg(long, value_enum, value_name = "none|range|random|skewed", hide_possible_values = true)]
-    key_distribution: Option<Keys>,
+    #[arg(long, value_name = "none|range|random|skewed")]
+    key_distribution: Option<KeyDistribution>,
     /// How many different keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     record_key_range: Option<u64>,
@@ -132,31 +133,6 @@ pub(crate) struct Args {
     connection: Connection,
     #[command(flatten)]
     along: ConsumerFlags,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Engine {
-    Client,
-    Raw,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Keys {
-    None,
-    Range,
-    Random,
-    Skewed,
-}
-
-impl From<Keys> for KeyDistribution {
-    fn from(keys: Keys) -> Self {
-        match keys {
-            Keys::None => Self::None,
-            Keys::Range => Self::Range,
-            Keys::Random => Self::Random,
-            Keys::Skewed => Self::Skewed,
-        }
-    }
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -199,15 +175,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let stats = Arc::new(Stats::start());
     let stop = Arc::new(AtomicBool::new(false));
     let started_wall_ms = clock.now_ms();
-    let share = |sum: u64, n: u64| sum / args.producers + u64::from(n < sum % args.producers);
     let mut producers = JoinSet::new();
     for (n, (transactions, client)) in (0..).zip(clients) {
         let load = ProduceLoad {
             topic: args.topic[n as usize % args.topic.len()].clone(),
-            records: args.num_records.map(|records| share(records, n)),
+            records: args.num_records.map(|records| lab::share(records, args.producers, n)),
             duration: args.duration,
             pace,
-            warm_up_records: share(args.warmup_records, n),
+            warm_up_records: lab::share(args.warmup_records, args.producers, n),
             warm_up: Duration::ZERO,
             settings: settings_of(&settings, n),
             transaction_duration: args.transaction_duration_ms.map_or(TRANSACTION_DURATION, Duration::from_millis),
@@ -377,7 +352,7 @@ fn payload(args: &Args) -> Result<Payload> {
         let sizes = args.record_size.clone().unwrap_or(Sizes::Fixed(0));
         Payload::random(sizes, args.payload_repeated, args.random_seed)
     };
-    let keys = args.key_distribution.map(KeyDistribution::from);
+    let keys = args.key_distribution;
     let keys =
         keys.unwrap_or(if args.record_key_range.is_some() { KeyDistribution::Random } else { KeyDistribution::None });
     let headers = args.header.iter().map(|(name, value)| (name.clone().into(), value.clone().into())).collect();

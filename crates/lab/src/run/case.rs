@@ -15,7 +15,7 @@ use super::watch::{Moment, Watch};
 use super::{CaseError, Extent, account};
 use crate::consume::{Clock, ConsumeLoad, ConsumeStats, consume};
 use crate::delay_proxy::DelayProxy;
-use crate::pace::{Pace, Schedule};
+use crate::pace::{Pace, Schedule, share};
 use crate::payload::Payload;
 use crate::produce::{ProduceLoad, produce};
 use crate::raw::produce_raw;
@@ -252,7 +252,7 @@ impl Running<'_> {
 
     fn payload(&self, seed: u64) -> Payload {
         Payload::random(self.load.record_size_bytes.sizes.clone(), self.load.repeated_part, seed)
-            .with_keys(self.load.keys.into(), self.load.key_range)
+            .with_keys(self.load.keys, self.load.key_range)
     }
 
     fn produce_load(&self, topic: usize, records: Option<u64>) -> Result<ProduceLoad, CaseError> {
@@ -284,8 +284,7 @@ impl Running<'_> {
         let mut tasks = JoinSet::new();
         let topics = self.topics.len() as u64;
         for topic in 0..self.topics.len() {
-            let share = records / topics + u64::from((topic as u64) < records % topics);
-            let mut load = self.produce_load(topic, Some(share))?;
+            let mut load = self.produce_load(topic, Some(share(records, topics, topic as u64)))?;
             load.settings = ProducerSettings { acks: client::Acks::Leader, ..load.settings };
             let client = client(self.around.target, "parshall-lab-backlog", Arc::default());
             tasks.spawn(produce_raw(client, load, Arc::clone(&stats), Arc::clone(self.around.stop)));
@@ -309,7 +308,6 @@ impl Running<'_> {
 
     fn start_producers(&self, tasks: &mut Tasks, stats: &Arc<Stats>) -> Result<(), CaseError> {
         let count = u64::from(self.load.producers);
-        let share = |sum: u64, n: u64| sum / count + u64::from(n < sum % count);
         let pace = match self.load.rate() {
             None => Pace::Unlimited,
             Some(records_per_s) => {
@@ -321,7 +319,7 @@ impl Running<'_> {
             }
         };
         for n in 0..count {
-            let mut load = self.produce_load(n as usize, self.records().map(|records| share(records, n)))?;
+            let mut load = self.produce_load(n as usize, self.records().map(|records| share(records, count, n)))?;
             load.duration = self.duration();
             load.pace = pace.share(1.0 / count as f64);
             load.warm_up = self.warm_up();

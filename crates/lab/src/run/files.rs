@@ -79,7 +79,7 @@ pub(super) fn write_case(directory: &Path, case: &CaseResult) -> Result<(), File
     write_json(&directory.join(CASES).join(name), case)
 }
 
-pub fn write_report(directory: &Path, html: &str) -> Result<PathBuf, FilesError> {
+pub(super) fn write_report(directory: &Path, html: &str) -> Result<PathBuf, FilesError> {
     let path = directory.join(REPORT);
     write(&path, html.as_bytes())?;
     Ok(path)

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::payload::{KeyDistribution, Sizes};
 use crate::result::Published;
+use crate::words::words;
 
 /// One value, or several that are run in turn.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,23 +97,6 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A word of a few.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-        pub enum $name {
-            $(#[serde(rename = $word)] $variant,)+
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $word,)+ })
-            }
-        }
-    };
-}
-
 words! {
     /// What sends: a producer as Kafka's, or requests that were encoded before.
     Engine { Client = "client", Raw = "raw" }
@@ -122,22 +106,8 @@ words! {
     Loop { Open = "open", Closed = "closed" }
 }
 words! {
-    Keys { None = "none", Range = "range", Random = "random", Skewed = "skewed" }
-}
-words! {
     /// What ends the rest of a matrix that asks for ever higher rates.
     Stop { Never = "never", Saturated = "saturated" }
-}
-
-impl From<Keys> for KeyDistribution {
-    fn from(keys: Keys) -> Self {
-        match keys {
-            Keys::None => Self::None,
-            Keys::Range => Self::Range,
-            Keys::Random => Self::Random,
-            Keys::Skewed => Self::Skewed,
-        }
-    }
 }
 
 /// Sizes as they were written.
@@ -335,7 +305,7 @@ load_keys! {
     /// The part of each value, from 0 to 1, that is the same in all and compresses to nothing.
     repeated_part: f64 = 0.0;
     /// "none", "range", "random" or "skewed".
-    keys: Keys = Keys::None;
+    keys: KeyDistribution = KeyDistribution::None;
     /// How many different keys.
     key_range: u64 = 1_000_000;
     /// Added to each round trip between clients and brokers, as a network across zones does.
