@@ -1,14 +1,21 @@
 //! The table of APIs: key, name, versions, and since when flexible. One module per API holds its two messages.
 //!
-//! The versions are those that Apache Kafka 4.3 serves. What a broker advertises is a subset of this table.
+//! The versions are those that Apache Kafka 4.3 serves. What a broker advertises is a subset of this table. The keys
+//! from 124 are our own, for the nodes of a cluster among themselves: Kafka deals out its keys from below.
 
 use std::ops::RangeInclusive;
 
 use crate::codec::Message;
 
 pub mod add_partitions_to_txn;
+pub mod add_raft_voter;
+pub mod allocate_producer_ids;
 pub mod alter_configs;
+pub mod alter_partition;
+pub mod alter_partition_reassignments;
 pub mod api_versions;
+pub mod broker_heartbeat;
+pub mod broker_registration;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
@@ -25,6 +32,7 @@ pub mod elect_leaders;
 pub mod end_txn;
 pub mod fetch;
 pub mod find_coordinator;
+pub mod forward;
 pub mod heartbeat;
 pub mod incremental_alter_configs;
 pub mod init_producer_id;
@@ -40,9 +48,15 @@ pub mod offset_delete;
 pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
+pub mod quorum_hello;
+pub mod quorum_join;
+pub mod quorum_messages;
+pub mod remove_raft_voter;
 pub mod sasl_authenticate;
 pub mod sasl_handshake;
 pub mod sync_group;
+pub mod unregister_broker;
+pub mod update_features;
 
 /// What the table says of one API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,11 +149,24 @@ apis! {
     42 DeleteGroups 0..=2, 2, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
     43 ElectLeaders 0..=2, 2, elect_leaders ElectLeadersRequest ElectLeadersResponse;
     44 IncrementalAlterConfigs 0..=1, 1, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
+    45 AlterPartitionReassignments 0..=1, 0, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
     46 ListPartitionReassignments 0..=0, 0, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
     47 OffsetDelete 0..=0, i16::MAX, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
     55 DescribeQuorum 0..=2, 0, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
+    56 AlterPartition 2..=3, 0, alter_partition AlterPartitionRequest AlterPartitionResponse;
+    57 UpdateFeatures 0..=2, 0, update_features UpdateFeaturesRequest UpdateFeaturesResponse;
     60 DescribeCluster 0..=2, 0, describe_cluster DescribeClusterRequest DescribeClusterResponse;
     61 DescribeProducers 0..=0, 0, describe_producers DescribeProducersRequest DescribeProducersResponse;
+    62 BrokerRegistration 0..=4, 0, broker_registration BrokerRegistrationRequest BrokerRegistrationResponse;
+    63 BrokerHeartbeat 0..=2, 0, broker_heartbeat BrokerHeartbeatRequest BrokerHeartbeatResponse;
+    64 UnregisterBroker 0..=0, 0, unregister_broker UnregisterBrokerRequest UnregisterBrokerResponse;
+    67 AllocateProducerIds 0..=0, 0, allocate_producer_ids AllocateProducerIdsRequest AllocateProducerIdsResponse;
     74 ListConfigResources 0..=1, 0, list_config_resources ListConfigResourcesRequest ListConfigResourcesResponse;
     75 DescribeTopicPartitions 0..=0, 0, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
+    80 AddRaftVoter 0..=1, 0, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
+    81 RemoveRaftVoter 0..=0, 0, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
+    124 Forward 0..=0, 0, forward ForwardRequest ForwardResponse;
+    125 QuorumJoin 0..=0, 0, quorum_join QuorumJoinRequest QuorumJoinResponse;
+    126 QuorumMessages 0..=0, 0, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;
+    127 QuorumHello 0..=0, 0, quorum_hello QuorumHelloRequest QuorumHelloResponse;
 }

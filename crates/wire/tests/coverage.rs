@@ -1,19 +1,24 @@
-//! docs/protocol.md lists the APIs of `api::TABLE` that are served; this fails when it is out of date.
+//! docs/protocol.md lists the APIs of `api::TABLE`: those that clients are served, and those that only brokers use
+//! among themselves. This fails when it is out of date.
 //! `PARSHALL_WRITE_DOCS=1 cargo test -p parshall-wire --test coverage` writes it anew.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use wire::api;
+use wire::api::{self, Api};
 
-const BEGIN: &str = "<!-- begin table: written by crates/wire/tests/coverage.rs -->\n";
-const END: &str = "<!-- end table -->\n";
-/// SaslHandshake, AddPartitionsToTxn, EndTxn and SaslAuthenticate, which only our clients speak as yet.
-const NOT_SERVED: [i16; 4] = [17, 24, 26, 36];
+/// The tables of the page, by their marks.
+const SERVED: &str = "table";
+const BETWEEN_BROKERS: &str = "table of what brokers say to each other";
+/// SaslHandshake, AddPartitionsToTxn, EndTxn, SaslAuthenticate and UpdateFeatures, which a broker does not answer as
+/// yet; and AlterPartition, BrokerRegistration, BrokerHeartbeat and AllocateProducerIds, which come in a Forward.
+const NOT_SERVED: [i16; 9] = [17, 24, 26, 36, 56, 57, 62, 63, 67];
+/// What a client listener refuses.
+const ONLY_BETWEEN_BROKERS: [i16; 4] = [124, 125, 126, 127];
 
-fn table() -> String {
+fn table(rows: impl Fn(&Api) -> bool) -> String {
     let mut out = String::from("\n| Key | Name | Versions | Flexible since |\n| ---: | --- | --- | --- |\n");
-    for api in api::TABLE.iter().filter(|api| !NOT_SERVED.contains(&api.key)) {
+    for api in api::TABLE.iter().filter(|api| rows(api)) {
         let versions = match (*api.versions.start(), *api.versions.end()) {
             (first, last) if first == last => first.to_string(),
             (first, last) => format!("{first}-{last}"),
@@ -28,14 +33,23 @@ fn table() -> String {
     out
 }
 
+/// The page with another table between the marks.
+fn replaced(text: &str, mark: &str, table: &str) -> String {
+    let (begin, end) =
+        (format!("<!-- begin {mark}: written by crates/wire/tests/coverage.rs -->\n"), "<!-- end table -->\n");
+    let (before, rest) = text.split_once(&begin).expect("the table's begin is marked");
+    let (_, after) = rest.split_once(end).expect("the table's end is marked");
+    [before, &begin, table, end, after].concat()
+}
+
 #[test]
 #[expect(clippy::disallowed_methods, reason = "writes the repository's own file, when asked to")]
-fn the_documented_table_is_that_of_the_code() {
+fn the_documented_tables_are_those_of_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("the table's begin is marked");
-    let (_, after) = rest.split_once(END).expect("the table's end is marked");
-    let expected = [before, BEGIN, &table(), END, after].concat();
+    let between_brokers = |api: &Api| ONLY_BETWEEN_BROKERS.contains(&api.key);
+    let served = table(|api| !between_brokers(api) && !NOT_SERVED.contains(&api.key));
+    let expected = replaced(&replaced(&text, SERVED, &served), BETWEEN_BROKERS, &table(between_brokers));
     if std::env::var_os("PARSHALL_WRITE_DOCS").is_some() {
         std::fs::write(&path, expected).unwrap();
     } else {

@@ -38,6 +38,8 @@ crate::message! {
         partition_max_bytes: i32, 0..;
         replica_directory_id: Uuid, 17.., tag 0;
         high_watermark: i64 = i64::MAX, 18.., tag 1;
+        /// Ours: up to where the follower's log is on disk.
+        synced_offset: i64 = -1, 17.., tag 10000;
     }
 
     pub struct ForgottenTopic {
@@ -69,6 +71,8 @@ crate::message! {
         diverging_epoch: EpochEndOffset, 12.., tag 0;
         current_leader: LeaderIdAndEpoch, 12.., tag 1;
         snapshot_id: SnapshotId, 12.., tag 2;
+        /// Ours: somebody waits until the follower has its log up to here on disk.
+        sync_wanted_offset: i64 = -1, 12.., tag 10000;
         aborted_transactions: Option<Vec<AbortedTransaction>>, 4..;
         preferred_read_replica: i32 = -1, 11..;
         records: Option<Records>, 0..;

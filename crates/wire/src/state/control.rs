@@ -42,6 +42,8 @@ crate::message! {
     pub struct VotersRecord {
         version: i16, 0..;
         voters: Vec<RegisteredVoter>, 0..;
+        /// Ours: who follows the metadata log without a vote. Kafka's readers skip it.
+        observers: Vec<RegisteredVoter>, 0.., tag 10000;
     }
 
     pub struct RegisteredVoter {

@@ -65,10 +65,10 @@ public class Frames {
         batches();
     }
 
-    /** The keys of crates/wire/src/api.rs. */
+    /** Kafka's keys of crates/wire/src/api.rs. */
     static int[] keys() {
         return new int[] {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 32, 33, 35, 36, 37, 42, 43,
-            44, 46, 47, 55, 60, 61, 74, 75};
+            44, 45, 46, 47, 55, 56, 57, 60, 61, 62, 63, 64, 67, 74, 75, 80, 81};
     }
 
     static void print(String kind, String name, Class<?> type, short version) throws Exception {

@@ -1,0 +1,24 @@
+//! Forward (key 124), version 0, flexible since 0. Ours: a broker sends a request to the active controller, its own or
+//! one that a client has sent to it.
+
+use bytes::Bytes;
+
+use crate::ErrorCode;
+
+crate::message! {
+    pub struct ForwardRequest {
+        from_node_id: i32, 0..;
+        api_key: i16, 0..;
+        api_version: i16, 0..;
+        /// The body of the request in that version.
+        body: Bytes, 0..;
+    }
+
+    pub struct ForwardResponse {
+        /// Why the request was not decided; what became of it is in the body.
+        error_code: ErrorCode, 0..;
+        /// Offset of the metadata that the decision is in.
+        metadata_offset: i64 = -1, 0..;
+        body: Bytes, 0..;
+    }
+}

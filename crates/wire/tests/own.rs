@@ -1,0 +1,157 @@
+//! What Kafka does not have: its bytes, and that a reader who does not know a field of ours skips it.
+
+mod common;
+
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use common::{OWN, recode};
+use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, VotersRecord};
+use kafka_protocol::protocol::Decodable;
+use wire::api::forward::{ForwardRequest, ForwardResponse};
+use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
+use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
+use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
+use wire::api::{self, fetch};
+use wire::state::control;
+use wire::{ErrorCode, Reader, Records, Uuid, Wire, Writer};
+
+/// The only tag of ours: far from those that Kafka deals out from zero.
+const TAG: i32 = 10_000;
+
+fn written(message: &impl Wire, version: i16) -> Bytes {
+    let mut out = BytesMut::new();
+    message.write(&mut Writer::new(&mut out, version, true));
+    out.freeze()
+}
+
+fn read<T: Wire>(bytes: &Bytes, version: i16) -> T {
+    T::read(&mut Reader::new(bytes, version, true)).unwrap()
+}
+
+/// The message has these bytes, they are read back, and no part of them is taken for the whole.
+fn check<T: Wire + PartialEq + Debug>(message: &T, expected: &[u8]) {
+    let bytes = written(message, 0);
+    assert_eq!(bytes, expected);
+    assert_eq!(&read::<T>(&bytes, 0), message);
+    for end in 0..bytes.len() {
+        assert!(recode::<T>(&bytes.slice(..end), 0, true).is_err(), "at {end}");
+    }
+}
+
+const DIRECTORY: Uuid = Uuid([7; 16]);
+
+fn node() -> VoterNode {
+    VoterNode { node_id: 3, directory_id: DIRECTORY, host: "h3".into(), port: 0x2384 }
+}
+
+/// A node as it is on the wire; it begins with its id and its directory's.
+const NODE: [u8; 26] = [0, 0, 0, 3, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 3, b'h', b'3', 0x23, 0x84, 0];
+const IDS: &[u8] = NODE.split_at(20).0;
+
+#[test]
+fn the_keys_of_our_own_are_above_all_of_kafkas() {
+    let last = ApiKey::iter().map(|key| key as i16).max().unwrap();
+    let own: Vec<_> = api::TABLE.iter().filter(|api| api.key > last).collect();
+    assert!(own.iter().map(|api| api.key).eq(OWN));
+    assert!(own.iter().all(|api| api.versions == (0..=0) && api.flexible_since == 0));
+}
+
+#[test]
+fn a_request_is_sent_on_to_the_controller() {
+    let request = ForwardRequest { from_node_id: 3, api_key: 19, api_version: 7, body: Bytes::from_static(b"abc") };
+    check(&request, &[0, 0, 0, 3, 0, 19, 0, 7, 4, b'a', b'b', b'c', 0]);
+    let response =
+        ForwardResponse { error_code: ErrorCode::NOT_CONTROLLER, metadata_offset: 9, body: Bytes::from_static(b"d") };
+    check(&response, &[0, 41, 0, 0, 0, 0, 0, 0, 0, 9, 2, b'd', 0]);
+}
+
+#[test]
+fn a_node_joins_the_quorum() {
+    let request = QuorumJoinRequest { cluster_id: "c".into(), node: node(), wants_to_vote: true };
+    check(&request, &[&[2, b'c'], &NODE[..], &[1, 0]].concat());
+    let response = QuorumJoinResponse { error_code: ErrorCode(6), leader_id: 2, leader_epoch: 9, error_message: None };
+    check(&response, &[0, 6, 0, 0, 0, 0, 2, 0, 0, 0, 9, 0]);
+    check(&QuorumJoinResponse::default(), &[&[0, 0, 0], &[0xff; 8][..], &[0]].concat());
+}
+
+#[test]
+fn messages_of_the_quorum() {
+    let messages = vec![Bytes::from_static(b"ab"), Bytes::new()];
+    let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 1, messages };
+    check(&request, &[2, b'c', 0, 0, 0, 1, 3, 3, b'a', b'b', 1, 0]);
+    check(&QuorumMessagesResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
+}
+
+#[test]
+fn a_node_says_hello() {
+    let request = QuorumHelloRequest { node_id: 3, directory_id: DIRECTORY, cluster_id: None };
+    check(&request, &[IDS, &[0, 0]].concat());
+    let blank = QuorumHelloResponse { node_id: 3, directory_id: DIRECTORY, ..Default::default() };
+    check(&blank, &[&[0, 0, 0], IDS, &[0, 1, 1], &[0xff; 16], &[0]].concat());
+    let response = QuorumHelloResponse {
+        cluster_id: Some("c".into()),
+        voters: vec![node()],
+        observers: vec![node(), node()],
+        leader_id: 3,
+        leader_epoch: 4,
+        high_watermark: 5,
+        ..blank
+    };
+    let quorum = [0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0];
+    check(&response, &[&[0, 0, 0], IDS, &[2, b'c', 2], &NODE, &[3], &NODE, &NODE, &quorum].concat());
+}
+
+#[test]
+fn kafka_skips_how_far_a_follower_has_synced() {
+    for version in 16..=18 {
+        let partition = fetch::FetchPartition { fetch_offset: 5, synced_offset: 3, ..Default::default() };
+        let topics = vec![fetch::FetchTopic { partitions: vec![partition], ..Default::default() }];
+        let bytes = written(&fetch::FetchRequest { topics, ..Default::default() }, version);
+        let ours: fetch::FetchRequest = read(&bytes, version);
+        let theirs = FetchRequest::decode(&mut bytes.clone(), version).unwrap();
+        let (ours, theirs) = (&ours.topics[0].partitions[0], &theirs.topics[0].partitions[0]);
+        assert_eq!((ours.fetch_offset, theirs.fetch_offset), (5, 5));
+        let tagged = theirs.unknown_tagged_fields.get(&TAG).map(|bytes| &bytes[..]);
+        if version < 17 {
+            assert_eq!((ours.synced_offset, tagged), (-1, None));
+        } else {
+            assert_eq!((ours.synced_offset, tagged), (3, Some(&3i64.to_be_bytes()[..])));
+        }
+    }
+}
+
+#[test]
+fn kafka_skips_what_a_leader_wants_synced() {
+    for version in 12..=18 {
+        let partition = fetch::PartitionData {
+            high_watermark: 5,
+            sync_wanted_offset: 3,
+            records: Some(Records::Inline(Bytes::new())),
+            ..Default::default()
+        };
+        let responses = vec![fetch::FetchableTopicResponse { partitions: vec![partition], ..Default::default() }];
+        let bytes = written(&fetch::FetchResponse { responses, ..Default::default() }, version);
+        let ours: fetch::FetchResponse = read(&bytes, version);
+        assert_eq!(ours.responses[0].partitions[0].sync_wanted_offset, 3);
+        let theirs = FetchResponse::decode(&mut bytes.clone(), version).unwrap();
+        let theirs = &theirs.responses[0].partitions[0];
+        assert_eq!((theirs.high_watermark, &theirs.unknown_tagged_fields[&TAG][..]), (5, &3i64.to_be_bytes()[..]));
+    }
+}
+
+#[test]
+fn kafka_skips_the_observers_of_the_quorum() {
+    let member = |voter_id| control::RegisteredVoter {
+        voter_id,
+        voter_directory_id: DIRECTORY,
+        endpoints: vec![control::Endpoint { name: "CONTROLLER".into(), host: "h".into(), port: 9093 }],
+        kraft_version_feature: control::KRaftVersionFeature { min_supported_version: 0, max_supported_version: 1 },
+    };
+    let record = control::VotersRecord { version: 0, voters: vec![member(1)], observers: vec![member(2), member(3)] };
+    let bytes = written(&record, 0);
+    assert_eq!(read::<control::VotersRecord>(&bytes, 0), record);
+    let theirs = VotersRecord::decode(&mut bytes.clone(), 0).unwrap();
+    assert_eq!(theirs.voters.len(), 1);
+    assert_eq!(theirs.unknown_tagged_fields[&TAG], written(&record.observers, 0));
+}
