@@ -13,6 +13,8 @@ use crate::disk::{Disk, read_file, replace_file};
 pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
 /// The first offsets that the logs of a data directory still have.
 pub const LOG_START_OFFSET_FILE: &str = "log-start-offset-checkpoint";
+/// The high watermarks of the partitions of a data directory (`OffsetCheckpointFile` of Kafka's `ReplicaManager`).
+pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 /// Where compaction goes on.
 pub const CLEANER_OFFSET_FILE: &str = "cleaner-offset-checkpoint";
 

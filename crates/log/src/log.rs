@@ -16,6 +16,7 @@ use crate::names::{self, Kind, Stage};
 use crate::producers::{ProducerState, Producers, Verdict};
 use crate::scan::Item;
 use crate::segment::{Placed, Segment};
+use crate::truncations::Truncations;
 use crate::view::LogView;
 use crate::{markers, snapshot};
 
@@ -61,6 +62,7 @@ pub struct Log {
     /// Offset of the one before: the newest may lie behind the recovery point that a restart finds.
     pub(crate) previous_snapshot: i64,
     pub(crate) deleted: Vec<DeletedFile>,
+    pub(crate) truncations: Truncations,
     /// The batches of the current write; kept for its memory.
     run: Vec<Placed>,
     stamped: Vec<[u8; HEADER_BYTES]>,
@@ -75,6 +77,8 @@ pub(crate) struct DeletedFile {
 /// What [`Log::append`] is doing: one write to one segment.
 struct Run<'a> {
     batches: &'a [Batch],
+    /// The batches in one piece, if they are written as they are: what the current write begins with.
+    chunk: Option<&'a [u8]>,
     results: Vec<Result<Appended, AppendError>>,
     /// The batches of the current write, by their place in `batches`.
     members: Vec<usize>,
@@ -110,6 +114,7 @@ impl Log {
             last_snapshot,
             previous_snapshot: -1,
             deleted: Vec::new(),
+            truncations: Truncations::default(),
             run: Vec::new(),
             stamped: Vec::new(),
         }
@@ -148,28 +153,32 @@ impl Log {
         leader_epoch: i32,
         now: Now,
     ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
-        self.append_run(batches, origin, Some(leader_epoch), now)
+        self.append_run(batches, origin, Some(leader_epoch), None, now)
     }
 
-    /// Appends as a follower: the batches keep their offsets and leader epochs, and must continue the log.
+    /// Appends as a follower: the batches keep their offsets and leader epochs, and must continue the log. One that is
+    /// refused refuses all that follow. [`Log::append_fetched`] takes the bytes of a Fetch response.
     pub fn append_as_follower(
         &mut self,
         batches: &[Batch],
         now: Now,
     ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
-        self.append_run(batches, Origin::Replication, None, now)
+        self.append_run(batches, Origin::Replication, None, None, now)
     }
 
-    fn append_run(
+    /// `leader_epoch` is a leader's. A follower's `chunk` has the bytes of all batches, one behind the other.
+    pub(crate) fn append_run(
         &mut self,
         batches: &[Batch],
         origin: Origin,
         leader_epoch: Option<i32>,
+        chunk: Option<&[u8]>,
         now: Now,
     ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
         self.view.check()?;
         let mut run = Run {
             batches,
+            chunk,
             results: Vec::with_capacity(batches.len()),
             members: Vec::with_capacity(batches.len()),
             results_before: 0,
@@ -182,11 +191,16 @@ impl Log {
             let result = self.place(&mut run, index, batch, origin, leader_epoch);
             match result {
                 Ok(Ok(appended)) => run.results.push(Ok(appended)),
-                Ok(Err(error @ (AppendError::DiskFull | AppendError::Exhausted))) => {
-                    run.results.resize_with(batches.len(), || Err(error.clone()));
-                    break;
+                Ok(Err(error)) => {
+                    // Without one of its batches a follower's log would have a hole.
+                    let is_last =
+                        leader_epoch.is_none() || matches!(error, AppendError::DiskFull | AppendError::Exhausted);
+                    let count = if is_last { batches.len() } else { index + 1 };
+                    run.results.resize_with(count, || Err(error.clone()));
+                    if is_last {
+                        break;
+                    }
                 }
-                Ok(Err(error)) => run.results.push(Err(error)),
                 Err(error) => return Err(error),
             }
         }
@@ -207,7 +221,10 @@ impl Log {
         leader_epoch: Option<i32>,
     ) -> Result<Result<Appended, AppendError>, LogError> {
         let size_bytes = batch.bytes.len();
-        let segment_bytes = self.config.segment_bytes.min(SEGMENT_BYTES_MAX);
+        // What the leader has, a follower takes, though segments may have become smaller since.
+        let is_leader = leader_epoch.is_some();
+        let segment_bytes =
+            if is_leader { self.config.segment_bytes.min(SEGMENT_BYTES_MAX) } else { SEGMENT_BYTES_MAX };
         if size_bytes > segment_bytes as usize {
             return Ok(Err(AppendError::RecordListTooLarge { size_bytes, segment_bytes }));
         }
@@ -268,7 +285,7 @@ impl Log {
         run.members.push(index);
         run.position += size_bytes as u64;
         run.next_offset = header.next_offset();
-        let is_log_append_time = leader_epoch.is_some() && header.attributes.is_log_append_time();
+        let is_log_append_time = is_leader && header.attributes.is_log_append_time();
         Ok(Ok(Appended {
             base_offset: header.base_offset,
             last_offset: header.last_offset(),
@@ -324,14 +341,22 @@ impl Log {
             run.results_before = run.results.len();
             return Ok(Ok(()));
         }
-        self.stamped.clear();
-        self.stamped.extend(self.run.iter().map(|placed| placed.header.to_bytes()));
-        let mut slices = Vec::with_capacity(2 * self.run.len());
-        for (stamped, &member) in self.stamped.iter().zip(&run.members) {
-            slices.push(IoSlice::new(stamped));
-            slices.push(IoSlice::new(run.batches[member].section()));
-        }
         let old_size = self.active.size();
+        let mut slices = Vec::new();
+        let mut chunk_rest = run.chunk;
+        if let Some(chunk) = run.chunk {
+            let (written, rest) = chunk.split_at((run.position - old_size) as usize);
+            slices.push(IoSlice::new(written));
+            chunk_rest = Some(rest);
+        } else {
+            self.stamped.clear();
+            self.stamped.extend(self.run.iter().map(|placed| placed.header.to_bytes()));
+            slices.reserve(2 * self.run.len());
+            for (stamped, &member) in self.stamped.iter().zip(&run.members) {
+                slices.push(IoSlice::new(stamped));
+                slices.push(IoSlice::new(run.batches[member].section()));
+            }
+        }
         let written = self.active.log_file().and_then(|file| write_all_at(&*file, &mut slices, old_size));
         drop(slices);
         if let Err(error) = written {
@@ -345,7 +370,10 @@ impl Log {
             self.active_first_timestamp = self.run.first().map(|first| first.header.max_timestamp);
         }
         {
+            let log_end_offset = self.view.log_end_offset();
             let mut epochs = self.view.epochs();
+            // What an entry from here on speaks of was assigned, and never got a record.
+            epochs.truncate_from_end(log_end_offset);
             for placed in &self.run {
                 epochs.observe(placed.header.partition_leader_epoch, placed.header.base_offset);
             }
@@ -356,6 +384,7 @@ impl Log {
         });
         self.run.clear();
         run.members.clear();
+        run.chunk = chunk_rest;
         run.results_before = run.results.len();
         self.producers.begin();
         if write_indexes {
@@ -366,10 +395,7 @@ impl Log {
 
     /// An index that cannot be written for want of room is written later; all else is a broken disk.
     fn index_result(&self, result: io::Result<()>) -> Result<(), LogError> {
-        match result.map_err(|error| self.view.write_error("writing an index failed", error)) {
-            Err(error) if !error.is_retriable() => Err(error),
-            _ => Ok(()),
-        }
+        later_if_retriable(result.map_err(|error| self.view.write_error("writing an index failed", error)))
     }
 
     /// After a failed write: the file gets its old length, the producers their old state, or the log ends.
@@ -424,10 +450,7 @@ impl Log {
         } else {
             self.index_result(old.complete_indexes())?;
         }
-        match self.write_snapshot(false) {
-            Err(error) if error.is_retriable() => Ok(()),
-            result => result,
-        }
+        later_if_retriable(self.write_snapshot(false))
     }
 
     fn new_segment(&self, base_offset: i64) -> Segment {
@@ -493,6 +516,16 @@ impl Log {
         self.view.published().segments.iter().any(|segment| segment.base_offset() == offset)
     }
 
+    // --- Leader epochs
+
+    /// Notes that a leader epoch begins at the log's end, before there is a record of it.
+    pub fn assign_epoch(&mut self, epoch: i32) -> Result<(), LogError> {
+        self.view.check()?;
+        let log_end_offset = self.view.log_end_offset();
+        self.view.epochs().assign(epoch, log_end_offset);
+        Ok(())
+    }
+
     // --- Truncating
 
     /// Cuts everything from the batch that has `offset` on, durably. Returns the new log end offset.
@@ -505,6 +538,8 @@ impl Log {
             (published.with_sizes(), published.log_start_offset, published.log_end_offset)
         };
         if offset >= log_end_offset {
+            // An epoch may have been assigned without a record of it.
+            self.view.epochs().truncate_from_end(log_end_offset);
             return Ok(log_end_offset);
         }
         if offset <= parts[0].segment.base_offset() {
@@ -533,10 +568,14 @@ impl Log {
         for removed in &parts[last + 1..] {
             removed.segment.pin()?;
         }
-        // A new object for the same files: readers that still look at the old one mark their damage there.
+        // A new object for the same files: readers that still look at the old one would take the cut for damage.
         let segment = Arc::new(self.new_segment(part.segment.base_offset()));
+        segment.pin()?;
+        self.note_truncation(end_offset)?;
         segment.set_size(position);
-        for range in part.segment.bad_ranges().into_iter().filter(|range| range.end_position <= position) {
+        segment.defer_indexes();
+        // By offset: where the end of a segment was lost, the range has no bytes, and starts where the log ends now.
+        for range in part.segment.bad_ranges().into_iter().filter(|range| range.next_offset <= end_offset) {
             segment.mark_bad(range);
         }
         self.view.publish(|published| {
@@ -546,8 +585,9 @@ impl Log {
             published.log_start_offset = published.log_start_offset.min(end_offset);
             published.synced_offset = published.synced_offset.min(end_offset);
         });
+        part.segment.set_cut();
+        self.view.epochs().truncate_from_end(end_offset);
         self.active = segment;
-        self.active_first_timestamp = None;
         let cut = || {
             // From the end, each for itself: a crash in between leaves a shorter log, not one with a hole.
             for removed in parts[last + 1..].iter().rev() {
@@ -560,23 +600,46 @@ impl Log {
             file.sync_data()
         };
         cut().map_err(|error| self.view.fail("truncating failed", &error))?;
-        self.reopen_active(end_offset)?;
-        self.view.epochs().truncate_from_end(end_offset);
-        self.view.flush_epochs()?;
-        self.reload_producers(end_offset, now)?;
-        Ok(end_offset)
+        // Now there is no way back: a log whose parts do not fit together must not go on.
+        match self.settle_after_truncation(end_offset, now) {
+            Err(error) if !matches!(error, LogError::Failed(_)) => {
+                Err(self.view.fail("truncating failed", &io::Error::other(error)))
+            }
+            result => result.map(|()| end_offset),
+        }
+    }
+
+    /// Notes that a recovery point above the log's new end is not to be believed any more.
+    fn note_truncation(&mut self, log_end_offset: i64) -> Result<(), LogError> {
+        let synced_offset = self.view.synced_offset();
+        if log_end_offset >= synced_offset {
+            return Ok(());
+        }
+        let noted = self.truncations.note(&*self.disk, &self.dir, log_end_offset, synced_offset);
+        noted.map_err(|error| self.view.write_error("noting a truncation failed", error))
+    }
+
+    /// Makes all that is known of the log fit its new end.
+    fn settle_after_truncation(&mut self, log_end_offset: i64, now: Now) -> Result<(), LogError> {
+        self.reopen_active(log_end_offset)?;
+        let first = self.active.first_header(self.active.size(), log_end_offset)?;
+        self.active_first_timestamp = first.map(|header| header.max_timestamp);
+        // If the disk is full, the next sync writes them.
+        later_if_retriable(self.view.flush_epochs())?;
+        self.reload_producers(log_end_offset, now)?;
+        Ok(())
     }
 
     /// Brings the active segment's indexes in step with its log file.
     fn reopen_active(&self, log_end_offset: i64) -> Result<(), LogError> {
         let segment = &self.active;
-        let (position, next_offset, _) = segment.trim_indexes(i64::MAX, log_end_offset)?;
+        let (position, next_offset, _) = segment.trim_indexes(log_end_offset - 1, log_end_offset)?;
         let mut walk = segment.headers(segment.log_file()?, segment.size(), log_end_offset).from(position, next_offset);
         while let Some(item) = walk.step()? {
             if let Item::Batch(position, header) = item
                 && segment.note_appended(&[Placed { position, header }])
             {
-                segment.write_indexes()?;
+                self.index_result(segment.write_indexes())?;
             }
         }
         Ok(())
@@ -596,7 +659,10 @@ impl Log {
             segment.pin()?;
         }
         let segment = Arc::new(self.new_segment(offset));
+        self.note_truncation(offset)?;
         let replace = || {
+            // With the first sync of the directory, so that none comes back beside another history.
+            self.remove_snapshots(|_| true)?;
             for segment in old.iter().rev() {
                 self.remove_files(segment)?;
                 self.disk.sync_dir(&self.dir)?;
@@ -615,21 +681,21 @@ impl Log {
             published.synced_offset = offset;
         });
         self.view.epochs().clear();
-        self.view.flush_epochs()?;
         self.producers.clear();
-        self.remove_snapshots(|_| true)?;
         self.last_snapshot = offset;
         self.previous_snapshot = -1;
-        Ok(())
+        later_if_retriable(self.view.flush_epochs())
     }
 
     /// Removes the producer snapshots whose offsets are of the given kind.
-    pub(crate) fn remove_snapshots(&self, of: impl Fn(i64) -> bool) -> Result<(), LogError> {
+    pub(crate) fn remove_snapshots(&self, of: impl Fn(i64) -> bool) -> io::Result<()> {
         for entry in self.disk.read_dir(&self.dir)? {
             if let Some((offset, Kind::Snapshot, Stage::Live)) = names::parse(&entry.name)
                 && of(offset)
             {
                 remove_if_there(&*self.disk, &self.dir.join(&entry.name))?;
+                // Before more is promised: a truncation's would come back beside another history.
+                self.view.note_dir_changed();
             }
         }
         Ok(())
@@ -651,6 +717,14 @@ impl Log {
     /// under way finish, new ones are refused.
     pub fn retire(&mut self) {
         self.view.retired().store(true, Ordering::SeqCst);
+    }
+}
+
+/// What cannot be done for want of room or descriptors is done with the next sync or roll.
+fn later_if_retriable(result: Result<(), LogError>) -> Result<(), LogError> {
+    match result {
+        Err(error) if error.is_retriable() => Ok(()),
+        result => result,
     }
 }
 

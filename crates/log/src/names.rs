@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+pub(crate) const TRUNCATION_CHECKPOINT: &str = "truncation-checkpoint";
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
 
 /// A file that belongs to a segment, by its suffix.

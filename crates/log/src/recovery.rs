@@ -17,10 +17,11 @@ use crate::disk::{Disk, read_up_to};
 use crate::epochs::Epochs;
 use crate::error::LogError;
 use crate::log::{Log, remove_if_there};
-use crate::names::{self, Kind, Stage};
+use crate::names::{self, Kind, Stage, TRUNCATION_CHECKPOINT};
 use crate::producers::Producers;
 use crate::scan::{BadRange, Item, Walk};
 use crate::segment::{Placed, Segment};
+use crate::truncations::Truncations;
 use crate::view::{LogView, Published};
 use crate::{markers, metadata, snapshot};
 
@@ -33,9 +34,9 @@ const RECALLED_OFFSETS: i64 = 5000;
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. Too high (after a
-    /// truncation, or from another log of the same name) can make a torn end look like damage: checkpoint it again when
-    /// a log was truncated, and when [`LogView::synced_offset`] is lower after opening.
+    /// Everything below was on disk: from the checkpoint, 0 if unknown. Too low costs time. Too high (from another log
+    /// of the same name) can make a torn end look like damage: checkpoint it again when [`LogView::synced_offset`] is
+    /// lower after opening. One from before a truncation is recognised.
     pub recovery_point: i64,
     /// From the checkpoint, 0 if unknown. One that lies behind the end of the log is ignored.
     pub log_start_offset: i64,
@@ -213,6 +214,7 @@ impl Log {
 
 impl Opening {
     fn run(mut self) -> Result<(Log, RecoveryReport), LogError> {
+        let truncations = self.load_truncations()?;
         self.complete_swaps()?;
         let bases = self.sort_out_files()?;
         let mut epochs = Epochs::load(&*self.disk, &self.dir)?;
@@ -274,6 +276,7 @@ impl Opening {
             -1,
             now,
         );
+        log.truncations = truncations;
         let trusted = if clean { i64::MAX } else { self.options.recovery_point };
         self.report.producers_from = log.reload_producers(trusted, now)?;
         log.active_first_timestamp =
@@ -282,6 +285,18 @@ impl Opening {
         self.report.log_start_offset = log_start_offset;
         self.report.log_end_offset = log_end_offset;
         Ok((log, self.report))
+    }
+
+    /// Takes back the recovery point if it is from before a truncation.
+    fn load_truncations(&mut self) -> Result<Truncations, LogError> {
+        let mut truncations = Truncations::load(&*self.disk, &self.dir)?;
+        if self.options.clean_shutdown {
+            // A clean close is checkpointed.
+            remove_if_there(&*self.disk, &self.dir.join(TRUNCATION_CHECKPOINT))?;
+            return Ok(Truncations::default());
+        }
+        self.options.recovery_point = truncations.believe(self.options.recovery_point);
+        Ok(truncations)
     }
 
     fn segment(&self, base_offset: i64, size: u64) -> Segment {

@@ -44,6 +44,8 @@ pub(crate) struct Segment {
     /// By the monotonic clock; `i64::MIN` if this process appended nothing to it.
     last_append_ms: AtomicI64,
     retired: Arc<AtomicBool>,
+    /// A truncation is about to cut the file, or has: another object stands for it now.
+    is_cut: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -99,6 +101,7 @@ impl Segment {
             indexes_synced: AtomicBool::new(false),
             last_append_ms: AtomicI64::new(i64::MIN),
             retired,
+            is_cut: AtomicBool::new(false),
             state: Mutex::new(State::empty()),
         }
     }
@@ -137,6 +140,17 @@ impl Segment {
 
     pub(crate) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Release);
+    }
+
+    /// Whether what this object says of the file may not be so any more. To be asked after the file was read.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst)
+    }
+
+    /// From here on this object does not write to the indexes any more.
+    pub(crate) fn set_cut(&self) {
+        let _not_rebuilding = self.state.lock();
+        self.is_cut.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn last_append_ms(&self) -> Option<i64> {
@@ -204,8 +218,11 @@ impl Segment {
         self.state.lock().bad.clone()
     }
 
-    /// Remembers bad bytes. Returns false if they were known.
+    /// Remembers bad bytes. Returns false if they were known, or were cut.
     pub(crate) fn mark_bad(&self, range: BadRange) -> bool {
+        if self.is_cut() {
+            return false;
+        }
         let mut state = self.state.lock();
         if state.bad.iter().any(|known| known.position <= range.position && known.end_position >= range.end_position) {
             return false;
@@ -517,25 +534,34 @@ impl Segment {
         self.rebuild_indexes(size, upper_offset)
     }
 
+    /// Has readers do without the indexes, until [`Segment::trim_indexes`] has brought them in step with the log.
+    pub(crate) fn defer_indexes(&self) {
+        self.state.lock().is_loaded = true;
+    }
+
     fn load_indexes(&self) -> io::Result<bool> {
+        let Some((entries, times)) = self.index_lengths()? else { return Ok(false) };
+        let mut state = self.state.lock();
+        if !state.is_loaded {
+            state.is_loaded = true;
+            state.offsets = Entries::in_file(entries);
+            state.times = Entries::in_file(times);
+        }
+        Ok(true)
+    }
+
+    /// How many entries the files have; `None` if that cannot be right.
+    fn index_lengths(&self) -> io::Result<Option<(usize, usize)>> {
         if !self.disk.exists(&self.path(Kind::Index))? || !self.disk.exists(&self.path(Kind::TimeIndex))? {
-            return Ok(false);
+            return Ok(None);
         }
         let (index_len, time_len) = (self.index_file()?.len()?, self.time_index_file()?.len()?);
         // An entry stands for a batch at least, and the time index may have one more.
         let entries_max = self.size() / HEADER_BYTES as u64 + 1;
         let (entries, times) = (index_len / OffsetEntry::BYTES as u64, time_len / TimeEntry::BYTES as u64);
         let whole = index_len % OffsetEntry::BYTES as u64 == 0 && time_len % TimeEntry::BYTES as u64 == 0;
-        if !whole || entries > entries_max || times > entries_max {
-            return Ok(false);
-        }
-        let mut state = self.state.lock();
-        if !state.is_loaded {
-            state.is_loaded = true;
-            state.offsets = Entries::in_file(entries as usize);
-            state.times = Entries::in_file(times as usize);
-        }
-        Ok(true)
+        let fits = whole && entries <= entries_max && times <= entries_max;
+        Ok(fits.then_some((entries as usize, times as usize)))
     }
 
     /// Prepares the indexes for a walk that notes every batch from some place on ([`Segment::note_appended`]): keeps
@@ -547,13 +573,9 @@ impl Segment {
             self.reset_indexes()?;
             return Ok((0, self.base_offset, false));
         }
-        if !self.load_indexes()? {
+        let Some((count, times)) = self.index_lengths()? else {
             self.reset_indexes()?;
             return Ok((0, self.base_offset, size > 0));
-        }
-        let (count, times) = {
-            let state = self.state.lock();
-            (state.offsets.count(), state.times.count())
         };
         let (index, time_index) = (self.index_file()?, self.time_index_file()?);
         let key = u32::try_from(offset.saturating_sub(self.base_offset)).unwrap_or(u32::MAX);
@@ -585,6 +607,7 @@ impl Segment {
         };
         {
             let mut state = self.state.lock();
+            state.is_loaded = true;
             state.offsets = Entries::in_file(kept);
             state.times = Entries::in_file(kept_times);
             state.bytes_since_entry = u64::MAX;
@@ -629,6 +652,9 @@ impl Segment {
         let (index, time_index) = (self.index_file()?, self.time_index_file()?);
         // What the writer notes in the meantime is dropped: the index has fewer entries then, none of them wrong.
         let mut state = self.state.lock();
+        if self.is_cut() {
+            return Err(io::Error::other("the segment was cut meanwhile"));
+        }
         index.set_len(0)?;
         time_index.set_len(0)?;
         fresh.offsets.write(&*index)?;

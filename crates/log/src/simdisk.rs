@@ -116,6 +116,8 @@ struct State {
     file_bytes_max: u64,
     /// Operations that fail: after how many more of their kind, and with what.
     faults: BTreeMap<SimOp, (u64, Errno)>,
+    /// How many changes are still taken.
+    changes_left: u64,
     trace: u64,
     operations: u64,
     read_bytes: u64,
@@ -145,6 +147,7 @@ impl SimDisk {
             capacity_bytes: u64::MAX,
             file_bytes_max: u64::MAX,
             faults: BTreeMap::new(),
+            changes_left: u64::MAX,
             trace: seed,
             operations: 0,
             read_bytes: 0,
@@ -185,10 +188,13 @@ impl SimDisk {
         self.0.lock().faults.insert(op, (after, error));
     }
 
+    /// Takes so many changes more and then none, as if the process ended there: for a crash between any two steps.
+    pub fn stop_after(&self, changes: u64) {
+        self.0.lock().changes_left = changes;
+    }
+
     pub fn clear_faults(&self) {
-        let mut state = self.0.lock();
-        state.faults.clear();
-        (state.capacity_bytes, state.file_bytes_max) = (u64::MAX, u64::MAX);
+        self.0.lock().clear_faults();
     }
 
     /// From here on only so many bytes more can be written (ENOSPC).
@@ -312,8 +318,7 @@ impl State {
 
     fn end_process(&mut self) {
         self.generation += 1;
-        self.faults.clear();
-        (self.capacity_bytes, self.file_bytes_max) = (u64::MAX, u64::MAX);
+        self.clear_faults();
         let in_flight = self.changes.iter().filter_map(|change| match change {
             DirChange::Link(_, inode) => Some(inode),
             _ => None,
@@ -321,6 +326,18 @@ impl State {
         let linked = self.names.values().chain(self.durable_names.values()).chain(in_flight);
         let linked: BTreeSet<u64> = linked.copied().collect();
         self.inodes.retain(|inode, _| linked.contains(inode));
+    }
+
+    fn clear_faults(&mut self) {
+        self.faults.clear();
+        (self.capacity_bytes, self.file_bytes_max, self.changes_left) = (u64::MAX, u64::MAX, u64::MAX);
+    }
+
+    /// Called by whatever leaves the disk as another one.
+    fn attempt_change(&mut self) -> io::Result<()> {
+        self.changes_left =
+            self.changes_left.checked_sub(1).ok_or_else(|| io::Error::other("the disk takes no more changes"))?;
+        Ok(())
     }
 
     fn used_bytes(&self) -> u64 {
@@ -364,6 +381,7 @@ impl Disk for SimDisk {
         let inode = match state.names.get(path) {
             Some(&inode) => inode,
             None if makes => {
+                state.attempt_change()?;
                 if state.used_bytes() >= state.capacity_bytes {
                     return Err(Errno::NOSPC.into());
                 }
@@ -408,6 +426,7 @@ impl Disk for SimDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.0.lock();
         state.attempt(SimOp::Rename)?;
+        state.attempt_change()?;
         state.check_dir(to)?;
         if let Some(&inode) = state.names.get(from) {
             state.trace(&[4, inode]);
@@ -439,6 +458,7 @@ impl Disk for SimDisk {
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.0.lock();
         let inode = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+        state.attempt_change()?;
         state.trace(&[6, inode]);
         state.change(DirChange::Unlink(path.to_owned()));
         Ok(())
@@ -460,6 +480,7 @@ impl Disk for SimDisk {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.0.lock();
         state.attempt(SimOp::SyncDir)?;
+        state.attempt_change()?;
         if !state.dirs.contains(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -525,6 +546,7 @@ impl File for SimFile {
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         self.with(Some(SimOp::Write), |state, inode| {
+            state.attempt_change()?;
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             // The inode itself is taken out of the state here.
             let used = state.used_bytes() + inode.live.len() as u64;
@@ -555,6 +577,7 @@ impl File for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.with(Some(SimOp::Sync), |state, inode| {
+            state.attempt_change()?;
             state.trace(&[10, self.inode]);
             inode.sync();
             Ok(())
@@ -563,6 +586,7 @@ impl File for SimFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.with(None, |state, inode| {
+            state.attempt_change()?;
             state.trace(&[11, self.inode, len]);
             let old = inode.live.len();
             inode.live.resize(len as usize, 0);
@@ -628,6 +652,24 @@ mod tests {
         write(&disk, "/a", b"abc", 0).unwrap();
         disk.kill();
         assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn a_stopped_disk_takes_no_change_until_the_restart() {
+        let disk = SimDisk::new(1);
+        let root = Path::new("/");
+        disk.stop_after(3);
+        write(&disk, "/a", b"abc", 0).unwrap();
+        disk.sync_dir(root).unwrap();
+        assert!(disk.remove_file(Path::new("/a")).is_err());
+        assert!(disk.rename(Path::new("/a"), Path::new("/b")).is_err());
+        assert!(disk.sync_dir(root).is_err());
+        let file = disk.open(Path::new("/a"), OpenMode::ReadWrite).unwrap();
+        assert!(file.set_len(0).is_err() && file.sync_data().is_err());
+        assert!(disk.open(Path::new("/b"), OpenMode::Create).is_err());
+        disk.kill();
+        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abc");
+        disk.remove_file(Path::new("/a")).unwrap();
     }
 
     #[test]

@@ -257,7 +257,11 @@ impl LogView {
             if at >= end_offset {
                 return Ok((nothing, at));
             }
-            let Some((position, _)) = part.segment.locate(at, part.size, part.upper_offset)? else {
+            let located = part.segment.locate(at, part.size, part.upper_offset);
+            if part.segment.is_cut() {
+                continue;
+            }
+            let Some((position, _)) = located? else {
                 // The last batches of the segment were compacted away.
                 if part.upper_offset >= end_offset || part.upper_offset <= at {
                     return Ok((nothing, at));
@@ -341,7 +345,8 @@ impl LogView {
     /// The bad range that has `offset`, after looking for one.
     fn damage_at(&self, offset: i64) -> io::Result<Option<BadRange>> {
         let part = self.published().part_for(offset);
-        part.segment.find_damage(offset, part.size, part.upper_offset)
+        let damage = part.segment.find_damage(offset, part.size, part.upper_offset)?;
+        Ok(damage.filter(|_| !part.segment.is_cut()))
     }
 
     /// The headers of the batches from the one that has `offset` on, as long as they start below `end_offset`. A bad
@@ -433,7 +438,11 @@ impl HeaderIterator<'_> {
                     }
                     published.part_for(self.offset)
                 };
-                let (position, lowest) = match part.segment.locate(self.offset, part.size, part.upper_offset) {
+                let located = part.segment.locate(self.offset, part.size, part.upper_offset);
+                if part.segment.is_cut() {
+                    continue;
+                }
+                let (position, lowest) = match located {
                     Ok(place) => place.unwrap_or((part.size, part.upper_offset)),
                     Err(ReadError::Corrupt { first_offset, next_offset }) => {
                         self.offset = next_offset;
@@ -445,7 +454,12 @@ impl HeaderIterator<'_> {
                 self.walk = Some((part, walk));
             }
             let Some((part, walk)) = &mut self.walk else { return Ok(None) };
-            match walk.step()? {
+            let step = walk.step();
+            if part.segment.is_cut() {
+                self.walk = None;
+                continue;
+            }
+            match step? {
                 Some(Item::Batch(_, header)) => {
                     self.offset = header.next_offset();
                     return Ok(Some(header).filter(|header| header.base_offset < self.end_offset));
