@@ -108,6 +108,8 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Wakes the task when there is something new to write.
     wake: Notify,
+    /// Tells that the connection has failed.
+    ended: Notify,
 }
 
 struct Queue {
@@ -173,7 +175,8 @@ impl Connection {
             failed: None,
         };
         let (address, config) = (address.to_owned(), config.clone());
-        let shared = Arc::new(Shared { address, config, queue: Mutex::new(queue), wake: Notify::new() });
+        let shared =
+            Arc::new(Shared { address, config, queue: Mutex::new(queue), wake: Notify::new(), ended: Notify::new() });
         tokio::spawn(run(stream, shared.clone()));
         let mut handle = Handle { shared, versions: [-1; KEYS], retires: OnceLock::new() };
         handle.versions = negotiate(&handle.shared).await?;
@@ -208,6 +211,15 @@ impl Connection {
     /// Whether the broker will end its session soon, so that another connection should take over.
     pub fn is_retired(&self) -> bool {
         self.handle.retires.get().is_some_and(|&at| Instant::now() >= at)
+    }
+
+    /// Until the connection has failed, also when nothing is under way on it.
+    pub async fn closed(&self) {
+        let mut ended = pin!(self.handle.shared.ended.notified());
+        ended.as_mut().enable();
+        if self.handle.shared.queue().failed.is_none() {
+            ended.await;
+        }
     }
 
     /// Sends a request and waits for its response.
@@ -342,6 +354,7 @@ impl Shared {
         for request in in_flight {
             let _ = request.answer.send(Err(error.clone()));
         }
+        self.ended.notify_waiters();
     }
 
     fn io_error(&self, error: &io::Error) -> ConnectionError {
