@@ -15,6 +15,7 @@ pub mod group;
 mod ignored;
 pub mod listeners;
 pub mod load;
+mod membership;
 pub mod topic;
 mod value;
 
@@ -25,6 +26,7 @@ pub use broker::BrokerConfig;
 pub use group::GroupConfig;
 pub use listeners::{Endpoint, SecurityProtocol};
 pub use load::{Loaded, Sources};
+pub use membership::{Membership, VoterAddress, address};
 pub use topic::TopicConfig;
 pub use value::{AckDurability, CompressionType, TimestampType};
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::value::{AckDurability, CompressionType, TimestampType};
-use super::{ConfigError, ConfigMap, Endpoint, Scope, Setting, listeners, settings};
+use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, listeners, membership, settings};
+
+/// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
+const RACK_AWARE_REPLICA_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 
 settings! {
     /// A broker's settings, typed: those it was started with under those that were set while it runs.
@@ -24,7 +27,16 @@ settings! {
     "controller.quorum.voters" => controller_quorum_voters: Vec<String> = "", Any, ReadOnly,
         "The nodes that vote on metadata, as id@host:port. Empty is this node alone.";
     "controller.quorum.bootstrap.servers" => controller_quorum_bootstrap_servers: Vec<String> = "", Any, ReadOnly,
-        "Where to find the metadata quorum. Empty is this node alone.";
+        "Nodes of the cluster to join, as host:port of their inter-broker listeners. Empty is this node alone.";
+    "controller.quorum.auto.join.enable" => controller_quorum_auto_join_enable: bool = "false", Any, ReadOnly,
+        "Whether a node that joins becomes a voter of the metadata quorum by itself.";
+    "broker.heartbeat.interval.ms" => broker_heartbeat_interval_ms: i32 = "200", AtLeast(1), ReadOnly,
+        "How often a broker tells the controller that it is alive.";
+    "broker.session.timeout.ms" => broker_session_timeout_ms: i32 = "2000", AtLeast(1), ReadOnly,
+        "A broker that the controller has not heard of for so long leads nothing any more.";
+    "initial.broker.registration.timeout.ms" => initial_broker_registration_timeout_ms: i32
+        = "60000", AtLeast(1), ReadOnly,
+        "How long a start tries to find the cluster and to register before it gives up.";
 
     // Listeners.
     "listeners" => listeners: Vec<String> = "PLAINTEXT://127.0.0.1:9092", Any, ReadOnly,
@@ -81,8 +93,22 @@ settings! {
         "Replicas that must be in sync for acks=all to be accepted.";
     "unclean.leader.election.enable" => unclean_leader_election_enable: bool = "false", Any, ClusterWide,
         "Whether a replica that lacks records may lead when no other is left.";
+    "auto.leader.rebalance.enable" => auto_leader_rebalance_enable: bool = "true", Any, ReadOnly,
+        "Whether partitions go back to their preferred leaders by themselves.";
+    "leader.imbalance.check.interval.seconds" => leader_imbalance_check_interval_seconds: i64
+        = "300", AtLeast(1), ReadOnly, "How often that is looked at.";
     "replica.lag.time.max.ms" => replica_lag_time_max_ms: i64 = "30000", AtLeast(1), ReadOnly,
         "A follower that has not caught up for so long is out of sync.";
+    "replica.fetch.max.bytes" => replica_fetch_max_bytes: i32 = "1048576", AtLeast(0), ReadOnly,
+        "Bytes of one partition that a follower asks for at a time. A larger first batch comes whole.";
+    "replica.fetch.response.max.bytes" => replica_fetch_response_max_bytes: i32 = "10485760", AtLeast(0), ReadOnly,
+        "Bytes that a follower asks one leader for at a time.";
+    "replica.fetch.wait.max.ms" => replica_fetch_wait_max_ms: i32 = "500", AtLeast(0), ReadOnly,
+        "How long a leader may keep a follower waiting for records.";
+    "replica.fetch.min.bytes" => replica_fetch_min_bytes: i32 = "1", AtLeast(0), ReadOnly,
+        "Bytes that a follower waits for.";
+    "replica.selector.class" => replica_selector_class: Option<String> = null, OneOf(&[RACK_AWARE_REPLICA_SELECTOR]),
+        ReadOnly, "How a leader chooses the replica that a consumer reads from. Unset, that is the leader itself.";
     "message.max.bytes" => message_max_bytes: i32 = "1048588", AtLeast(0), ClusterWide, "The largest record batch.";
     "compression.type" => compression_type: CompressionType = "producer", OneOf(CompressionType::NAMES), ClusterWide,
         "How batches are stored: compressed so, uncompressed, or as the producer sent them.";
@@ -343,9 +369,6 @@ impl BrokerConfig {
                 return conflict(format!("process.roles must include {role}: nodes of one role are not supported"));
             }
         }
-        if self.controller_quorum_voters.len() > 1 {
-            return conflict("controller.quorum.voters names several nodes; one is supported".to_owned());
-        }
         for (least_name, least, most_name, most) in [
             (
                 "group.min.session.timeout.ms",
@@ -372,6 +395,7 @@ impl BrokerConfig {
         }
         self.client_endpoints()?;
         self.advertised_endpoints()?;
+        self.advertised_inter_broker_endpoint()?;
         Ok(())
     }
 
@@ -402,6 +426,26 @@ impl BrokerConfig {
     /// Addresses that clients are told, one for each of [`Self::client_endpoints`].
     pub fn advertised_endpoints(&self) -> Result<Vec<Endpoint>, ConfigError> {
         listeners::advertised_endpoints(self)
+    }
+
+    /// The metadata quorum that a first start is to be part of.
+    pub fn membership(&self) -> Result<Membership, ConfigError> {
+        membership::membership(self)
+    }
+
+    /// The name of the listener that only brokers use among themselves.
+    pub fn inter_broker_listener(&self) -> String {
+        listeners::inter_broker_name(self)
+    }
+
+    /// The address to listen on for other brokers; `None` for a node that is on its own.
+    pub fn inter_broker_endpoint(&self) -> Result<Option<Endpoint>, ConfigError> {
+        listeners::inter_broker_endpoint(self)
+    }
+
+    /// The address that other brokers are told.
+    pub fn advertised_inter_broker_endpoint(&self) -> Result<Option<Endpoint>, ConfigError> {
+        listeners::advertised_inter_broker_endpoint(self)
     }
 
     /// Replicas of an internal topic: as configured, but where that is only the default, not more than there are

@@ -1,6 +1,6 @@
 //! Listeners: `NAME://host:port` texts and what they mean together.
 
-use super::{BrokerConfig, ConfigError};
+use super::{BrokerConfig, ConfigError, Membership};
 
 /// How a listener talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ impl Endpoint {
     }
 }
 
+/// What the listener of brokers among themselves is called unless somebody says otherwise.
+const CONTROLLER: &str = "CONTROLLER";
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 
@@ -70,6 +72,11 @@ fn is_controller(config: &BrokerConfig, name: &str) -> bool {
     config.controller_listener_names.iter().any(|controller| controller.eq_ignore_ascii_case(name))
 }
 
+/// The name of the listener that only brokers use among themselves.
+pub(super) fn inter_broker_name(config: &BrokerConfig) -> String {
+    config.controller_listener_names.first().map_or_else(|| CONTROLLER.to_owned(), |name| name.to_ascii_uppercase())
+}
+
 fn parse_all(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<Vec<Endpoint>, ConfigError> {
     let mut endpoints: Vec<Endpoint> = Vec::new();
     for text in texts {
@@ -84,12 +91,58 @@ fn parse_all(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<V
         }
         endpoints.push(endpoint);
     }
+    Ok(endpoints)
+}
+
+fn parse_clients(config: &BrokerConfig, setting: &str, texts: &[String]) -> Result<Vec<Endpoint>, ConfigError> {
+    let mut endpoints = parse_all(config, setting, texts)?;
     endpoints.retain(|endpoint| !is_controller(config, &endpoint.name));
     Ok(endpoints)
 }
 
+/// Where brokers reach this one: the listener that is there for it, else this node's entry among the voters, else,
+/// when it is to join others, the port behind that of its clients. `None` for a node that is on its own.
+pub(super) fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, ConfigError> {
+    let listening = parse_all(config, LISTENERS, &config.listeners)?;
+    if let Some(endpoint) = listening.iter().find(|endpoint| is_controller(config, &endpoint.name)) {
+        if endpoint.security_protocol != SecurityProtocol::Plaintext {
+            let reason = format!("{} is not PLAINTEXT; TLS and SASL are not served yet", endpoint.name);
+            return Err(ConfigError::invalid(LISTENERS, &config.listeners.join(","), reason));
+        }
+        return Ok(Some(endpoint.clone()));
+    }
+    let (host, port) = match config.membership()? {
+        Membership::Alone => return Ok(None),
+        Membership::Voters(voters) => match voters.iter().find(|voter| voter.node_id == config.node_id) {
+            Some(own) => (own.host.clone(), own.port),
+            None => behind(&listening),
+        },
+        Membership::Join(_) => behind(&listening),
+    };
+    let name = inter_broker_name(config);
+    Ok(Some(Endpoint { name, host, port, security_protocol: SecurityProtocol::Plaintext }))
+}
+
+/// The port behind another; the system chooses behind one that it chooses.
+fn next_port(port: u16) -> u16 {
+    if port == 0 { 0 } else { port.checked_add(1).unwrap_or(0) }
+}
+
+fn behind(listening: &[Endpoint]) -> (String, u16) {
+    let first = listening.first();
+    first.map_or_else(Default::default, |client| (client.host.clone(), next_port(client.port)))
+}
+
+/// The address of the inter-broker listener that other brokers are told.
+pub(super) fn advertised_inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, ConfigError> {
+    let Some(listening) = inter_broker_endpoint(config)? else { return Ok(None) };
+    let texts = config.advertised_listeners.as_deref().unwrap_or_default();
+    let advertised = parse_all(config, ADVERTISED, texts)?.into_iter().find(|endpoint| endpoint.name == listening.name);
+    Ok(Some(advertised.unwrap_or(listening)))
+}
+
 pub(super) fn client_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, ConfigError> {
-    let endpoints = parse_all(config, LISTENERS, &config.listeners)?;
+    let endpoints = parse_clients(config, LISTENERS, &config.listeners)?;
     let shown = config.listeners.join(",");
     if endpoints.is_empty() {
         return Err(ConfigError::invalid(LISTENERS, &shown, "At least one listener for clients is required"));
@@ -106,7 +159,7 @@ pub(super) fn client_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, C
 pub(super) fn advertised_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, ConfigError> {
     let listening = client_endpoints(config)?;
     let texts = config.advertised_listeners.as_deref().unwrap_or_default();
-    let advertised = parse_all(config, ADVERTISED, texts)?;
+    let advertised = parse_clients(config, ADVERTISED, texts)?;
     for endpoint in &advertised {
         let wrong = |reason: &str| Err(ConfigError::invalid(ADVERTISED, &texts.join(","), reason));
         if endpoint.is_wildcard() {
