@@ -2,38 +2,53 @@
 //!
 //! The consensus itself is TiKV's `raft` crate. Around it stand [`Node`], which drives it step by step and is pure but
 //! for its disk, [`storage`](self), which keeps its entries in Kafka's format in `__cluster_metadata-0`, and
-//! [`Quorum`], the handle of a thread that owns a node.
+//! [`Quorum`], the handle of the task that owns a node.
 //!
 //! What holds:
 //! - An entry is one record batch: a change of metadata is there as a whole or not at all. The batch's leader epoch is
-//!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka.
-//! - A batch is on disk before the next one is written. After a crash only the last one can be torn; a bad batch in
-//!   front of another one is damage, and the node does not start rather than forget a change that it had promised.
+//!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka, and a change of the
+//!   members is a KRaftVoters control batch.
+//! - A batch is on disk before the next one is written, or the place where several begin is. After a crash only the
+//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and the
+//!   node does not start rather than forget a change that it had promised.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
+//! - A member is a disk, not a machine ([`VoterKey`]): with a new disk a node cannot vote as the one that it was.
+//! - Members come and go one at a time, as a committed entry, and each set's majority has a voter of the next one's.
 //!
 //! Offsets are the log's; raft counts entries. The snapshot knows both of its place, from there on entries are counted.
+//! A cluster begins with a snapshot of nothing but its voters, as entry 1, so that whoever comes later with an empty
+//! disk is sent a snapshot first and learns from it who the others are.
 
 mod batches;
+mod driver;
+mod members;
+mod messages;
 mod node;
 mod snapshot;
 mod state_file;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
+mod voters;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
+pub use driver::Driver;
+use driver::{Command, Event, Events, Hint, Proposal};
 use log::{Disk, LogError};
+pub use messages::{decode, encode};
 pub use node::{Committed, Node, Ticket};
+use raft::eraftpb::Message;
 pub use snapshot::SnapshotId;
 use tokio::sync::{mpsc, oneshot, watch};
+pub use voters::{Voter, VoterKey, VoterSet};
 
-use crate::env::Clock;
+use crate::env::{Clock, Random};
 
 /// The directory of the metadata log in a data directory.
 pub const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -45,7 +60,7 @@ pub struct Position {
     pub epoch: i32,
 }
 
-/// What entries are applied to. All voters' machines get the same in the same order.
+/// What entries are applied to. All members' machines get the same in the same order.
 pub trait StateMachine: Send + 'static {
     /// Applies one entry, the last record of which is at `at`.
     fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError>;
@@ -66,17 +81,20 @@ impl StateMachineError {
     }
 }
 
-/// Messages to the other voters. They may be lost, repeated and reordered.
+/// Messages to the other members. They may be lost, repeated and reordered. Must not wait.
+///
+/// For each message of type `MsgSnapshot` it must be told whether it arrived ([`Quorum::snapshot_sent`]), as nothing
+/// else is sent to that member meanwhile.
 pub trait Transport: Send + 'static {
-    fn send(&mut self, message: raft::eraftpb::Message);
+    fn send(&mut self, to: &Voter, message: Message);
 }
 
 /// For a node that is alone.
 pub struct NoPeers;
 
 impl Transport for NoPeers {
-    fn send(&mut self, message: raft::eraftpb::Message) {
-        tracing::warn!(to = message.to, "a message to a voter that cannot be reached");
+    fn send(&mut self, to: &Voter, _message: Message) {
+        tracing::warn!(node = to.node_id, "a message to a member that cannot be reached");
     }
 }
 
@@ -84,14 +102,22 @@ impl Transport for NoPeers {
 pub struct Options {
     pub disk: Arc<dyn Disk>,
     pub clock: Arc<dyn Clock>,
+    /// For how long it waits before it stands for election.
+    pub random: Arc<dyn Random>,
     /// The directory of the log: DATA_DIR/__cluster_metadata-0.
     pub dir: PathBuf,
     pub node_id: i32,
-    /// Ids of all voters.
-    pub voters: Vec<i32>,
+    /// Of `meta.properties`, where the log's directory is.
+    pub directory_id: wire::Uuid,
     pub segment_bytes: u32,
     /// Bytes of entries after which a snapshot is written.
     pub snapshot_bytes: u64,
+}
+
+impl Options {
+    fn key(&self) -> VoterKey {
+        VoterKey { node_id: self.node_id, directory_id: self.directory_id }
+    }
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -101,6 +127,14 @@ pub enum QuorumError {
     /// What was proposed rests on a state that is not the newest.
     #[error("the metadata has changed meanwhile")]
     Superseded,
+    #[error("another change of the members of the metadata quorum is under way")]
+    ChangeUnderWay,
+    #[error("node {} with directory {} is no member of the metadata quorum", .0.node_id, .0.directory_id)]
+    UnknownMember(VoterKey),
+    #[error("the metadata quorum has as many members as it may have")]
+    TooManyMembers,
+    #[error("the last voter of the metadata quorum cannot be removed")]
+    LastVoter,
     #[error("the metadata quorum has stopped")]
     Stopped,
     /// Retriable: nothing was written.
@@ -112,6 +146,11 @@ pub enum QuorumError {
     Io(Arc<std::io::Error>),
     #[error("the metadata log is damaged: {0}")]
     Corrupt(Arc<str>),
+    #[error(
+        "this node's vote in the metadata quorum is lost ({0}), and made anew it might be given twice: move the data \
+         directory away, and the node joins the others with an empty one"
+    )]
+    VoteLost(Arc<str>),
     #[error("the metadata cannot be applied: {0}")]
     StateMachine(#[from] StateMachineError),
     #[error("{0}")]
@@ -126,7 +165,13 @@ impl QuorumError {
     /// Whether the node can go on.
     fn is_retriable(&self) -> bool {
         match self {
-            Self::NotLeader | Self::Superseded | Self::DiskFull => true,
+            Self::NotLeader
+            | Self::Superseded
+            | Self::ChangeUnderWay
+            | Self::UnknownMember(_)
+            | Self::TooManyMembers
+            | Self::LastVoter
+            | Self::DiskFull => true,
             Self::Log(error) => error.is_retriable(),
             _ => false,
         }
@@ -152,104 +197,168 @@ impl From<raft::Error> for QuorumError {
     }
 }
 
-/// Proposals that may wait. One more waits to wait.
-const QUEUE_MAX: usize = 64;
-
-type Reply = oneshot::Sender<Result<i64, QuorumError>>;
-
-struct Proposal {
-    epoch: i32,
-    /// The offset of the state that it was thought up on.
-    after: i64,
-    /// Empty to have only finished what is under way.
-    values: Vec<Bytes>,
-    reply: Reply,
+/// What a node knows of the quorum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumStatus {
+    /// The node that leads, as far as this one knows.
+    pub leader: Option<i32>,
+    pub epoch: i32,
+    /// The epoch that this node leads in: it has applied everything of the epochs before.
+    pub own_epoch: Option<i32>,
+    /// Empty while the node is blank.
+    pub voters: Arc<VoterSet>,
+    /// The first offset that is not known to be committed.
+    pub high_watermark: i64,
 }
 
-/// Proposals that were accepted, by the index of their entry.
-type Pending = BTreeMap<u64, (Ticket, Reply)>;
-
-fn refuse(reply: Reply, error: QuorumError) {
-    tracing::error!(%error, "a change of metadata failed");
-    // Who asked may be gone by now.
-    _ = reply.send(Err(error));
+/// How far a member is, as the leader knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    pub key: VoterKey,
+    pub is_voter: bool,
+    /// -1 as long as it is not known.
+    pub log_end_offset: i64,
+    /// Milliseconds since 1970 of its last message, and of the last one that said that it had everything; -1 for never.
+    pub last_heard_ms: i64,
+    pub last_caught_up_ms: i64,
 }
+
+/// How long a leader waits for another one to take over.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The handle of a running node. Cheap to clone; the node stops when the last clone is gone.
 #[derive(Clone)]
 pub struct Quorum {
-    proposals: mpsc::Sender<Proposal>,
-    leadership: watch::Receiver<Option<i32>>,
+    node_id: i32,
+    commands: mpsc::Sender<Command>,
+    events: Events,
+    status: watch::Receiver<QuorumStatus>,
+    heard: node::Heard,
 }
 
 impl Quorum {
     /// Gives a node its thread, as its writes to disk take their time. A node that is the only voter leads when this
     /// returns. The thread is to be joined after the last handle is dropped; it returns why it ended early.
     pub fn start<M: StateMachine>(
-        mut node: Node<M>,
+        node: Node<M>,
     ) -> Result<(Self, thread::JoinHandle<Result<(), QuorumError>>), QuorumError> {
+        // Its own, so that it outlives no timer of somebody else's.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let (quorum, driver) = Self::prepare(node)?;
+        let run = move || runtime.block_on(driver.run());
+        let thread = thread::Builder::new().name("quorum".to_owned()).spawn(run)?;
+        Ok((quorum, thread))
+    }
+
+    /// As [`Self::start`], for whoever runs the node in a task of its own: one that stands still while the disk is
+    /// slow.
+    pub fn prepare<M: StateMachine>(mut node: Node<M>) -> Result<(Self, Driver<M>), QuorumError> {
         if node.is_only_voter() {
             node.campaign()?;
         }
-        let (proposals, mut queue) = mpsc::channel::<Proposal>(QUEUE_MAX);
-        let (announce, leadership) = watch::channel(node.leader_epoch());
-        let run = move || {
-            let mut pending = Pending::default();
-            while let Some(proposal) = queue.blocking_recv() {
-                let proposed = match proposal.values.is_empty() {
-                    true => Ok(None),
-                    false => node.propose(proposal.epoch, proposal.after, &proposal.values).map(Some),
-                };
-                let driven = node.drive();
-                // Before anybody is answered, so that who hears of the end of an epoch finds it ended.
-                let leads_in = node.leader_epoch();
-                announce.send_if_modified(|before| std::mem::replace(before, leads_in) != leads_in);
-                match (proposed, &driven) {
-                    (Ok(Some(ticket)), _) => _ = pending.insert(ticket.index, (ticket, proposal.reply)),
-                    // Who asked may be gone by now.
-                    (Ok(None), Ok(())) => _ = proposal.reply.send(Ok(node.state_offset())),
-                    (Ok(None), Err(error)) => refuse(proposal.reply, error.clone()),
-                    (Err(error), _) => refuse(proposal.reply, error),
-                }
-                if let Err(error) = driven {
-                    for (_, reply) in std::mem::take(&mut pending).into_values() {
-                        refuse(reply, error.clone());
-                    }
-                }
-                for committed in node.take_committed() {
-                    let Some((ticket, reply)) = pending.remove(&committed.ticket.index) else { continue };
-                    // Another entry in its place is another leader's.
-                    let is_own = ticket == committed.ticket;
-                    _ = reply.send(if is_own { Ok(committed.offset) } else { Err(QuorumError::NotLeader) });
-                }
-            }
-            node.close()
-        };
-        let thread = thread::Builder::new().name("quorum".to_owned()).spawn(run)?;
-        Ok((Self { proposals, leadership }, thread))
+        let (commands, queue) = mpsc::channel(driver::QUEUE_MAX);
+        let (events, arrived) = Events::new();
+        let (announce, status) = watch::channel(node.status());
+        let (node_id, heard) = (node.key().node_id, node.heard());
+        Ok((Self { node_id, commands, events, status, heard }, Driver::new(node, queue, arrived, announce)))
     }
 
     /// The epoch that this node leads in: it has applied everything of the epochs before.
     pub fn leader_epoch(&self) -> Option<i32> {
-        *self.leadership.borrow()
+        self.status.borrow().own_epoch
+    }
+
+    /// What is known of the quorum, and each change of it. What was answered shows here.
+    pub fn status(&self) -> watch::Receiver<QuorumStatus> {
+        self.status.clone()
+    }
+
+    /// For how many milliseconds a node has been silent, if it ever said anything: the other members where this node
+    /// leads, else those that led or stood for election.
+    pub fn last_heard_ms(&self, node_id: i32) -> Option<i64> {
+        self.heard.since_ms(node_id)
     }
 
     /// Has records committed together, in the epoch in which they were thought up and after the offset of the state on
     /// which they were, and returns the offset of the last when they are applied. After an error they may still come:
     /// [`Self::settle`] tells.
     pub async fn propose(&self, epoch: i32, after: i64, values: Vec<Bytes>) -> Result<i64, QuorumError> {
-        self.ask(epoch, after, values).await
+        self.ask(|reply| Command::Propose(Proposal { epoch, after, values, reply })).await
     }
 
     /// Finishes what an error left under way. When it succeeds, whatever is going to come of it has come.
     pub async fn settle(&self) -> Result<(), QuorumError> {
-        self.ask(0, 0, Vec::new()).await.map(|_| ())
+        self.ask(Command::Settle).await
     }
 
-    async fn ask(&self, epoch: i32, after: i64, values: Vec<Bytes>) -> Result<i64, QuorumError> {
+    /// Adds a member as observer, or takes note of where it is to be reached now. It returns when that is committed;
+    /// for one that wants to vote, when it is a voter, which takes as long as it needs to catch up. Of a voter with the
+    /// same node id that is gone, a member takes the place by itself. Only the leader does it, and whatever was asked
+    /// is forgotten with its leadership: ask the next one again. Asking twice does no harm.
+    pub async fn join(&self, member: Voter, wants_to_vote: bool) -> Result<(), QuorumError> {
+        self.ask(|reply| Command::Join { member, wants_to_vote, reply }).await
+    }
+
+    /// Makes an observer a voter, as [`Self::join`] does.
+    pub async fn promote(&self, key: VoterKey) -> Result<(), QuorumError> {
+        let member = self.status.borrow().voters.member(key).cloned();
+        self.join(member.ok_or(QuorumError::UnknownMember(key))?, true).await
+    }
+
+    /// Removes a voter or an observer; returns when that is committed. A leader that removes itself leads no longer.
+    pub async fn remove(&self, key: VoterKey) -> Result<(), QuorumError> {
+        self.ask(|reply| Command::Remove { key, reply }).await
+    }
+
+    /// Hands the leadership to another voter, if there is one that has everything. Returns whether another one leads.
+    pub async fn transfer_leadership(&self) -> bool {
+        let mut status = self.status.clone();
+        let is_under_way = self.ask(Command::Transfer).await.unwrap_or_default();
+        let is_handed_over = |status: &QuorumStatus| status.leader.is_some_and(|leader| leader != self.node_id);
+        if !is_under_way {
+            return is_handed_over(&status.borrow());
+        }
+        let handed_over = tokio::time::timeout(TRANSFER_TIMEOUT, status.wait_for(is_handed_over)).await;
+        matches!(handed_over, Ok(Ok(_)))
+    }
+
+    /// How far the members are. Only the leader knows.
+    pub async fn replicas(&self) -> Result<Vec<Replica>, QuorumError> {
+        self.ask(Command::Replicas).await
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, QuorumError>>) -> Command,
+    ) -> Result<T, QuorumError> {
         let (reply, outcome) = oneshot::channel();
-        let proposal = Proposal { epoch, after, values, reply };
-        self.proposals.send(proposal).await.map_err(|_| QuorumError::Stopped)?;
+        self.commands.send(command(reply)).await.map_err(|_| QuorumError::Stopped)?;
         outcome.await.map_err(|_| QuorumError::Stopped)?
+    }
+
+    /// Takes messages of another member. Those that find no room are dropped, as a network does.
+    pub fn step(&self, messages: Vec<Message>) {
+        self.events.push(Event::Messages(messages));
+    }
+
+    /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank
+    /// or behind.
+    pub fn introduce(&self, members: Vec<Voter>) {
+        self.events.push(Event::Introduce(members));
+    }
+
+    /// The process of a node is known to be dead. If it led, its followers need not wait to elect another.
+    pub fn peer_down(&self, node_id: i32) {
+        self.events.hint(node_id, Hint::Down);
+    }
+
+    /// Whether a snapshot that was sent to a node has arrived there.
+    pub fn snapshot_sent(&self, node_id: i32, arrived: bool) {
+        self.events.hint(node_id, if arrived { Hint::SnapshotArrived } else { Hint::SnapshotLost });
+    }
+
+    /// Messages to a node have been lost.
+    pub fn unreachable(&self, node_id: i32) {
+        self.events.hint(node_id, Hint::Unreachable);
     }
 }

@@ -6,7 +6,7 @@ use wire::record::RecordReader;
 use wire::state::Stored;
 use wire::state::control::{ControlType, LeaderChangeMessage, Voter};
 
-use super::QuorumError;
+use super::{QuorumError, VoterSet};
 
 /// A batch of metadata records. The log stamps offset and epoch.
 pub(super) fn of_values(values: &[Bytes], now_ms: i64) -> Batch {
@@ -25,11 +25,12 @@ pub(super) fn of_control(control: ControlType, value: &[u8], now_ms: i64) -> Bat
 }
 
 /// What a new leader writes first (`LeaderChangeMessage`).
-pub(super) fn of_leader_change(leader_id: i32, voters: &[i32], now_ms: i64) -> Batch {
-    let voters: Vec<Voter> = voters.iter().map(|id| Voter { voter_id: *id, ..Voter::default() }).collect();
-    let message = LeaderChangeMessage { version: 0, leader_id, voters: voters.clone(), granting_voters: voters };
+pub(super) fn of_leader_change(leader_id: i32, set: &VoterSet, now_ms: i64) -> Batch {
+    let voter = |voter: &super::Voter| Voter { voter_id: voter.node_id, voter_directory_id: voter.directory_id };
+    let voters: Vec<Voter> = set.voters.iter().map(voter).collect();
+    let message = LeaderChangeMessage { version: 1, leader_id, voters: voters.clone(), granting_voters: voters };
     let mut value = bytes::BytesMut::new();
-    message.write_body(&mut value, 0);
+    message.write_body(&mut value, 1);
     of_control(ControlType::LeaderChange, &value, now_ms).build()
 }
 

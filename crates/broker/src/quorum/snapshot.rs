@@ -1,8 +1,8 @@
 //! Snapshots: the state as records, so that the log before it is not needed any more.
 //!
-//! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter.
-//! What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file is written beside
-//! its place and renamed when it is on disk; one that is not whole is as good as none.
+//! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter,
+//! the voters first. What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file
+//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use log::disk::{Disk, read_file, replace_file};
 use wire::state::Stored;
 use wire::state::control::{ControlType, SnapshotFooterRecord};
 
-use super::{Position, QuorumError, batches};
+use super::{Position, QuorumError, VoterSet, batches};
 
 /// More than any metadata that fits the other bounds.
 const BYTES_MAX: usize = 1 << 30;
@@ -54,7 +54,7 @@ pub(super) struct Snapshot {
     pub(super) id: SnapshotId,
     /// Raft's index of the last entry in it.
     pub(super) index: u64,
-    pub(super) voters: Vec<i32>,
+    pub(super) voters: VoterSet,
     pub(super) values: Vec<Bytes>,
 }
 
@@ -64,7 +64,6 @@ wire::message! {
         version: i16, 0..;
         last_contained_log_timestamp: i64, 0..;
         raft_index: i64, 0.., tag 10000;
-        voters: Vec<i32>, 0.., tag 10001;
         end_offset: i64, 0.., tag 10002;
         epoch: i32, 0.., tag 10003;
     }
@@ -90,12 +89,12 @@ impl Snapshot {
             version: 0,
             last_contained_log_timestamp: now_ms,
             raft_index: i64::try_from(self.index).unwrap_or(i64::MAX),
-            voters: self.voters.clone(),
             end_offset: self.id.end_offset,
             epoch,
         };
         header.write_body(&mut body, 0);
         add(batches::of_control(ControlType::SnapshotHeader, &body, now_ms));
+        add(self.voters.to_batch(true, now_ms));
         let mut batch = wire::batch::BatchBuilder::new();
         for value in &self.values {
             batch.push(now_ms, None, Some(value), &[]);
@@ -114,19 +113,20 @@ impl Snapshot {
 
     pub(super) fn decode(bytes: Bytes) -> Result<Self, QuorumError> {
         let parsed = batches::parse(bytes)?;
-        let [first, middle @ .., last] = &parsed[..] else {
-            return Err(QuorumError::corrupt("a snapshot has no header and footer"));
+        let [first, second, middle @ .., last] = &parsed[..] else {
+            return Err(QuorumError::corrupt("a snapshot has no header, voters and footer"));
         };
         let header = control(first, ControlType::SnapshotHeader)?;
         control(last, ControlType::SnapshotFooter)?;
         let header = Header::read_body(&header, 0).map_err(QuorumError::corrupt)?;
+        let voters = VoterSet::from_batch(second)?.ok_or_else(|| QuorumError::corrupt("a snapshot has no voters"))?;
         let mut values = Vec::new();
         for batch in middle {
             values.append(&mut batches::values(batch)?);
         }
         let index = u64::try_from(header.raft_index).map_err(QuorumError::corrupt)?;
         let id = SnapshotId { end_offset: header.end_offset, epoch: header.epoch };
-        Ok(Self { id, index, voters: header.voters, values })
+        Ok(Self { id, index, voters, values })
     }
 
     /// Durable when this returns.
@@ -168,12 +168,14 @@ pub(super) fn remove(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> io::Result<
 
 #[cfg(test)]
 mod tests {
+    use super::super::Voter;
     use super::*;
 
     fn snapshot(values: usize) -> Snapshot {
         let id = SnapshotId { end_offset: 4711, epoch: 3 };
         let values = (0..values).map(|n| Bytes::from(vec![n as u8; 100_000])).collect();
-        Snapshot { id, index: 815, voters: vec![1], values }
+        let voter = Voter { node_id: 1, directory_id: wire::Uuid([7; 16]), host: "h".to_owned(), port: 9093 };
+        Snapshot { id, index: 815, voters: VoterSet::new(vec![voter]), values }
     }
 
     #[test]

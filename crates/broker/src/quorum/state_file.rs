@@ -1,5 +1,6 @@
 //! The file `raft-state`: the term a node has seen, and its vote in it. Neither may be forgotten, or a node could vote
-//! twice. The file is replaced as a whole; its bytes are a record batch, for its CRC.
+//! twice. While many entries are written at once it also says from where on none of them has been promised to anybody.
+//! The file is replaced as a whole; its bytes are a record batch, for its CRC.
 
 use std::io;
 use std::path::Path;
@@ -21,6 +22,8 @@ wire::message! {
         vote: i64, 0..;
         /// A lower bound: entries below were committed.
         commit: i64, 0..;
+        /// -1 where nothing is being written.
+        unpromised_offset: i64 = -1, 0.., tag 0;
     }
 }
 
@@ -29,8 +32,9 @@ impl Stored for RaftState {
     const FLEXIBLE_SINCE: i16 = 0;
 }
 
-/// What the file says; `None` when it is not there. Anything that was not written by [`write`] is an error.
-pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<HardState>, QuorumError> {
+/// What the file says: the state, and from which offset on the log was being written without a promise. `None` when it
+/// is not there. Anything that was not written by [`write`] is an error.
+pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Option<i64>)>, QuorumError> {
     let bytes = match read_file(disk, &dir.join(NAME), BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(QuorumError::corrupt(error)),
@@ -41,15 +45,22 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<HardState>, Quo
     let [value] = &values[..] else { return Err(QuorumError::corrupt("raft-state has no state")) };
     let state = RaftState::read_versioned(value).map_err(QuorumError::corrupt)?;
     let number = |field: i64| u64::try_from(field).map_err(QuorumError::corrupt);
-    let (term, vote, commit) = (number(state.term)?, number(state.vote)?, number(state.commit)?);
-    Ok(Some(HardState { term, vote, commit, ..HardState::default() }))
+    // An id uses all 64 bits.
+    let (term, vote, commit) = (number(state.term)?, state.vote as u64, number(state.commit)?);
+    let unpromised_offset = Some(state.unpromised_offset).filter(|offset| *offset >= 0);
+    Ok(Some((HardState { term, vote, commit, ..HardState::default() }, unpromised_offset)))
 }
 
 /// Durable when this returns.
-pub(super) fn write(disk: &dyn Disk, dir: &Path, state: &HardState) -> io::Result<()> {
+pub(super) fn write(disk: &dyn Disk, dir: &Path, state: &HardState, unpromised_offset: Option<i64>) -> io::Result<()> {
     // Terms and indexes are counted up from 0, so far they do not get.
     let number = |field: u64| i64::try_from(field).unwrap_or(i64::MAX);
-    let state = RaftState { term: number(state.term), vote: number(state.vote), commit: number(state.commit) };
+    let state = RaftState {
+        term: number(state.term),
+        vote: state.vote as i64,
+        commit: number(state.commit),
+        unpromised_offset: unpromised_offset.unwrap_or(-1),
+    };
     let mut builder = BatchBuilder::new();
     builder.push(0, None, Some(&state.write_versioned(0)), &[]);
     replace_file(disk, &dir.join(NAME), &builder.build().bytes)
@@ -67,9 +78,11 @@ mod tests {
         let dir = Path::new("/data/__cluster_metadata-0");
         disk.create_dir_all(dir).unwrap();
         assert!(read(&disk, dir).unwrap().is_none());
-        let state = HardState { term: 7, vote: 2, commit: 99, ..HardState::default() };
-        write(&disk, dir, &state).unwrap();
-        assert_eq!(read(&disk, dir).unwrap(), Some(state));
+        for (vote, unpromised_offset) in [(2, None), (u64::MAX - 3, Some(0)), (1 << 63, Some(4711))] {
+            let state = HardState { term: 7, vote, commit: 99, ..HardState::default() };
+            write(&disk, dir, &state, unpromised_offset).unwrap();
+            assert_eq!(read(&disk, dir).unwrap(), Some((state, unpromised_offset)));
+        }
         let good = disk.get(&dir.join(NAME)).unwrap();
         for place in 0..good.len() {
             let mut bad = good.clone();

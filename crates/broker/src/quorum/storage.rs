@@ -3,19 +3,23 @@
 //! Raft reads from memory only, so that no read can fail in the middle of it. What is in memory is bounded by how often
 //! snapshots are written.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use log::disk::{OpenMode, read_exact_at, write_all_at};
 use log::{CleanupPolicy, Disk, Log, LogConfig, LogError, OpenOptions, Origin, ReadError};
-use raft::eraftpb::{ConfState, Entry, EntryType, HardState};
+use protobuf::Message as _;
+use raft::eraftpb::{Entry, EntryType, HardState};
 use raft::{GetEntriesContext, RaftState, StorageError};
 use wire::Uuid;
 use wire::batch::Batch;
 
 use super::snapshot::{self, Snapshot, SnapshotId};
-use super::{Options, QuorumError, batches, state_file};
+use super::{Options, QuorumError, VoterKey, VoterSet, batches, state_file, voters};
 use crate::env::Clock;
 
 /// The id of the metadata log's topic (`Uuid.METADATA_TOPIC_ID`).
@@ -27,14 +31,9 @@ const READ_BYTES: u32 = 1 << 20;
 /// Snapshots that are kept: should the newest turn out unreadable, the one before it and the log from there on do.
 const SNAPSHOTS_KEPT: usize = 2;
 
-/// Raft's id of a node: 0 is nobody.
-pub(super) fn raft_id(node_id: i32) -> u64 {
-    node_id as u64 + 1
-}
-
-pub(super) fn node_id(raft_id: u64) -> i32 {
-    i32::try_from(raft_id).map_or(-1, |id| id - 1)
-}
+/// From so many entries on they are synced together. Fewer are cheaper one by one: the mark that many need is written
+/// and taken back with a sync of a file and of its directory each.
+const TOGETHER_MIN: usize = 8;
 
 /// An entry and where it ends in the log.
 struct Stored {
@@ -46,7 +45,8 @@ pub(super) struct Storage {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     dir: PathBuf,
-    voters: Vec<i32>,
+    /// After all entries that were applied.
+    voters: VoterSet,
     log: Log,
     /// From the one behind the snapshot on.
     entries: VecDeque<Stored>,
@@ -56,12 +56,70 @@ pub(super) struct Storage {
     snapshot_index: u64,
     snapshot_id: SnapshotId,
     hard_state: HardState,
+    /// From where on entries are being written that nobody has been promised yet, if many are.
+    unpromised_offset: Option<i64>,
+    /// Whether somebody can only be sent a newer snapshot than there is.
+    is_snapshot_wanted: Cell<bool>,
+}
+
+/// What the log says about changes of the voters.
+struct Changes {
+    /// The newest set, whether its entry is committed or not.
+    newest: VoterSet,
+    /// Index of the last change, and of the one before.
+    last: u64,
+    before_last: u64,
+    /// Whether one voter was all there was at all times.
+    is_alone: bool,
+    /// Size of the last batch.
+    tail_bytes: usize,
+}
+
+impl Changes {
+    fn note(&mut self, index: u64, set: VoterSet, own: VoterKey) {
+        self.before_last = std::mem::replace(&mut self.last, index);
+        self.is_alone &= is_alone(&set, own);
+        self.newest = set;
+    }
+}
+
+fn is_alone(set: &VoterSet, own: VoterKey) -> bool {
+    matches!(&set.voters[..], [voter] if voter.key() == own)
+}
+
+/// Writes the snapshot that a cluster begins with: nothing but its voters. Durable when this returns. All voters write
+/// the same, as entry 1 of epoch 1.
+pub(super) fn bootstrap(disk: &dyn Disk, dir: &Path, clock: &dyn Clock, voters: &VoterSet) -> Result<(), QuorumError> {
+    if !is_blank(disk, dir)? {
+        return Err(QuorumError::corrupt("a cluster cannot begin where there is metadata"));
+    }
+    disk.create_dir_all(dir)?;
+    let id = SnapshotId { end_offset: 0, epoch: 1 };
+    let snapshot = Snapshot { id, index: 1, voters: voters.clone(), values: Vec::new() };
+    Ok(snapshot.write(disk, dir, clock.now_ms())?)
+}
+
+/// Whether the directory is that of a node that belongs to no cluster: there is no snapshot, and nothing in the log.
+pub(super) fn is_blank(disk: &dyn Disk, dir: &Path) -> Result<bool, QuorumError> {
+    if !disk.exists(dir)? {
+        return Ok(true);
+    }
+    for entry in disk.read_dir(dir)? {
+        let is_log = entry.name.ends_with(".log");
+        if entry.name.ends_with(".checkpoint")
+            || is_log && disk.open(&dir.join(&entry.name), OpenMode::Read)?.len()? > 0
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Storage {
-    /// Opens what is there, or starts anew. Returns the snapshot that the state is to start from.
+    /// Opens what is there, or starts as a node that waits for a snapshot. Returns the snapshot that the state is to
+    /// start from.
     pub(super) fn open(options: &Options) -> Result<(Self, Option<Snapshot>), QuorumError> {
-        let Options { disk, clock, dir, voters, segment_bytes, .. } = options;
+        let Options { disk, clock, dir, segment_bytes, .. } = options;
         let config = LogConfig {
             segment_bytes: *segment_bytes,
             segment_ms: i64::MAX,
@@ -78,20 +136,31 @@ impl Storage {
             disk: disk.clone(),
             clock: clock.clone(),
             dir: dir.clone(),
-            voters: snapshot.as_ref().map_or(voters, |snapshot| &snapshot.voters).clone(),
+            voters: snapshot.as_ref().map_or_else(VoterSet::default, |snapshot| snapshot.voters.clone()),
             log,
             entries: VecDeque::new(),
             entries_bytes: 0,
             snapshot_index: snapshot.as_ref().map_or(0, |snapshot| snapshot.index),
             snapshot_id,
             hard_state: HardState::default(),
+            unpromised_offset: None,
+            is_snapshot_wanted: Cell::new(false),
         };
-        storage.load_entries()?;
-        storage.load_hard_state()?;
+        let state = state_file::read(&*storage.disk, &storage.dir);
+        if let Ok(Some((_, Some(offset)))) = &state {
+            // Power went in the middle of many entries, and any of them may be torn. None was promised.
+            tracing::warn!(offset, "the metadata log is cut where entries were being written");
+            storage.log.truncate_to(*offset, storage.clock.now())?;
+        }
+        let changes = storage.load_entries(options.key())?;
+        storage.load_hard_state(state, &changes)?;
+        storage.sync_again(changes.tail_bytes)?;
         Ok((storage, snapshot))
     }
 
-    fn load_entries(&mut self) -> Result<(), QuorumError> {
+    fn load_entries(&mut self, own: VoterKey) -> Result<Changes, QuorumError> {
+        let is_alone = is_alone(&self.voters, own);
+        let mut changes = Changes { newest: self.voters.clone(), last: 0, before_last: 0, is_alone, tail_bytes: 0 };
         let view = self.log.view();
         let mut next_offset = self.snapshot_id.end_offset;
         if view.log_start_offset() > next_offset {
@@ -100,11 +169,18 @@ impl Storage {
                 view.log_start_offset()
             )));
         }
-        if view.log_end_offset() < next_offset {
-            // The log was lost or cut, but the snapshot has all that was in it.
+        if view.log_end_offset() > 0 && self.snapshot_index == 0 {
+            return Err(QuorumError::corrupt("there are records and no snapshot with the voters"));
+        }
+        let is_behind = view.log_start_offset() < next_offset;
+        if view.log_end_offset() < next_offset
+            || is_behind && view.epoch_for_offset(next_offset - 1) != Some(self.snapshot_id.epoch)
+        {
+            // The log was lost or cut, or a snapshot has just been installed that it does not lead to. The snapshot has
+            // all that was in it.
             tracing::warn!(end = view.log_end_offset(), next_offset, "the metadata log ends before its snapshot");
             self.log.truncate_fully_and_start_at(next_offset, self.clock.now())?;
-            return Ok(());
+            return Ok(changes);
         }
         while next_offset < view.log_end_offset() {
             let bytes = view.read(next_offset, view.log_end_offset(), READ_BYTES).map_err(unreadable)?;
@@ -114,22 +190,36 @@ impl Storage {
                     return Err(QuorumError::corrupt(format!("offset {base_offset} follows {next_offset}")));
                 }
                 next_offset = batch.header.next_offset();
-                self.remember(entry_of(&batch, self.last_index() + 1)?, next_offset);
+                let index = self.last_index() + 1;
+                let set = VoterSet::from_batch(&batch)?;
+                changes.tail_bytes = batch.bytes.len();
+                let entry = entry_of(&batch, index, set.as_ref().map(|set| (set, &changes.newest)))?;
+                self.remember(entry, next_offset);
+                if let Some(set) = set {
+                    changes.note(index, set, own);
+                }
             }
         }
-        Ok(())
+        Ok(changes)
     }
 
-    fn load_hard_state(&mut self) -> Result<(), QuorumError> {
-        let found = match state_file::read(&*self.disk, &self.dir) {
-            Err(QuorumError::Corrupt(reason)) if self.voters.len() == 1 => {
-                // Nobody else votes, so no vote can be given twice. The term is that of the last entry.
+    fn load_hard_state(
+        &mut self,
+        found: Result<Option<(HardState, Option<i64>)>, QuorumError>,
+        changes: &Changes,
+    ) -> Result<(), QuorumError> {
+        let (mut state, _) = match found {
+            // Nobody else votes, so no vote can be given twice. The term is that of the last entry.
+            Err(QuorumError::Corrupt(reason)) if changes.is_alone => {
                 tracing::warn!(%reason, "the vote of the metadata quorum is made anew");
-                None
+                <(HardState, _)>::default()
             }
-            found => found?,
+            Err(QuorumError::Corrupt(reason)) => return Err(QuorumError::VoteLost(reason)),
+            Ok(None) if !changes.is_alone && !self.entries.is_empty() => {
+                return Err(QuorumError::VoteLost("the file raft-state is not there".into()));
+            }
+            found => found?.unwrap_or_default(),
         };
-        let mut state = found.unwrap_or_default();
         if state.commit > self.last_index() {
             return Err(QuorumError::corrupt(format!(
                 "it ends with entry {}, but entry {} was committed",
@@ -142,25 +232,76 @@ impl Storage {
             state.term = last_term;
             state.vote = 0;
         }
-        state.commit = state.commit.max(self.snapshot_index);
+        // A change of the voters is proposed when the one before is committed. What is known of it decides who has a
+        // say in elections, and must not fall behind by two changes because the commit was not worth a write.
+        state.commit = state.commit.max(self.snapshot_index).max(changes.before_last);
         self.hard_state = state;
         Ok(())
     }
 
+    /// Writes what was written last once more. If a sync of it failed before the process ended, the kernel has it, and
+    /// says that the disk does too.
+    fn sync_again(&self, tail_bytes: usize) -> Result<(), QuorumError> {
+        if tail_bytes > 0 {
+            let (path, size) = self.last_segment()?;
+            let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+            let mut tail = vec![0; tail_bytes];
+            let position = size.saturating_sub(tail_bytes as u64);
+            read_exact_at(&*file, &mut tail, position)?;
+            write_all_at(&*file, &mut [IoSlice::new(&tail)], position)?;
+            file.sync_data()?;
+        }
+        // With the directory.
+        if self.snapshot_index > 0 { self.write_state() } else { Ok(()) }
+    }
+
+    /// The last file of the log that has something in it.
+    fn last_segment(&self) -> Result<(PathBuf, u64), QuorumError> {
+        for entry in self.disk.read_dir(&self.dir)?.iter().rev().filter(|entry| entry.name.ends_with(".log")) {
+            let path = self.dir.join(&entry.name);
+            let size = self.disk.open(&path, OpenMode::Read)?.len()?;
+            if size > 0 {
+                return Ok((path, size));
+            }
+        }
+        Err(QuorumError::corrupt("it has records and no segment"))
+    }
+
+    /// The commit is a lower bound, and what is not on disk here is not known to be committed here after a crash.
+    fn write_state(&self) -> Result<(), QuorumError> {
+        let mut state = self.hard_state.clone();
+        state.commit = state.commit.min(self.last_index());
+        Ok(state_file::write(&*self.disk, &self.dir, &state, self.unpromised_offset)?)
+    }
+
     fn remember(&mut self, entry: Entry, end_offset: i64) {
-        self.entries_bytes += entry.data.len() as u64;
+        self.entries_bytes += size_bytes(&entry);
         self.entries.push_back(Stored { entry, end_offset });
     }
 
-    pub(super) fn voters(&self) -> &[i32] {
+    fn forget(&mut self, stored: &Stored) {
+        self.entries_bytes -= size_bytes(&stored.entry);
+    }
+
+    pub(super) fn voters(&self) -> &VoterSet {
         &self.voters
+    }
+
+    /// Takes the set that an applied entry leads to.
+    pub(super) fn set_voters(&mut self, voters: VoterSet) {
+        self.voters = voters;
     }
 
     pub(super) fn snapshot_index(&self) -> u64 {
         self.snapshot_index
     }
 
-    fn last_index(&self) -> u64 {
+    /// Whether a snapshot of the newest state is needed, for somebody who is not in the one there is.
+    pub(super) fn is_snapshot_wanted(&self) -> bool {
+        self.is_snapshot_wanted.get()
+    }
+
+    pub(super) fn last_index(&self) -> u64 {
         self.snapshot_index + self.entries.len() as u64
     }
 
@@ -195,32 +336,63 @@ impl Storage {
         batches::of_values(values, self.clock.now_ms())
     }
 
-    /// Puts entries on disk, each before the next. Those that are there already are passed over, so that it can be
-    /// called again when the disk was full; those that contradict them replace them and all that follow.
+    /// Puts entries on disk. Those that are there already are passed over, so that it can be called again when the disk
+    /// was full; those that contradict them replace them and all that follow.
+    ///
+    /// Few entries are on disk each before the next. Of many any may be torn after a crash, so the place where they
+    /// begin is on disk before, and taken back before anybody is promised anything.
     pub(super) fn append(&mut self, entries: &[Entry], leader: u64) -> Result<(), QuorumError> {
-        for entry in entries {
-            match self.stored(entry.index) {
-                Some(stored) if stored.entry.term == entry.term => continue,
-                Some(_) => self.truncate_from(entry.index)?,
-                None if entry.index != self.last_index() + 1 => {
-                    let last_index = self.last_index();
-                    return Err(QuorumError::Raft(format!("entry {} follows {last_index}", entry.index).into()));
-                }
-                None => {}
+        let is_there = |entry: &&Entry| self.stored(entry.index).is_some_and(|stored| stored.entry.term == entry.term);
+        let new = &entries[entries.iter().take_while(is_there).count()..];
+        if let Some(first) = new.first() {
+            if first.index <= self.last_index() {
+                self.truncate_from(first.index)?;
+            }
+            if self.unpromised_offset.is_none() && new.len() >= TOGETHER_MIN {
+                self.mark_unpromised(Some(self.log.log_end_offset()))?;
+            }
+        }
+        for entry in new {
+            if self.unpromised_offset.is_none() {
+                self.sync()?;
             }
             self.append_one(entry, leader)?;
+        }
+        self.sync()?;
+        if self.unpromised_offset.is_some() {
+            self.mark_unpromised(None)?;
         }
         Ok(())
     }
 
-    fn append_one(&mut self, entry: &Entry, leader: u64) -> Result<(), QuorumError> {
-        if entry.entry_type != EntryType::EntryNormal {
-            return Err(QuorumError::Raft("changes of the voters are not served yet".into()));
+    fn sync(&self) -> Result<(), QuorumError> {
+        let view = self.log.view();
+        if view.synced_offset() < view.log_end_offset() {
+            view.sync()?;
         }
-        let batch = if entry.data.is_empty() {
-            batches::of_leader_change(node_id(leader), &self.voters, self.clock.now_ms())
-        } else {
-            Batch::parse(&entry.data).map_err(QuorumError::corrupt)?
+        Ok(())
+    }
+
+    fn mark_unpromised(&mut self, offset: Option<i64>) -> Result<(), QuorumError> {
+        let before = std::mem::replace(&mut self.unpromised_offset, offset);
+        self.write_state().inspect_err(|_| self.unpromised_offset = before)
+    }
+
+    fn append_one(&mut self, entry: &Entry, leader: u64) -> Result<(), QuorumError> {
+        if entry.index != self.last_index() + 1 {
+            let last_index = self.last_index();
+            return Err(QuorumError::Raft(format!("entry {} follows {last_index}", entry.index).into()));
+        }
+        let batch = match entry.get_entry_type() {
+            EntryType::EntryNormal if entry.data.is_empty() => {
+                let leader_id = voters::node_id(leader).unwrap_or(-1);
+                batches::of_leader_change(leader_id, &self.voters, self.clock.now_ms())
+            }
+            EntryType::EntryNormal => Batch::parse(&entry.data).map_err(QuorumError::corrupt)?,
+            EntryType::EntryConfChange => Batch::parse(&entry.context).map_err(QuorumError::corrupt)?,
+            EntryType::EntryConfChangeV2 => {
+                return Err(QuorumError::Raft("joint changes of the voters are not served".into()));
+            }
         };
         let epoch = i32::try_from(entry.term).map_err(|error| QuorumError::Raft(error.to_string().into()))?;
         let results = self.log.append(std::slice::from_ref(&batch), Origin::Replication, epoch, self.clock.now())?;
@@ -234,7 +406,6 @@ impl Storage {
             Some(Err(error)) => return Err(QuorumError::Raft(error.to_string().into())),
             None => return Err(QuorumError::Raft("an append has no result".into())),
         };
-        self.log.view().sync()?;
         self.remember(entry.clone(), appended.last_offset + 1);
         Ok(())
     }
@@ -244,19 +415,25 @@ impl Storage {
         self.log.truncate_to(offset + 1, self.clock.now())?;
         while self.last_index() >= index {
             let Some(stored) = self.entries.pop_back() else { break };
-            self.entries_bytes -= stored.entry.data.len() as u64;
+            self.forget(&stored);
         }
         Ok(())
     }
 
     /// Takes the state that raft wants kept. Its commit alone is not worth a write.
     pub(super) fn set_hard_state(&mut self, state: &HardState) -> Result<(), QuorumError> {
-        if (state.term, state.vote) != (self.hard_state.term, self.hard_state.vote) {
-            // What is committed here is on disk here.
-            state_file::write(&*self.disk, &self.dir, state)?;
+        let before = std::mem::replace(&mut self.hard_state, state.clone());
+        if (state.term, state.vote) != (before.term, before.vote) {
+            self.write_state().inspect_err(|_| self.hard_state = before)?;
         }
-        self.hard_state = state.clone();
         Ok(())
+    }
+
+    /// Takes note durably that an entry is committed: a change of the members. A majority of those who remain must
+    /// suffice after a restart too, when one that went is still in the set before.
+    pub(super) fn keep_commit(&mut self, index: u64) -> Result<(), QuorumError> {
+        self.hard_state.commit = self.hard_state.commit.max(index);
+        self.write_state()
     }
 
     pub(super) fn set_commit(&mut self, commit: u64) {
@@ -272,6 +449,7 @@ impl Storage {
         let id = SnapshotId { end_offset: offset + 1, epoch };
         let snapshot = Snapshot { id, index, voters: self.voters.clone(), values };
         snapshot.write(&*self.disk, &self.dir, self.clock.now_ms())?;
+        self.is_snapshot_wanted.set(false);
         self.start_after(index, id);
         self.clean_up()
     }
@@ -291,7 +469,7 @@ impl Storage {
     fn start_after(&mut self, index: u64, id: SnapshotId) {
         while self.snapshot_index < index {
             let Some(stored) = self.entries.pop_front() else { break };
-            self.entries_bytes -= stored.entry.data.len() as u64;
+            self.forget(&stored);
             self.snapshot_index += 1;
         }
         self.snapshot_id = id;
@@ -315,14 +493,14 @@ impl Storage {
 
     /// Leaves everything on disk in order.
     pub(super) fn close(&mut self) -> Result<(), QuorumError> {
-        state_file::write(&*self.disk, &self.dir, &self.hard_state)?;
+        self.write_state()?;
         self.log.close()?;
         Ok(())
     }
 }
 
 /// The newest snapshot that can be read. Those that cannot are removed, lest they count as kept.
-fn newest_snapshot(disk: &dyn Disk, dir: &std::path::Path) -> Result<Option<Snapshot>, QuorumError> {
+fn newest_snapshot(disk: &dyn Disk, dir: &Path) -> Result<Option<Snapshot>, QuorumError> {
     for id in snapshot::list(disk, dir)? {
         match snapshot::read(disk, dir, id) {
             Ok(snapshot) => return Ok(Some(snapshot)),
@@ -338,7 +516,7 @@ fn newest_snapshot(disk: &dyn Disk, dir: &std::path::Path) -> Result<Option<Snap
 
 fn open_log(
     disk: &Arc<dyn Disk>,
-    dir: &std::path::Path,
+    dir: &Path,
     config: LogConfig,
     recovery_point: i64,
     clock: &dyn Clock,
@@ -366,16 +544,27 @@ fn unreadable(error: ReadError) -> QuorumError {
     }
 }
 
-fn entry_of(batch: &Batch, index: u64) -> Result<Entry, QuorumError> {
+fn size_bytes(entry: &Entry) -> u64 {
+    (entry.data.len() + entry.context.len()) as u64
+}
+
+/// The entry that a batch is. `change` is the set that it holds, if it is a change of the voters, and the one before.
+fn entry_of(batch: &Batch, index: u64, change: Option<(&VoterSet, &VoterSet)>) -> Result<Entry, QuorumError> {
     let term = u64::try_from(batch.header.partition_leader_epoch).map_err(QuorumError::corrupt)?;
-    let data = if batch.header.attributes.is_control() { Bytes::new() } else { batch.bytes.clone() };
-    Ok(Entry { index, term, data, ..Entry::default() })
+    let mut entry = Entry { index, term, ..Entry::default() };
+    if let Some((after, before)) = change {
+        entry.set_entry_type(EntryType::EntryConfChange);
+        entry.data = after.change_from(before).write_to_bytes().map_err(QuorumError::corrupt)?.into();
+        entry.context = batch.bytes.clone();
+    } else if !batch.header.attributes.is_control() {
+        entry.data = batch.bytes.clone();
+    }
+    Ok(entry)
 }
 
 impl raft::Storage for Storage {
     fn initial_state(&self) -> raft::Result<RaftState> {
-        let voters: Vec<u64> = self.voters.iter().map(|id| raft_id(*id)).collect();
-        Ok(RaftState::new(self.hard_state.clone(), ConfState::from((voters, Vec::new()))))
+        Ok(RaftState::new(self.hard_state.clone(), self.voters.conf_state()))
     }
 
     fn entries(
@@ -416,19 +605,28 @@ impl raft::Storage for Storage {
         Ok(Self::last_index(self))
     }
 
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<raft::eraftpb::Snapshot> {
-        let unavailable = |_| raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable);
+    /// A member that has come since the snapshot takes only a newer one. It gets it a little later.
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<raft::eraftpb::Snapshot> {
+        let unavailable = || raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable);
         if request_index > self.snapshot_index {
-            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+            self.is_snapshot_wanted.set(true);
+            return Err(unavailable());
         }
-        let stored = snapshot::read(&*self.disk, &self.dir, self.snapshot_id).map_err(unavailable)?;
-        let voters: Vec<u64> = stored.voters.iter().map(|id| raft_id(*id)).collect();
+        let stored = snapshot::read(&*self.disk, &self.dir, self.snapshot_id).map_err(|error| {
+            tracing::error!(%error, "the newest snapshot of the metadata cannot be read; another is written");
+            self.is_snapshot_wanted.set(true);
+            unavailable()
+        })?;
+        if stored.voters.by_raft_id(to).is_none() {
+            self.is_snapshot_wanted.set(true);
+            return Err(unavailable());
+        }
         let data = stored.encode(self.clock.now_ms());
         let mut snapshot = raft::eraftpb::Snapshot { data, ..raft::eraftpb::Snapshot::default() };
         let metadata = snapshot.mut_metadata();
         metadata.index = stored.index;
         metadata.term = stored.id.epoch as u64;
-        *metadata.mut_conf_state() = ConfState::from((voters, Vec::new()));
+        *metadata.mut_conf_state() = stored.voters.conf_state();
         Ok(snapshot)
     }
 }
