@@ -4,8 +4,7 @@
 //! through the [`Controller`], which validates each request on the newest image, has the quorum commit the records, and
 //! answers when they are applied: when the image is published and every [`Applied`] listener has done its part.
 //!
-//! [`Publisher`] sits between the quorum and the readers. It runs on the quorum's thread; images come in order, each
-//! listener sees each of them once.
+//! [`Publisher`] sits between the quorum and the readers. Images come in order, each listener sees each of them once.
 
 mod apply;
 mod changes;
@@ -16,6 +15,7 @@ mod ordered_map;
 mod placement;
 pub mod properties;
 mod publish;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -29,3 +29,4 @@ pub use name::{
     CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, TRANSACTION_STATE, TopicName, is_internal, validate_name,
 };
 pub use publish::{Applied, MetadataCache, Publisher};
+pub use requests::{Decided, list_reassignments};

@@ -16,13 +16,15 @@ use super::name::{InvalidTopicName, TopicName};
 use crate::config::ConfigMap;
 
 /// A change record's leader when the leader stays.
-const LEADER_UNCHANGED: i32 = -2;
+pub(super) const LEADER_UNCHANGED: i32 = -2;
 
 /// Why records do not fit the image that they follow. Only a damaged log or a newer version leads to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     #[error("topic id {0} is not in the metadata")]
     UnknownTopic(Uuid),
+    #[error("topic {0} is not in the metadata")]
+    UnknownTopicName(String),
     #[error("topic {0} is in the metadata already")]
     TopicExists(String),
     #[error("partition {index} of topic {topic} does not follow the ones that are there")]
@@ -197,7 +199,7 @@ impl Change {
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => Err(ApplyError::Unsupported("metadata transactions")),
             MetadataRecord::RegisterController(_) => Err(ApplyError::Unsupported("registrations of controllers")),
-            MetadataRecord::ClearElr(_) => Err(ApplyError::Unsupported("removal of eligible leader replicas")),
+            MetadataRecord::ClearElr(record) => self.clear_eligible_leaders(&record.topic_name),
         }
     }
 
@@ -254,6 +256,29 @@ impl Change {
             .and_then(|index| topic.partitions.get_mut(index))
             .ok_or_else(|| ApplyError::PartitionOutOfOrder { topic: name.to_string(), index: record.partition_id })?;
         Arc::make_mut(partition).change(record);
+        Ok(())
+    }
+
+    /// Of one topic, or of all when the name is empty.
+    fn clear_eligible_leaders(&mut self, name: &str) -> Result<(), ApplyError> {
+        let ids: Vec<Uuid> = if name.is_empty() {
+            self.image.topics().map(|topic| topic.id).collect()
+        } else {
+            vec![self.image.topic(name).ok_or_else(|| ApplyError::UnknownTopicName(name.to_owned()))?.id]
+        };
+        for id in ids {
+            let topic = self.touched.get(&id).or_else(|| self.image.topic_by_id(id).map(|topic| &**topic));
+            if topic.is_some_and(|topic| topic.partitions.iter().any(|partition| partition.has_eligible_leaders())) {
+                let with_some = self.touch(id)?.partitions.iter_mut().filter(|p| p.has_eligible_leaders());
+                for partition in with_some {
+                    Arc::make_mut(partition).change(&PartitionChangeRecord {
+                        eligible_leader_replicas: Some(Vec::new()),
+                        last_known_elr: Some(Vec::new()),
+                        ..PartitionChangeRecord::default()
+                    });
+                }
+            }
+        }
         Ok(())
     }
 
@@ -365,9 +390,13 @@ impl Partition {
         }
     }
 
+    fn has_eligible_leaders(&self) -> bool {
+        !self.eligible_leader_replicas.is_empty() || !self.last_known_elr.is_empty()
+    }
+
     /// `PartitionRegistration.merge`: every change is a new partition epoch, every word on the leader a new leader
     /// epoch.
-    fn change(&mut self, record: &PartitionChangeRecord) {
+    pub(super) fn change(&mut self, record: &PartitionChangeRecord) {
         fn put<T: Clone>(field: &mut T, value: &Option<T>) {
             if let Some(value) = value {
                 field.clone_from(value);
@@ -456,7 +485,7 @@ impl ConfigResource {
 
 #[cfg(test)]
 mod tests {
-    use wire::state::metadata::{NoOpRecord, RemoveTopicRecord, UnregisterBrokerRecord};
+    use wire::state::metadata::{ClearElrRecord, NoOpRecord, RemoveTopicRecord, UnregisterBrokerRecord};
 
     use super::*;
 
@@ -530,6 +559,31 @@ mod tests {
         assert_eq!(change(PartitionChangeRecord { leader: 1, ..default() }), (1, 1, 1, vec![1]));
         assert_eq!(change(PartitionChangeRecord { leader: -1, ..default() }), (-1, 1, 1, vec![1]));
         assert_eq!(change(PartitionChangeRecord { isr: Some(vec![1, 2]), ..default() }), (1, 0, 1, vec![1, 2]));
+    }
+
+    #[test]
+    fn nobody_is_eligible_any_more() {
+        let eligible = |id: Uuid| PartitionRecord {
+            topic_id: id,
+            partition_id: 0,
+            eligible_leader_replicas: Some(vec![2]),
+            last_known_elr: Some(vec![3]),
+            ..PartitionRecord::default()
+        };
+        let before = image(&[topic("a", A), eligible(A).into(), topic("b", B), eligible(B).into(), partition(B, 1)]);
+        let clear = |name: &str| ClearElrRecord { topic_name: name.to_owned() }.into();
+        for (name, changed) in [("a", &["a"][..]), ("", &["a", "b"])] {
+            let (after, delta) = before.apply(&[clear(name)], 11, 1).unwrap();
+            assert_eq!(delta.changed.iter().map(|change| &*change.after.name).collect::<Vec<_>>(), changed);
+            let partition = after.partition("a", 0).unwrap();
+            assert_eq!((partition.eligible_leader_replicas.len(), partition.last_known_elr.len()), (0, 0));
+            let [was, other] = [&before, &after].map(|image| image.partition("b", 1).unwrap().partition_epoch);
+            assert_eq!(was, other);
+        }
+        let (after, _) = before.apply(&[clear("")], 11, 1).unwrap();
+        assert!(after.apply(&[clear("")], 12, 1).unwrap().1.is_empty());
+        let unknown = ApplyError::UnknownTopicName("u".into());
+        assert_eq!(before.apply(&[clear("u")], 11, 1).unwrap_err(), unknown);
     }
 
     #[test]

@@ -1,16 +1,27 @@
 //! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
 //! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
 
+pub(super) mod alter_partition;
 pub(super) mod brokers;
 pub(super) mod configs;
+pub(super) mod elections;
+pub(super) mod heartbeats;
+mod leadership;
 pub(super) mod partitions;
+#[cfg(test)]
+mod random;
+mod reassigning;
+pub(super) mod reassignments;
 pub(super) mod topics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use wire::ErrorCode;
 use wire::Uuid;
 use wire::state::metadata::MetadataRecord;
 
-use super::image::{MetadataImage, Partition};
+use super::image::{MetadataImage, Partition, RegisteredBroker};
 use super::placement::{PlacementError, Shuffler};
 use crate::config::BrokerConfig;
 use crate::config::alter::AlterError;
@@ -19,14 +30,22 @@ use crate::env::Random;
 /// Most records of one operation, and most partitions of one request (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 pub(super) const RECORDS_MAX: usize = 10_000;
 
+/// The setting by which an ISR is large enough.
+const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+
 /// What decisions are taken on.
-pub(super) struct Context<'a> {
+pub struct Context<'a> {
     pub(super) image: &'a MetadataImage,
     pub(super) config: &'a BrokerConfig,
     pub(super) random: &'a dyn Random,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// The same on another image.
+    fn on(&self, image: &'a MetadataImage) -> Self {
+        Self { image, config: self.config, random: self.random }
+    }
+
     fn new_id(&self) -> Uuid {
         Uuid::from_random(self.random.bytes())
     }
@@ -38,7 +57,7 @@ impl Context<'_> {
 
 /// What comes of a request: records to commit all together, and the answer for when they are.
 #[derive(Debug, PartialEq)]
-pub(super) struct Decision<T> {
+pub struct Decision<T> {
     pub(super) records: Vec<MetadataRecord>,
     pub(super) answer: T,
 }
@@ -77,16 +96,26 @@ fn new_partition(
     replicas: &[i32],
     all_inactive: impl FnOnce() -> Refusal,
 ) -> Result<Partition, Refusal> {
-    let is_active = |id: &&i32| image.broker(**id).is_some_and(super::RegisteredBroker::is_active);
+    let is_active = |id: &&i32| image.broker(**id).is_some_and(RegisteredBroker::is_active);
     let isr: Vec<i32> = replicas.iter().filter(is_active).copied().collect();
     let leader = *isr.first().ok_or_else(all_inactive)?;
-    // A broker with one directory has its replicas there; one with several is asked later (KIP-858).
-    let directory = |id: &i32| match image.broker(*id).map(|broker| broker.log_dirs.as_slice()) {
+    let directories = replicas.iter().map(|id| default_directory(image, *id)).collect();
+    Ok(Partition { replicas: replicas.to_vec(), directories, isr, leader, ..Partition::default() })
+}
+
+/// A broker with one directory has its replicas there; one with several is asked later (KIP-858).
+fn default_directory(image: &MetadataImage, id: i32) -> Uuid {
+    match image.broker(id).map(|broker| broker.log_dirs.as_slice()) {
         Some([only]) => *only,
         _ => Uuid::ZERO,
-    };
-    let directories = replicas.iter().map(directory).collect();
-    Ok(Partition { replicas: replicas.to_vec(), directories, isr, leader, ..Partition::default() })
+    }
+}
+
+/// The image with its brokers changed and everything else as it is: what partitions are to follow.
+fn with_brokers(image: &MetadataImage, change: impl FnOnce(&mut BTreeMap<i32, RegisteredBroker>)) -> MetadataImage {
+    let mut image = image.clone();
+    change(Arc::make_mut(&mut image.brokers));
+    image
 }
 
 /// `ReplicationControlManager.validateManualPartitionAssignment`.
@@ -136,9 +165,10 @@ fn all_inactive(replication_factor: usize) -> Refusal {
 pub(super) mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use wire::state::metadata::RegisterBrokerRecord;
+    use wire::state::metadata::{RegisterBrokerRecord, TopicRecord};
 
     use super::*;
+    use crate::meta::image::ConfigResource;
 
     /// Ids that differ and are the same in every run.
     #[derive(Default)]
@@ -169,5 +199,45 @@ pub(super) mod tests {
 
     pub(in super::super) fn applied(image: &MetadataImage, records: &[MetadataRecord]) -> MetadataImage {
         image.apply(records, image.offset() + records.len() as i64, 1).unwrap().0
+    }
+
+    /// A partition on brokers of [`brokers`].
+    pub(in super::super) fn partition(replicas: &[i32], isr: &[i32], leader: i32) -> Partition {
+        Partition {
+            replicas: replicas.to_vec(),
+            directories: replicas.iter().map(|id| Uuid([100 + *id as u8; 16])).collect(),
+            isr: isr.to_vec(),
+            leader,
+            ..Partition::default()
+        }
+    }
+
+    /// With a topic `t` of these partitions.
+    pub(in super::super) fn with_topic(image: &MetadataImage, partitions: &[Partition]) -> MetadataImage {
+        let id = Uuid([1; 16]);
+        let mut records: Vec<MetadataRecord> = vec![TopicRecord { name: "t".into(), topic_id: id }.into()];
+        let numbered = partitions.iter().enumerate();
+        records.extend(numbered.map(|(index, partition)| partition.to_record(id, index as i32).into()));
+        applied(image, &records)
+    }
+
+    /// With a setting of topic `t`.
+    pub(in super::super) fn with_setting(image: &MetadataImage, name: &str, value: &str) -> MetadataImage {
+        applied(image, &[ConfigResource::topic("t").to_record(name, Some(&value.to_owned())).into()])
+    }
+
+    /// With brokers fenced, and nothing else.
+    pub(in super::super) fn with_fenced(image: &MetadataImage, ids: &[i32]) -> MetadataImage {
+        with_brokers(image, |brokers| ids.iter().for_each(|id| brokers.get_mut(id).unwrap().fenced = true))
+    }
+
+    pub(in super::super) fn on<T>(image: &MetadataImage, decide: impl FnOnce(&Context<'_>) -> T) -> T {
+        decide(&Context { image, config: &BrokerConfig::default(), random: &Counter::default() })
+    }
+
+    /// Leader, ISR and ELR of a partition of topic `t`.
+    pub(in super::super) fn state(image: &MetadataImage, index: i32) -> (i32, Vec<i32>, Vec<i32>) {
+        let partition = image.partition("t", index).unwrap();
+        (partition.leader, partition.isr.clone(), partition.eligible_leader_replicas.clone())
     }
 }

@@ -1,29 +1,41 @@
-//! The only way to change metadata.
+//! The only way to change metadata, from any node of the cluster.
 //!
-//! One task takes requests in turn, as many as have arrived. Each is decided on the image that the ones before it will
+//! The active controller is the node that leads the metadata quorum; the others send it what they are asked. There one
+//! task takes requests in turn, as many as have arrived. Each is decided on the image that the ones before it will
 //! lead to; the records of all go to the quorum as one entry, with one write to disk, and all are answered when it is
 //! applied. Nothing else writes metadata while this node is the active controller, so the image that was decided on is
 //! the one that comes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{mpsc, oneshot};
-use wire::ErrorCode;
-use wire::api::alter_configs::{self, AlterConfigsRequest};
-use wire::api::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
-use wire::api::create_topics::{CreatableTopic, CreatableTopicResult};
-use wire::api::delete_topics::{DeletableTopicResult, DeleteTopicState};
-use wire::api::incremental_alter_configs::{self, IncrementalAlterConfigsRequest};
+use bytes::BytesMut;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout};
+use wire::api::Request;
+use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
+use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
+use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::state::metadata::MetadataRecord;
+use wire::{ErrorCode, Reader, Wire, Writer};
 
 use super::changes::{self, Context, Decision, RECORDS_MAX};
 use super::image::{MetadataImage, ResourceKind};
 use super::publish::{MetadataCache, with_dynamic};
-use super::{BrokerRegistration, ProducerIdBlock};
+use super::requests::{Decided, with_decided_requests};
+use crate::cluster::{Lane, Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::env::Random;
-use crate::quorum::{Quorum, QuorumError};
+use crate::group::seam::BoxFuture;
+use crate::quorum::{Quorum, QuorumError, QuorumStatus};
+use crate::replication::isr::AlterPartition;
+
+/// How long the controller is not asked again after it was not there, unless somebody else becomes it.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long this node may take to follow what another one decided, before it is answered all the same.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Requests that may wait. One more waits to wait.
 const QUEUE_MAX: usize = 1024;
@@ -69,10 +81,16 @@ type Outcome = Result<(), ControllerError>;
 type Finish = Box<dyn FnOnce(Outcome) + Send>;
 type Job = Box<dyn FnOnce(&Context<'_>) -> (Vec<MetadataRecord>, Finish) + Send>;
 
-/// Cheap to clone. The task ends when the last clone is gone.
+/// The way to the active controller, wherever it is. Cheap to clone. The task ends when the last clone is gone.
 #[derive(Clone)]
 pub struct Controller {
+    node_id: i32,
     jobs: mpsc::Sender<Job>,
+    quorum: Quorum,
+    peers: Arc<Peers>,
+    liveness: Arc<Liveness>,
+    cache: Arc<MetadataCache>,
+    config: Arc<ArcSwap<BrokerConfig>>,
 }
 
 impl Controller {
@@ -82,10 +100,132 @@ impl Controller {
         cache: Arc<MetadataCache>,
         config: Arc<ArcSwap<BrokerConfig>>,
         random: Arc<dyn Random>,
+        peers: Arc<Peers>,
+        liveness: Arc<Liveness>,
     ) -> Self {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Task { quorum, cache, config, random, is_settled: true }.run(queue));
-        Self { jobs }
+        let (task_cache, task_config) = (Arc::clone(&cache), Arc::clone(&config));
+        let task = Task { quorum: quorum.clone(), cache: task_cache, config: task_config, random, is_settled: true };
+        tokio::spawn(task.run(queue));
+        Self { node_id: config.load().node_id, jobs, quorum, peers, liveness, cache, config }
+    }
+
+    /// Has a request decided by the active controller. What it decided is in force on this node when this returns, and
+    /// on others soon. While there is no controller it is looked for.
+    pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
+        let patience = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
+        let give_up = Instant::now() + patience;
+        let mut status = self.quorum.status();
+        loop {
+            let leader = status.borrow_and_update().leader;
+            let outcome = match leader {
+                Some(leader) if leader == self.node_id => self.decide(request.clone(), true).await,
+                Some(leader) => self.forward(leader, &request).await,
+                None => Err(ControllerError::NotController),
+            };
+            match outcome {
+                Err(ControllerError::NotController) if Instant::now() < give_up && !self.is_alone(&status) => {
+                    // The next one may be found at once, or be about to find itself.
+                    _ = timeout(RETRY_INTERVAL, status.changed()).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Whether nobody else could be the controller.
+    fn is_alone(&self, status: &watch::Receiver<QuorumStatus>) -> bool {
+        status.borrow().voters.voters.len() <= 1
+    }
+
+    /// Decides a request here.
+    async fn decide<R: Decided>(&self, request: R, is_own: bool) -> Result<R::Response, ControllerError> {
+        let liveness = Arc::clone(&self.liveness);
+        let node_id = self.node_id;
+        let timeout_ms = i64::from(self.config.load().broker_session_timeout_ms);
+        self.submit(move |context| {
+            // What this node asks for itself, no other process asks in its place.
+            request.decide(context, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
+        })
+        .await
+    }
+
+    /// Has a request decided by another node.
+    async fn forward<R: Decided>(&self, leader: i32, request: &R) -> Result<R::Response, ControllerError> {
+        let version = *R::API.versions.end();
+        let is_flexible = R::API.flexible(version);
+        let mut body = BytesMut::new();
+        request.write(&mut Writer::new(&mut body, version, is_flexible));
+        let lane = if R::API.key == BrokerHeartbeatRequest::API.key {
+            Lane::Heartbeats
+        } else if R::API.key == AlterPartitionRequest::API.key {
+            Lane::InSyncReplicas
+        } else {
+            Lane::Requests
+        };
+        let lost = |error: client::ConnectionError| {
+            tracing::debug!(leader, %error, "the controller cannot be reached");
+            ControllerError::NotController
+        };
+        let connection = self.peers.connection(leader, lane).await.map_err(lost)?;
+        let connection = connection.ok_or(ControllerError::NotController)?;
+        let forward = ForwardRequest {
+            from_node_id: self.node_id,
+            api_key: R::API.key,
+            api_version: version,
+            body: body.freeze(),
+        };
+        let answer = connection.send(&forward).await.map_err(lost)?;
+        match answer.error_code {
+            ErrorCode::NONE => {
+                if lane == Lane::Requests {
+                    // Who asks this node for what has been decided is to find it here.
+                    _ = timeout(FOLLOW_TIMEOUT, self.cache.wait_for(answer.metadata_offset)).await;
+                }
+                R::Response::read(&mut Reader::new(&answer.body, version, is_flexible))
+                    .map_err(|error| ControllerError::Internal(error.to_string().into()))
+            }
+            ErrorCode::NOT_CONTROLLER => Err(ControllerError::NotController),
+            ErrorCode::KAFKA_STORAGE_ERROR => Err(ControllerError::Storage("at the active controller".into())),
+            code => Err(ControllerError::Internal(format!("the active controller answers {code}").into())),
+        }
+    }
+
+    /// Answers a request that another broker has sent on.
+    pub async fn answer(&self, forward: ForwardRequest) -> ForwardResponse {
+        macro_rules! answer_as {
+            ($($request:path)*) => {
+                $(if forward.api_key == <$request>::API.key {
+                    return self.answer_as::<$request>(&forward).await;
+                })*
+            };
+        }
+        with_decided_requests!(answer_as);
+        ForwardResponse { error_code: ErrorCode::UNSUPPORTED_VERSION, ..Default::default() }
+    }
+
+    async fn answer_as<R: Decided>(&self, forward: &ForwardRequest) -> ForwardResponse {
+        let refuse = |error_code| ForwardResponse { error_code, ..Default::default() };
+        let version = forward.api_version;
+        if !R::API.versions.contains(&version) {
+            return refuse(ErrorCode::UNSUPPORTED_VERSION);
+        }
+        let is_flexible = R::API.flexible(version);
+        let Ok(request) = R::read(&mut Reader::new(&forward.body, version, is_flexible)) else {
+            return refuse(ErrorCode::INVALID_REQUEST);
+        };
+        match self.decide(request, false).await {
+            Ok(response) => {
+                if R::is_sign_of_life(&response) {
+                    self.liveness.heard(forward.from_node_id);
+                }
+                let mut body = BytesMut::new();
+                response.write(&mut Writer::new(&mut body, version, is_flexible));
+                let metadata_offset = self.cache.load().offset();
+                ForwardResponse { error_code: ErrorCode::NONE, metadata_offset, body: body.freeze() }
+            }
+            Err(error) => refuse(error.code()),
+        }
     }
 
     async fn submit<T: Send + 'static>(
@@ -103,97 +243,22 @@ impl Controller {
         answer.await.map_err(|_| ControllerError::Stopped)?
     }
 
-    /// Creates topics. They can be used when this returns.
-    pub async fn create_topics(
-        &self,
-        topics: Vec<CreatableTopic>,
-        validate_only: bool,
-    ) -> Result<Vec<CreatableTopicResult>, ControllerError> {
-        self.submit(move |context| changes::topics::create(context, &topics, validate_only)).await
+    /// Fences brokers that gave no sign of life for too long, by id and epoch. Only the active controller does.
+    pub async fn fence_brokers(&self, brokers: Vec<(i32, i64)>) -> Result<(), ControllerError> {
+        self.submit(move |context| Decision { records: changes::heartbeats::fence(context, &brokers), answer: () })
+            .await
     }
 
-    /// Deletes topics by name or id.
-    pub async fn delete_topics(
-        &self,
-        topics: Vec<DeleteTopicState>,
-    ) -> Result<Vec<DeletableTopicResult>, ControllerError> {
-        self.submit(move |context| changes::topics::delete(context, &topics)).await
+    /// Gives up to `max` partitions back to their preferred leaders, if that is switched on. The answer is whether
+    /// there may be more of them. Only the active controller does.
+    pub async fn balance_leaders(&self, max: usize) -> Result<bool, ControllerError> {
+        self.submit(move |context| changes::elections::balance(context, max)).await
     }
 
-    /// Adds partitions to topics.
-    pub async fn create_partitions(
-        &self,
-        topics: Vec<CreatePartitionsTopic>,
-        validate_only: bool,
-    ) -> Result<Vec<CreatePartitionsTopicResult>, ControllerError> {
-        self.submit(move |context| changes::partitions::create(context, &topics, validate_only)).await
-    }
-
-    /// Alters single settings of resources.
-    pub async fn incremental_alter_configs(
-        &self,
-        request: IncrementalAlterConfigsRequest,
-    ) -> Result<Vec<incremental_alter_configs::AlterConfigsResourceResponse>, ControllerError> {
-        self.submit(move |context| {
-            let IncrementalAlterConfigsRequest { resources, validate_only } = request;
-            let Decision { records, answer } =
-                changes::configs::alter_incrementally(context, &resources, validate_only);
-            let answer = resources.into_iter().zip(answer).map(|(resource, outcome)| {
-                let (error_code, error_message) = code_and_message(outcome);
-                incremental_alter_configs::AlterConfigsResourceResponse {
-                    error_code,
-                    error_message,
-                    resource_type: resource.resource_type,
-                    resource_name: resource.resource_name,
-                }
-            });
-            Decision { records, answer: answer.collect() }
-        })
-        .await
-    }
-
-    /// Replaces all settings of resources.
-    pub async fn alter_configs(
-        &self,
-        request: AlterConfigsRequest,
-    ) -> Result<Vec<alter_configs::AlterConfigsResourceResponse>, ControllerError> {
-        self.submit(move |context| {
-            let AlterConfigsRequest { resources, validate_only } = request;
-            let Decision { records, answer } = changes::configs::replace(context, &resources, validate_only);
-            let answer = resources.into_iter().zip(answer).map(|(resource, outcome)| {
-                let (error_code, error_message) = code_and_message(outcome);
-                alter_configs::AlterConfigsResourceResponse {
-                    error_code,
-                    error_message,
-                    resource_type: resource.resource_type,
-                    resource_name: resource.resource_name,
-                }
-            });
-            Decision { records, answer: answer.collect() }
-        })
-        .await
-    }
-
-    /// Producer ids that nobody else gets.
-    pub async fn allocate_producer_ids(&self, broker_id: i32) -> Result<ProducerIdBlock, ControllerError> {
-        let block = self.submit(move |context| changes::brokers::allocate_producer_ids(context, broker_id)).await?;
-        block.map_err(|refusal| ControllerError::Internal(refusal.message.unwrap_or_default().into()))
-    }
-
-    /// Makes a broker known and active, and gives it the partitions that it can lead.
-    pub async fn register_broker(&self, registration: BrokerRegistration) -> Result<(), ControllerError> {
-        self.submit(move |context| Decision {
-            records: changes::brokers::register(context.image, &registration),
-            answer: (),
-        })
-        .await
-    }
-}
-
-fn code_and_message(outcome: changes::configs::Outcome) -> (ErrorCode, Option<String>) {
-    match outcome {
-        Ok(()) => (ErrorCode::NONE, None),
-        Err(refusal) => (refusal.code, refusal.message),
+    /// Elects any replica in up to `max` partitions without a leader, where that is allowed. The answer is whether
+    /// there may be more of them. Only the active controller does.
+    pub async fn elect_unclean_leaders(&self, max: usize) -> Result<bool, ControllerError> {
+        self.submit(move |context| changes::elections::elect_unclean(context, max)).await
     }
 }
 
@@ -224,9 +289,12 @@ impl Task {
             // What it would come to does not matter.
             Err(error) => return first(&self.context(&self.cache.load(), &self.config.load())).1(Err(error)),
         };
-        let mut image = MetadataImage::clone(&self.cache.load());
+        let mut image = MetadataImage::clone(&self.cache.committed());
         let after = image.offset();
         let mut config = self.config.load_full();
+        if image.generation() != self.cache.load().generation() {
+            config = Arc::new(with_dynamic(&config, &image).0);
+        }
         let mut records = Vec::new();
         let mut finishes = Vec::new();
         let mut next = Some(first);
@@ -249,9 +317,16 @@ impl Task {
             next = if records.len() < RECORDS_MAX { jobs.next() } else { None };
         }
         let outcome = self.commit(epoch, after, &records).await;
-        for finish in finishes {
-            finish(outcome.clone());
-        }
+        // The next requests need not wait until everybody has followed these.
+        let cache = Arc::clone(&self.cache);
+        tokio::spawn(async move {
+            if let Ok(offset) = outcome {
+                cache.wait_for(offset).await;
+            }
+            for finish in finishes {
+                finish(outcome.clone().map(|_| ()));
+            }
+        });
     }
 
     fn context<'a>(&'a self, image: &'a MetadataImage, config: &'a BrokerConfig) -> Context<'a> {
@@ -287,18 +362,26 @@ impl Task {
         self.quorum.leader_epoch().ok_or(ControllerError::NotController)
     }
 
-    async fn commit(&mut self, epoch: i32, after: i64, records: &[MetadataRecord]) -> Outcome {
+    /// Returns the offset of the state that the records lead to, when they are committed.
+    async fn commit(&mut self, epoch: i32, after: i64, records: &[MetadataRecord]) -> Result<i64, ControllerError> {
         if records.is_empty() {
-            return Ok(());
+            return Ok(after);
         }
         let values = records.iter().map(MetadataRecord::write).collect();
         self.is_settled = false;
-        self.quorum.propose(epoch, after, values).await?;
+        let offset = self.quorum.propose(epoch, after, values).await?;
         self.is_settled = true;
-        Ok(())
+        Ok(offset)
     }
 }
 
 fn is_broker_setting(record: &MetadataRecord) -> bool {
     matches!(record, MetadataRecord::Config(record) if record.resource_type == ResourceKind::Broker as i8)
+}
+
+impl AlterPartition for Controller {
+    fn alter(&self, request: AlterPartitionRequest) -> BoxFuture<Result<AlterPartitionResponse, ErrorCode>> {
+        let controller = self.clone();
+        Box::pin(async move { controller.ask(request).await.map_err(|error| error.code()) })
+    }
 }

@@ -13,7 +13,8 @@ const BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaProperties {
-    pub cluster_id: String,
+    /// `None` until the node belongs to a cluster.
+    pub cluster_id: Option<String>,
     pub node_id: i32,
     pub directory_id: Uuid,
 }
@@ -31,8 +32,8 @@ pub enum PropertiesError {
     OtherCluster { path: PathBuf, found: String, expected: String },
 }
 
-/// Reads the properties of a data directory; a new directory, or one without them, gets some. Everything is on disk
-/// when this returns, so that power may go at any time.
+/// Reads the properties of a data directory; a new directory, or one without them, gets some, which belong to no
+/// cluster yet. Everything is on disk when this returns, so that power may go at any time.
 pub fn open(
     disk: &dyn Disk,
     dir: &Path,
@@ -48,12 +49,8 @@ pub fn open(
         bytes => Some(bytes.map_err(io_error)?),
     };
     let Some(bytes) = bytes else {
-        let properties = MetaProperties {
-            cluster_id: cluster_id.map_or_else(|| Uuid::from_random(random.bytes()).to_string(), str::to_owned),
-            node_id,
-            directory_id: Uuid::from_random(random.bytes()),
-        };
-        replace_file(disk, &path, properties.to_text().as_bytes()).map_err(io_error)?;
+        let properties = MetaProperties { cluster_id: None, node_id, directory_id: Uuid::from_random(random.bytes()) };
+        properties.write(disk, dir)?;
         return Ok(properties);
     };
     let properties =
@@ -61,18 +58,25 @@ pub fn open(
     if properties.node_id != node_id {
         return Err(PropertiesError::OtherNode { path, found: properties.node_id, expected: node_id });
     }
-    match cluster_id {
-        Some(expected) if expected != properties.cluster_id => {
-            Err(PropertiesError::OtherCluster { path, found: properties.cluster_id, expected: expected.to_owned() })
+    match (cluster_id, &properties.cluster_id) {
+        (Some(expected), Some(found)) if expected != found => {
+            Err(PropertiesError::OtherCluster { path, found: found.clone(), expected: expected.to_owned() })
         }
         _ => Ok(properties),
     }
 }
 
 impl MetaProperties {
+    /// Durable when this returns.
+    pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), PropertiesError> {
+        let path = dir.join(NAME);
+        replace_file(disk, &path, self.to_text().as_bytes()).map_err(|error| PropertiesError::Io { path, error })
+    }
+
     fn to_text(&self) -> String {
         let Self { cluster_id, node_id, directory_id } = self;
-        format!("#\nversion=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n")
+        let cluster = cluster_id.as_ref().map_or_else(String::new, |id| format!("cluster.id={id}\n"));
+        format!("#\nversion=1\n{cluster}node.id={node_id}\ndirectory.id={directory_id}\n")
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -92,7 +96,7 @@ impl MetaProperties {
         if version != "1" {
             return Err(format!("version {version} is not known; 1 is"));
         }
-        let cluster_id = find("cluster.id")?.to_owned();
+        let cluster_id = find("cluster.id").ok().map(str::to_owned);
         let node_id = find("node.id")?.parse().map_err(|_| "node.id is not a number".to_owned())?;
         let directory_id = find("directory.id")?.parse().map_err(|error| format!("directory.id: {error}"))?;
         Ok(Self { cluster_id, node_id, directory_id })
@@ -113,13 +117,22 @@ mod tests {
         open(disk, Path::new(DIR), node_id, cluster_id, &random).map_err(|error| error.to_string())
     }
 
+    fn belong(disk: &SimDisk, properties: &MetaProperties, cluster_id: &str) {
+        let properties = MetaProperties { cluster_id: Some(cluster_id.to_owned()), ..properties.clone() };
+        properties.write(disk, Path::new(DIR)).unwrap();
+    }
+
     #[test]
     fn are_made_once_and_survive_power_loss() {
         for seed in 0..200 {
             let disk = SimDisk::new(seed);
             let first = start(&disk, 3, None).unwrap();
             disk.crash();
-            assert_eq!(start(&disk, 3, None), Ok(first), "seed {seed}");
+            assert_eq!(start(&disk, 3, None), Ok(first.clone()), "seed {seed}");
+            assert_eq!(first.cluster_id, None);
+            belong(&disk, &first, "c");
+            disk.crash();
+            assert_eq!(start(&disk, 3, None).unwrap().cluster_id.as_deref(), Some("c"), "seed {seed}");
         }
     }
 
@@ -140,7 +153,8 @@ mod tests {
     #[test]
     fn another_nodes_or_clusters_directory_is_refused() {
         let disk = SimDisk::new(1);
-        start(&disk, 3, Some("peersKafkaClusterAAAAA")).unwrap();
+        let first = start(&disk, 3, Some("peersKafkaClusterAAAAA")).unwrap();
+        belong(&disk, &first, "peersKafkaClusterAAAAA");
         assert!(start(&disk, 3, Some("peersKafkaClusterAAAAA")).is_ok());
         assert_eq!(start(&disk, 4, None).unwrap_err(), "/data/parshall/meta.properties is of node 3, this is node 4");
         assert_eq!(
@@ -154,7 +168,7 @@ mod tests {
         let kafka = "#\n#Sat Nov 21 21:44:31 UTC 2026\nnode.id=1\ndirectory.id=ZNCVpi1taLminJWnKbsONw\nversion=1\n\
                      cluster.id=peersKafkaClusterAAAAA\n";
         let properties = MetaProperties::parse(kafka.as_bytes()).unwrap();
-        assert_eq!((properties.node_id, &*properties.cluster_id), (1, "peersKafkaClusterAAAAA"));
+        assert_eq!((properties.node_id, properties.cluster_id.as_deref()), (1, Some("peersKafkaClusterAAAAA")));
         assert_eq!(MetaProperties::parse(properties.to_text().as_bytes()), Ok(properties));
         for (text, reason) in [
             ("", "version is missing"),
@@ -164,7 +178,7 @@ mod tests {
                 "version=1\ncluster.id=a\nnode.id=1\ndirectory.id=b\n",
                 "directory.id: an id is 22 characters of URL-safe base64",
             ),
-            ("version=1\ncluster.id=\n", "cluster.id is missing"),
+            ("version=1\ncluster.id=\n", "node.id is missing"),
         ] {
             assert_eq!(MetaProperties::parse(text.as_bytes()).unwrap_err(), reason);
         }

@@ -1,10 +1,17 @@
 //! From committed records to what readers see.
+//!
+//! The quorum's thread makes the images, which takes next to no time. What follows from them, opening logs for example,
+//! may take long and is done by a thread of its own, in order, so that the quorum goes on talking meanwhile. An image
+//! is committed first and published when every [`Applied`] listener has done its part.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use wire::state::metadata::MetadataRecord;
 
 use super::apply::MetadataDelta;
@@ -12,19 +19,37 @@ use super::image::{ConfigResource, MetadataImage};
 use crate::config::BrokerConfig;
 use crate::quorum::{Position, StateMachine, StateMachineError};
 
+/// Images that are committed and wait to be published. Beyond, the quorum waits.
+const BACKLOG_MAX: usize = 1024;
+
 /// Who does something when metadata changes: opens and deletes logs, say.
 pub trait Applied: Send + Sync + 'static {
-    /// Called on the quorum's thread for each image in turn, before readers can load it and before the request that led
-    /// to it is answered. Errors are the listener's own: it cannot refuse what is committed.
+    /// Called on the publishing thread for each image in turn, before readers can load it and before the request that
+    /// led to it is answered. Errors are the listener's own: it cannot refuse what is committed.
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta);
 }
 
 /// The newest image, for readers.
-#[derive(Default)]
 pub struct MetadataCache {
     image: ArcSwap<MetadataImage>,
+    /// What the quorum has committed. It is published soon.
+    committed: ArcSwap<MetadataImage>,
+    /// The offset of the published image.
+    published: watch::Sender<i64>,
     /// Locked while an image is being published.
     listeners: Mutex<Vec<Arc<dyn Applied>>>,
+}
+
+impl Default for MetadataCache {
+    fn default() -> Self {
+        let image = Arc::new(MetadataImage::default());
+        Self {
+            published: watch::Sender::new(image.offset()),
+            image: ArcSwap::new(Arc::clone(&image)),
+            committed: ArcSwap::new(image),
+            listeners: Mutex::default(),
+        }
+    }
 }
 
 impl MetadataCache {
@@ -38,11 +63,39 @@ impl MetadataCache {
         self.image.load_full()
     }
 
+    /// What the next records will be applied to: the image that decisions are taken on.
+    pub fn committed(&self) -> Arc<MetadataImage> {
+        self.committed.load_full()
+    }
+
+    /// Until an image is published that has the record of this offset, which must be committed or about to be.
+    pub async fn wait_for(&self, offset: i64) {
+        // The sender is this cache's own, so it is there as long as anybody waits.
+        _ = self.published.subscribe().wait_for(|published| *published >= offset).await;
+    }
+
+    /// Shows an image to readers that nobody has committed.
+    #[cfg(test)]
+    pub fn show(&self, image: Arc<MetadataImage>) {
+        self.image.store(image);
+    }
+
     /// Adds a listener, which is told of every image after the one that is returned. Not to be called by a listener.
     pub fn subscribe(&self, listener: Arc<dyn Applied>) -> Arc<MetadataImage> {
+        self.subscribe_after(listener, |_| ())
+    }
+
+    /// Adds a listener that begins with the newest image, and holds up the next ones for as long as that takes.
+    pub fn subscribe_after(
+        &self,
+        listener: Arc<dyn Applied>,
+        begin: impl FnOnce(&Arc<MetadataImage>),
+    ) -> Arc<MetadataImage> {
         let mut listeners = self.listeners.lock();
+        let image = self.image.load_full();
+        begin(&image);
         listeners.push(listener);
-        self.image.load_full()
+        image
     }
 
     /// Lets go of all listeners, which hold on to what has to end when the broker stops.
@@ -51,34 +104,80 @@ impl MetadataCache {
     }
 }
 
-/// Applies what the quorum commits, keeps the broker's dynamic settings, tells the listeners, publishes the image.
+type Committed = (Arc<MetadataImage>, MetadataDelta);
+
+/// Applies what the quorum commits and has it published. Whoever drops it waits until all of it is.
 pub struct Publisher {
+    cache: Arc<MetadataCache>,
+    /// `None` once there is no more to come.
+    backlog: Option<SyncSender<Committed>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Publisher {
+    pub fn new(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> std::io::Result<Self> {
+        let (backlog, queue) = sync_channel(BACKLOG_MAX);
+        let publishing = Publishing { cache: Arc::clone(&cache), config };
+        let thread = std::thread::Builder::new().name("metadata".to_owned());
+        let thread = thread.spawn(move || publishing.run(&queue))?;
+        Ok(Self { cache, backlog: Some(backlog), thread: Some(thread) })
+    }
+
+    fn commit(&self, image: MetadataImage, delta: MetadataDelta) -> Result<(), StateMachineError> {
+        let image = Arc::new(image);
+        self.cache.committed.store(Arc::clone(&image));
+        let stopped = || StateMachineError::new("the thread that publishes it has ended");
+        let backlog = self.backlog.as_ref().ok_or_else(stopped)?;
+        backlog.send((image, delta)).map_err(|_| stopped())
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.backlog = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("metadata is committed that was not published");
+        }
+    }
+}
+
+/// The publishing thread: keeps the broker's dynamic settings, tells the listeners, publishes the image.
+struct Publishing {
     cache: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
 }
 
-impl Publisher {
-    pub fn new(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> Self {
-        Self { cache, config }
+impl Publishing {
+    fn run(&self, queue: &Receiver<Committed>) {
+        for (image, delta) in queue {
+            self.publish(image, &delta);
+        }
     }
 
-    fn publish(&self, image: MetadataImage, delta: &MetadataDelta) {
+    fn publish(&self, image: Arc<MetadataImage>, delta: &MetadataDelta) {
         let listeners = self.cache.listeners.lock();
-        let node_id = self.config.load().node_id;
-        let own = [ConfigResource::all_brokers(), ConfigResource::broker(node_id)];
-        if own.iter().any(|resource| delta.configs.contains(resource)) {
+        if concerns_broker(delta, self.config.load().node_id) {
             let (config, errors) = with_dynamic(&self.config.load(), &image);
             for error in errors {
                 tracing::warn!(%error, "a setting is left out");
             }
             self.config.store(Arc::new(config));
         }
-        let image = Arc::new(image);
         for listener in listeners.iter() {
             listener.apply(&image, delta);
         }
+        let offset = image.offset();
         self.cache.image.store(image);
+        self.cache.published.send_replace(offset);
     }
+}
+
+/// Whether settings of this broker changed.
+fn concerns_broker(delta: &MetadataDelta, node_id: i32) -> bool {
+    let own = [ConfigResource::all_brokers(), ConfigResource::broker(node_id)];
+    own.iter().any(|resource| delta.configs.contains(resource))
 }
 
 /// A broker's settings with those that the image has for it.
@@ -96,22 +195,20 @@ fn decode(values: &[Bytes]) -> Result<Vec<MetadataRecord>, StateMachineError> {
 
 impl StateMachine for Publisher {
     fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError> {
-        let before = self.cache.load_full();
+        let before = self.cache.committed();
         let (image, delta) = before.apply(&decode(values)?, at.offset, at.epoch).map_err(StateMachineError::new)?;
-        self.publish(image, &delta);
-        Ok(())
+        self.commit(image, delta)
     }
 
     fn restore(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError> {
-        let before = self.cache.load_full();
+        let before = self.cache.committed();
         let (mut image, mut delta) =
             MetadataImage::default().apply(&decode(values)?, at.offset, at.epoch).map_err(StateMachineError::new)?;
         image.continue_after(&before, &mut delta);
-        self.publish(image, &delta);
-        Ok(())
+        self.commit(image, delta)
     }
 
     fn snapshot(&self) -> Vec<Bytes> {
-        self.cache.load().to_records().iter().map(MetadataRecord::write).collect()
+        self.cache.committed().to_records().iter().map(MetadataRecord::write).collect()
     }
 }

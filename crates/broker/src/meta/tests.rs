@@ -3,25 +3,37 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use log::simdisk::{Rng, SimOp};
 use log::{Disk, SimDisk};
 use parking_lot::Mutex;
-use wire::api::create_partitions::CreatePartitionsTopic;
-use wire::api::create_topics::CreatableTopic;
-use wire::api::delete_topics::DeleteTopicState;
+use wire::api::allocate_producer_ids::AllocateProducerIdsRequest;
+use wire::api::alter_partition::{AlterPartitionRequest, BrokerState, PartitionRequest, TopicRequest};
+use wire::api::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
+};
+use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
+use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
+use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest};
+use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
+use wire::api::elect_leaders::ElectLeadersRequest;
 use wire::api::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest};
+use wire::api::list_partition_reassignments::ListPartitionReassignmentsRequest;
+use wire::api::unregister_broker::UnregisterBrokerRequest;
 use wire::{ErrorCode, Uuid};
 
 use super::*;
+use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
-use crate::quorum::tests::TestClock;
+use crate::quorum::tests::{TestClock, bootstrap};
 use crate::quorum::{NoPeers, Node, Options, Quorum, QuorumError};
 
 struct World {
     controller: Controller,
     cache: Arc<MetadataCache>,
+    liveness: Arc<Liveness>,
     config: Arc<ArcSwap<BrokerConfig>>,
     thread: JoinHandle<Result<(), QuorumError>>,
 }
@@ -33,17 +45,24 @@ impl World {
         let options = Options {
             disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
             clock: Arc::new(TestClock::default()),
+            random: Arc::new(SeededRandom(Mutex::new(Rng::new(u64::from(incarnation))))),
             dir: "/data/__cluster_metadata-0".into(),
             node_id: 1,
-            voters: vec![1],
+            directory_id: Uuid([9; 16]),
             segment_bytes: 1 << 20,
             snapshot_bytes: 4000,
         };
-        let publisher = Publisher::new(cache.clone(), config.clone());
+        let publisher = Publisher::new(cache.clone(), config.clone()).unwrap();
+        bootstrap(&options, &[&options]).map_err(|error| error.to_string())?;
         let node = Node::open(&options, publisher, Box::new(NoPeers)).map_err(|error| error.to_string())?;
         let (quorum, thread) = Quorum::start(node).map_err(|error| error.to_string())?;
         let random = Arc::new(SeededRandom(Mutex::new(Rng::new(u64::from(incarnation)))));
-        let controller = Controller::start(quorum, cache.clone(), config.clone(), random);
+        cache.wait_for(cache.committed().offset()).await;
+        let listener = config.load().inter_broker_listener();
+        let peers = Peers::new(1, listener, Duration::from_secs(1), cache.clone(), quorum.status());
+        let liveness = Arc::new(Liveness::new(Arc::new(TestClock::default())));
+        let controller =
+            Controller::start(quorum, cache.clone(), config.clone(), random, Arc::new(peers), liveness.clone());
         let registration = BrokerRegistration {
             id: 1,
             incarnation_id: Uuid([incarnation; 16]),
@@ -52,8 +71,11 @@ impl World {
             log_dirs: vec![Uuid([9; 16])],
             is_clean: true,
         };
-        controller.register_broker(registration).await.map_err(|error| error.to_string())?;
-        Ok(Self { controller, cache, config, thread })
+        let previous_epoch = cache.load().broker(1).map(|broker| broker.epoch);
+        let answer =
+            controller.ask(registration.to_request(previous_epoch)).await.map_err(|error| error.to_string())?;
+        assert_eq!(answer.error_code, ErrorCode::NONE);
+        Ok(Self { controller, cache, liveness, config, thread })
     }
 
     async fn stop(self) -> Result<(), QuorumError> {
@@ -69,24 +91,24 @@ impl World {
             replication_factor: 1,
             ..CreatableTopic::default()
         };
-        match self.controller.create_topics(vec![topic], false).await {
-            Ok(results) => results[0].error_code,
+        match self.controller.ask(CreateTopicsRequest { topics: vec![topic], ..Default::default() }).await {
+            Ok(answer) => answer.topics[0].error_code,
             Err(error) => error.code(),
         }
     }
 
     async fn delete(&self, name: &str) -> ErrorCode {
         let topic = DeleteTopicState { name: Some(name.to_owned()), topic_id: Uuid::ZERO };
-        match self.controller.delete_topics(vec![topic]).await {
-            Ok(results) => results[0].error_code,
+        match self.controller.ask(DeleteTopicsRequest { topics: vec![topic], ..Default::default() }).await {
+            Ok(answer) => answer.responses[0].error_code,
             Err(error) => error.code(),
         }
     }
 
     async fn grow(&self, name: &str, count: i32) -> ErrorCode {
         let topic = CreatePartitionsTopic { name: name.to_owned(), count, assignments: None };
-        match self.controller.create_partitions(vec![topic], false).await {
-            Ok(results) => results[0].error_code,
+        match self.controller.ask(CreatePartitionsRequest { topics: vec![topic], ..Default::default() }).await {
+            Ok(answer) => answer.results[0].error_code,
             Err(error) => error.code(),
         }
     }
@@ -99,8 +121,8 @@ impl World {
             configs: vec![config],
         };
         let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
-        match self.controller.incremental_alter_configs(request).await {
-            Ok(results) => results[0].error_code,
+        match self.controller.ask(request).await {
+            Ok(answer) => answer.responses[0].error_code,
             Err(error) => error.code(),
         }
     }
@@ -152,9 +174,10 @@ async fn a_change_is_there_when_it_is_answered() {
     assert_eq!(world.grow("a", 5).await, ErrorCode::NONE);
     assert_eq!(world.set(ResourceKind::Topic, "a", "retention.ms", "5").await, ErrorCode::NONE);
     assert_eq!(*told.settings.lock(), [ConfigResource::topic("a")]);
-    let first = world.controller.allocate_producer_ids(1).await.unwrap();
-    let second = world.controller.allocate_producer_ids(1).await.unwrap();
-    assert_eq!((first.first, second.first), (0, 1000));
+    let block = AllocateProducerIdsRequest { broker_id: 1, broker_epoch: -1 };
+    let first = world.controller.ask(block.clone()).await.unwrap();
+    let second = world.controller.ask(block).await.unwrap();
+    assert_eq!((first.producer_id_start, second.producer_id_start), (0, 1000));
 
     let image = world.cache.load_full();
     world.stop().await.unwrap();
@@ -226,6 +249,90 @@ async fn a_failing_disk_is_an_error_for_changes_and_none_for_readers() {
     }
     assert_eq!(world.cache.load().topic_count(), 3);
     assert!(world.stop().await.is_err());
+}
+
+/// A second broker comes, takes over, and goes.
+#[tokio::test]
+async fn a_cluster_of_two_goes_on_with_one() {
+    let disk = SimDisk::new(5);
+    let World { controller, cache, liveness, .. } = World::start(&disk, 1).await.unwrap();
+    let second = BrokerRegistration {
+        id: 2,
+        incarnation_id: Uuid([2; 16]),
+        endpoints: Vec::new(),
+        rack: None,
+        log_dirs: vec![Uuid([8; 16])],
+        is_clean: true,
+    };
+    let answer = controller.ask(second.to_request(None)).await.unwrap();
+    let epochs = [1, 2].map(|id| cache.load().broker(id).unwrap().epoch);
+    assert_eq!((answer.error_code, answer.broker_epoch), (ErrorCode::NONE, epochs[1]));
+    let other = BrokerRegistration { incarnation_id: Uuid([3; 16]), ..second };
+    liveness.heard(2);
+    let answer = controller.ask(other.to_request(None)).await.unwrap();
+    assert_eq!(answer.error_code, ErrorCode::DUPLICATE_BROKER_REGISTRATION);
+
+    let assignment = CreatableReplicaAssignment { partition_index: 0, broker_ids: vec![2, 1] };
+    let topic = CreatableTopic {
+        name: "a".into(),
+        num_partitions: -1,
+        replication_factor: -1,
+        assignments: vec![assignment],
+        ..CreatableTopic::default()
+    };
+    let create = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+    assert_eq!(controller.ask(create).await.unwrap().topics[0].error_code, ErrorCode::NONE);
+    let leader = || cache.load().partition("a", 0).unwrap().leader;
+    controller.fence_brokers(vec![(2, epochs[1])]).await.unwrap();
+    assert_eq!(leader(), 1);
+    let beat = BrokerHeartbeatRequest {
+        broker_id: 2,
+        broker_epoch: epochs[1],
+        current_metadata_offset: cache.load().offset(),
+        ..BrokerHeartbeatRequest::default()
+    };
+    let answer = controller.ask(beat).await.unwrap();
+    assert_eq!((answer.error_code, answer.is_fenced), (ErrorCode::NONE, false));
+
+    let members = [1, 2].map(|id| BrokerState { broker_id: id, broker_epoch: epochs[id as usize - 1] });
+    let partition = cache.load().partition("a", 0).unwrap().clone();
+    let asked = PartitionRequest {
+        leader_epoch: partition.leader_epoch,
+        partition_epoch: partition.partition_epoch,
+        new_isr_with_epochs: members.to_vec(),
+        ..PartitionRequest::default()
+    };
+    let topic_id = cache.load().topic("a").unwrap().id;
+    let request = AlterPartitionRequest {
+        broker_id: 1,
+        broker_epoch: epochs[0],
+        topics: vec![TopicRequest { topic_id, partitions: vec![asked] }],
+    };
+    let answer = controller.ask(request).await.unwrap();
+    assert_eq!(answer.topics[0].partitions[0].isr, [1, 2]);
+    assert_eq!((controller.balance_leaders(9).await, leader()), (Ok(false), 2));
+
+    let to = |replicas: &[i32]| AlterPartitionReassignmentsRequest {
+        topics: vec![ReassignableTopic {
+            name: "a".into(),
+            partitions: vec![ReassignablePartition { partition_index: 0, replicas: Some(replicas.to_vec()) }],
+        }],
+        ..AlterPartitionReassignmentsRequest::default()
+    };
+    let answer = controller.ask(to(&[1])).await.unwrap();
+    assert_eq!((answer.responses[0].partitions[0].error_code, leader()), (ErrorCode::NONE, 1));
+    controller.ask(to(&[2])).await.unwrap();
+    let moving = list_reassignments(&cache.load(), &ListPartitionReassignmentsRequest::default());
+    assert_eq!(moving.topics[0].partitions[0].adding_replicas, [2]);
+    let answer = controller.ask(ElectLeadersRequest::default()).await.unwrap();
+    let result = &answer.replica_election_results[0].partition_result[0];
+    assert_eq!(result.error_code, ErrorCode::PREFERRED_LEADER_NOT_AVAILABLE);
+    assert_eq!(controller.elect_unclean_leaders(9).await, Ok(false));
+
+    let gone = UnregisterBrokerRequest { broker_id: 2 };
+    assert_eq!(controller.ask(gone.clone()).await.unwrap().error_code, ErrorCode::NONE);
+    let answer = controller.ask(gone).await.unwrap();
+    assert_eq!(answer.error_code, ErrorCode::BROKER_ID_NOT_REGISTERED);
 }
 
 /// Random changes, crashes in between: what was answered is there, and nothing else but what was under way.

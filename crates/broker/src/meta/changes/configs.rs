@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use wire::ErrorCode;
 use wire::api::{alter_configs, incremental_alter_configs};
-use wire::state::metadata::MetadataRecord;
+use wire::state::metadata::{ClearElrRecord, MetadataRecord};
 
-use super::{Context, Decision, RECORDS_MAX, Refusal};
+use super::{Context, Decision, MIN_INSYNC_REPLICAS, RECORDS_MAX, Refusal};
 use crate::config::alter::{self, Alteration, Operation};
 use crate::config::{ConfigMap, Scope};
 use crate::meta::image::{ConfigResource, ResourceKind};
@@ -149,7 +149,13 @@ fn one(
     let removed = before.keys().filter(|name| !after.contains_key(*name)).map(|name| resource.to_record(name, None));
     let set = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
     let set = set.map(|(name, value)| resource.to_record(name, Some(value)));
-    Ok(removed.chain(set).map(MetadataRecord::from).collect())
+    let mut records: Vec<MetadataRecord> = removed.chain(set).map(MetadataRecord::from).collect();
+    if before.get(MIN_INSYNC_REPLICAS) != after.get(MIN_INSYNC_REPLICAS) {
+        // With a lower minimum, what is acknowledged may miss those that are eligible to lead (KIP-966).
+        let topic_name = if scope == Scope::Topic { name.to_owned() } else { String::new() };
+        records.push(ClearElrRecord { topic_name }.into());
+    }
+    Ok(records)
 }
 
 /// Empty is all brokers.
@@ -304,5 +310,17 @@ mod tests {
         assert_eq!(decision.answer, vec![(42, "Each resource must appear at most once.".to_owned()); 2]);
         let keys = resource(TOPIC, "t", &[("retention.ms", SET, Some("5")), ("retention.ms", SET, Some("6"))]);
         assert_eq!(ask(&image, &[keys]).answer[0].1, "Error due to duplicate config keys : retention.ms");
+    }
+
+    #[test]
+    fn another_minimum_makes_nobody_eligible() {
+        let image = with_topic();
+        let clears = |name: &str| MetadataRecord::from(ClearElrRecord { topic_name: name.to_owned() });
+        for (kind, name, cleared) in [(TOPIC, "t", "t"), (BROKER, "", ""), (BROKER, "1", "")] {
+            let set = resource(kind, name, &[("min.insync.replicas", SET, Some("3"))]);
+            let records = ask(&image, std::slice::from_ref(&set)).records;
+            assert_eq!(records.last(), Some(&clears(cleared)));
+            assert_eq!(ask(&applied(&image, &records), &[set]).records, []);
+        }
     }
 }
