@@ -4,8 +4,13 @@
 //! connections, with one write; those who do not get it leave, since the holder looks at the queue again before it
 //! goes ([`Partition::append_queued`]). Reads name ranges of files and take no lock of the writer.
 //!
-//! Invariants: the high watermark never passes the log end and never goes back while this node leads.
+//! Invariants: the high watermark never passes the log end and never goes back while this node leads; only a leader
+//! appends what clients send, only a follower what its leader sends.
 
+mod following;
+mod recovery_points;
+pub mod replica;
+mod role;
 mod settings;
 mod sync;
 mod table;
@@ -20,16 +25,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use log::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Span};
+use log::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
 use parking_lot::Mutex;
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
+pub use following::FollowError;
+pub use recovery_points::RecoveryPoints;
+pub use role::IsrChanges;
 pub use settings::Settings;
-pub use sync::{SyncState, Syncer, Waiting};
+pub use sync::{SyncState, Syncer, Until, Waiting};
 pub use table::PartitionTable;
 pub use ticket::{Outcome, Refusal, Ticket};
-pub use waiters::{FetchWait, Registration, Waiters};
+pub use waiters::{FetchWait, Reader, Registration, Waiters};
+
+use self::role::RoleState;
 
 use crate::config::AckDurability;
 use crate::env::Env;
@@ -57,6 +67,11 @@ pub enum Isolation {
 #[derive(Clone)]
 pub struct Shared {
     pub env: Env,
+    pub node_id: i32,
+    /// `replica.lag.time.max.ms`.
+    pub lag_max_ms: i64,
+    pub isr_changes: Arc<IsrChanges>,
+    pub recovery_points: Arc<RecoveryPoints>,
     pub syncer: Arc<Syncer>,
     /// Partitions with bytes that are not on disk and that nobody waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
@@ -73,9 +88,20 @@ pub struct Partition {
     view: Arc<LogView>,
     queue: Mutex<Vec<Queued>>,
     settings: ArcSwap<Settings>,
+    role: Mutex<RoleState>,
+    // The following say what `role` has, for those who need not lock it. They change under its lock, and the first
+    // three under the log's lock too.
     leader_epoch: AtomicI32,
+    is_leader: AtomicBool,
+    is_alone: AtomicBool,
     in_sync_replicas: AtomicI32,
+    replica_count: AtomicI32,
     high_watermark: AtomicI64,
+    durable_offset: AtomicI64,
+    /// Somebody waits until all who are in sync have this on disk.
+    sync_wanted: AtomicI64,
+    /// What a follower's leader has told last.
+    leader_high_watermark: AtomicI64,
     offline: AtomicBool,
     is_dirty: AtomicBool,
     /// Size of the log when the producers' states were stored last.
@@ -88,6 +114,8 @@ pub struct Partition {
 struct Queued {
     batch: Batch,
     sender: Sender,
+    /// The only epoch in which it may be appended.
+    leader_epoch: Option<i32>,
 }
 
 /// Who is told what became of a batch.
@@ -116,27 +144,36 @@ impl Drop for Touched {
 }
 
 impl Partition {
+    /// Neither leads nor follows before it is told so. The high watermark is the one that was noted before the start.
     pub fn new(
         topic: Arc<str>,
         topic_id: Uuid,
         index: i32,
-        leader_epoch: i32,
         log: Log,
+        high_watermark: i64,
         settings: Arc<Settings>,
         shared: Shared,
     ) -> Arc<Self> {
         let view = log.view();
+        let high_watermark = high_watermark.clamp(view.log_start_offset(), view.log_end_offset());
         let partition = Arc::new(Self {
             topic,
             topic_id,
             index,
             shared,
-            high_watermark: AtomicI64::new(view.log_end_offset()),
             log: Mutex::new(log),
             queue: Mutex::default(),
             settings: ArcSwap::new(settings),
-            leader_epoch: AtomicI32::new(leader_epoch),
-            in_sync_replicas: AtomicI32::new(1),
+            role: Mutex::default(),
+            leader_epoch: AtomicI32::new(-1),
+            is_leader: AtomicBool::new(false),
+            is_alone: AtomicBool::new(false),
+            in_sync_replicas: AtomicI32::new(0),
+            replica_count: AtomicI32::new(0),
+            high_watermark: AtomicI64::new(high_watermark),
+            durable_offset: AtomicI64::new(0),
+            sync_wanted: AtomicI64::new(-1),
+            leader_high_watermark: AtomicI64::new(-1),
             offline: AtomicBool::new(false),
             is_dirty: AtomicBool::new(false),
             snapshot_size_bytes: AtomicU64::new(view.size_bytes()),
@@ -165,17 +202,13 @@ impl Partition {
     /// Puts changed topic settings to work.
     pub fn set_settings(self: &Arc<Self>, settings: Arc<Settings>) {
         self.with_log(|log| log.set_config(settings.log.clone()));
+        let min_insync_replicas = settings.min_insync_replicas;
         self.settings.store(settings);
+        self.note_min_insync_replicas(min_insync_replicas);
     }
 
     pub fn leader_epoch(&self) -> i32 {
         self.leader_epoch.load(Ordering::Acquire)
-    }
-
-    /// Leads in this epoch, with so many replicas in sync.
-    pub fn lead(&self, leader_epoch: i32, in_sync_replicas: i32) {
-        self.leader_epoch.fetch_max(leader_epoch, Ordering::AcqRel);
-        self.in_sync_replicas.store(in_sync_replicas, Ordering::Release);
     }
 
     pub fn view(&self) -> &LogView {
@@ -185,6 +218,25 @@ impl Partition {
     /// The offset below which consumers may read.
     pub fn high_watermark(&self) -> i64 {
         self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// All in-sync replicas have what is below on their disks, as far as this leader knows.
+    pub fn durable_offset(&self) -> i64 {
+        self.durable_offset.load(Ordering::Acquire)
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.is_leader.load(Ordering::Acquire)
+    }
+
+    /// Whether this node leads and no other replicates the partition.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Acquire)
+    }
+
+    /// Refuses what only a leader does.
+    pub fn check_leader(&self) -> Result<(), ErrorCode> {
+        if self.is_leader() { Ok(()) } else { Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) }
     }
 
     /// Below it no transaction is open. Without transactions it is the high watermark.
@@ -226,9 +278,28 @@ impl Partition {
         }
     }
 
+    /// Checks that this node leads, and the epoch that the client believes in.
+    pub fn check_leader_in_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
+        self.check_leader_epoch(epoch)?;
+        self.check_leader()
+    }
+
     /// Queues a validated batch. It is appended when `touched` is committed; the outcome goes to the ticket's place.
     pub fn enqueue(
         self: &Arc<Self>,
+        batch: Batch,
+        acks: Acks,
+        ticket: &Arc<Ticket>,
+        place: usize,
+        touched: &mut Touched,
+    ) {
+        self.enqueue_in_epoch(None, batch, acks, ticket, place, touched);
+    }
+
+    /// The same for a batch that is to be appended in one leader epoch or not at all.
+    pub fn enqueue_in_epoch(
+        self: &Arc<Self>,
+        leader_epoch: Option<i32>,
         batch: Batch,
         acks: Acks,
         ticket: &Arc<Ticket>,
@@ -243,20 +314,28 @@ impl Partition {
         if queue.is_empty() {
             touched.0.push(Arc::clone(self));
         }
-        queue.push(Queued { batch, sender: Sender { acks, ticket: Arc::clone(ticket), place } });
+        queue.push(Queued { batch, sender: Sender { acks, ticket: Arc::clone(ticket), place }, leader_epoch });
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), ErrorCode> {
-        // The reserve is there for the broker's own topics, so that groups go on while producers wait for room.
-        let no_room = self.shared.disk_full.load(Ordering::Relaxed) && !is_internal(&self.topic);
-        if self.is_offline() || no_room {
+        if self.is_offline() || self.lacks_room() {
             return Err(ErrorCode::KAFKA_STORAGE_ERROR);
         }
-        let in_sync = self.in_sync_replicas.load(Ordering::Acquire);
-        if acks == Acks::All && in_sync < self.settings.load().min_insync_replicas {
-            return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+        self.check_leader()?;
+        if acks == Acks::All {
+            // No more can be in sync than there are (`Partition.effectiveMinIsr`).
+            let replicas = self.replica_count.load(Ordering::Acquire);
+            let wanted = self.settings.load().min_insync_replicas.min(replicas);
+            if self.in_sync_replicas.load(Ordering::Acquire) < wanted {
+                return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+            }
         }
         Ok(())
+    }
+
+    /// The reserve is there for the broker's own topics, so that groups go on while producers wait for room.
+    fn lacks_room(&self) -> bool {
+        self.shared.disk_full.load(Ordering::Relaxed) && !is_internal(&self.topic)
     }
 
     /// Has appended what is queued: by a syncing thread if everybody waits for the disk anyway, otherwise here and now.
@@ -296,12 +375,30 @@ impl Partition {
         result
     }
 
-    fn append(self: &Arc<Self>, log: &mut Log, queued: Vec<Queued>) {
+    /// Appends as the leader. Both role and epoch are as they are: they change under the log's lock only.
+    fn append(self: &Arc<Self>, log: &mut Log, mut queued: Vec<Queued>) {
+        let leader_epoch = self.leader_epoch();
+        let leads = self.is_leader();
+        let is_current = |queued: &Queued| leads && queued.leader_epoch.is_none_or(|epoch| epoch == leader_epoch);
+        for Queued { sender, .. } in queued.extract_if(.., |queued| !is_current(queued)) {
+            sender.ticket.fill(sender.place, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        }
+        if queued.is_empty() {
+            return;
+        }
         let (batches, senders): (Vec<Batch>, Vec<Sender>) =
             queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
+        let settings = self.settings.load();
+        let is_alone = self.is_alone();
+        let waits_for_disk = |acks| acks == Acks::All && settings.ack_durability == AckDurability::Disk;
         let start = self.view.log_end_offset();
-        let bytes: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
-        let appended = match log.append(&batches, Origin::Client, self.leader_epoch(), self.shared.env.clock.now()) {
+        if !is_alone && senders.iter().any(|sender| waits_for_disk(sender.acks)) {
+            // Before anybody sees the records, so that a follower that fetches them is told to sync them.
+            let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
+            self.sync_wanted.fetch_max(start + records, Ordering::AcqRel);
+        }
+        let bytes = batches.iter().map(|batch| batch.bytes.len()).sum::<usize>() as i64;
+        let appended = match log.append(&batches, Origin::Client, leader_epoch, self.shared.env.clock.now()) {
             Ok(appended) => appended,
             Err(error) => {
                 // A full disk passes, and so does a lack of descriptors; any other error closes the log for ever.
@@ -315,27 +412,38 @@ impl Partition {
             }
         };
         let end = self.view.log_end_offset();
-        if end > start {
+        if end > start && is_alone {
             self.high_watermark.store(end, Ordering::Release);
-            self.waiters.add(bytes as i64);
+            self.waiters.add(bytes);
+        } else if end > start {
+            self.note_appended(end, bytes);
         }
-        let settings = self.settings.load();
-        let mut waiting = Vec::new();
+        let high_watermark = self.high_watermark();
+        let (mut waiting, mut wait_for_disk) = (Vec::new(), false);
         for (result, Sender { acks, ticket, place }) in appended.into_iter().zip(senders) {
-            let (next_offset, outcome) = match result {
+            let (offset, outcome) = match result {
                 Ok(appended) => (appended.last_offset + 1, self.outcome(&appended)),
                 Err(error) => (0, Outcome::Refused(refusal(&error))),
             };
-            if acks == Acks::All && next_offset > 0 && settings.ack_durability == AckDurability::Disk {
-                waiting.push(Waiting { offset: next_offset, ticket, place, outcome });
+            if offset > 0 && waits_for_disk(acks) {
+                wait_for_disk = true;
+                waiting.push(Waiting { offset, until: Until::Durable, ticket, place, outcome });
+            } else if acks == Acks::All && offset > high_watermark {
+                waiting.push(Waiting { offset, until: Until::Replicated, ticket, place, outcome });
             } else {
                 ticket.fill(place, outcome);
             }
         }
-        if !waiting.is_empty() || self.flush_is_due(&settings, end) {
+        if !is_alone {
+            self.waiters.appended(bytes, wait_for_disk);
+        }
+        if wait_for_disk || self.flush_is_due(&settings, end) {
             self.request_sync(waiting);
-        } else if end > start {
-            self.note_dirty();
+        } else {
+            self.wait_for_replication(waiting);
+            if end > start {
+                self.note_dirty();
+            }
         }
     }
 
@@ -352,14 +460,9 @@ impl Partition {
         }
     }
 
-    /// Names the bytes from `offset` on that a reader may see.
-    pub fn span(&self, offset: i64, max_bytes: u32, isolation: Isolation) -> Result<Span, ReadError> {
-        self.view.span(offset, self.end_offset(isolation), max_bytes)
-    }
-
-    /// Reads whole batches from `offset` on into memory, at least one.
+    /// Reads whole batches from `offset` on into memory, at least one, to the end of the log.
     pub fn read(&self, offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
-        self.view.read(offset, self.high_watermark(), max_bytes)
+        self.view.read(offset, self.view.log_end_offset(), max_bytes)
     }
 
     /// Has appended bytes that nobody waits for synced in the background.
@@ -411,10 +514,14 @@ impl Partition {
         Ok(if stop.load(Ordering::Relaxed) { first_dirty_offset } else { compaction.next_dirty_offset() })
     }
 
-    /// Ends all use of the partition because its topic was deleted.
+    /// Ends all use of the partition: its topic was deleted, or this node is no replica any more.
     pub fn retire(self: &Arc<Self>) {
         self.offline.store(true, Ordering::Release);
-        self.with_log(Log::retire);
+        self.with_log(|log| {
+            self.drop_role();
+            log.retire();
+        });
+        self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         self.waiters.wake_all();
     }
 

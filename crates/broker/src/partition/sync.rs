@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use wire::ErrorCode;
 
+use super::role::Progress;
 use super::{Outcome, Partition, Ticket};
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
@@ -54,6 +55,28 @@ impl Syncer {
         });
         let threads = threads.collect();
         (syncer, threads)
+    }
+
+    /// One without threads, for tests that do its work in their own time.
+    #[cfg(test)]
+    pub fn idle() -> Arc<Self> {
+        Arc::new(Self { queue: Mutex::default(), work: Condvar::new() })
+    }
+
+    /// Syncs until nothing is left to sync.
+    #[cfg(test)]
+    pub fn run_pending(&self) {
+        loop {
+            let Some((partition, priority)) = self.queue.lock().next() else { return };
+            let again = partition.sync_once();
+            let mut queue = self.queue.lock();
+            if priority == Priority::Background {
+                queue.in_background -= 1;
+            }
+            if let Some(priority) = again {
+                queue.of(priority).push_back(partition);
+            }
+        }
     }
 
     pub fn close(&self) {
@@ -125,9 +148,21 @@ struct Inner {
     waiting: Vec<Waiting>,
 }
 
-/// An append whose acknowledgement waits until the log is on disk up to `offset`.
+/// What an acknowledgement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// This node has it on disk, whatever its role.
+    Synced,
+    /// All in-sync replicas have it on disk.
+    Durable,
+    /// All in-sync replicas have it.
+    Replicated,
+}
+
+/// An append whose acknowledgement waits until the log has got to `offset`.
 pub struct Waiting {
     pub offset: i64,
+    pub until: Until,
     pub ticket: Arc<Ticket>,
     pub place: usize,
     pub outcome: Outcome,
@@ -170,23 +205,23 @@ impl Partition {
             state.again = !self.queue.lock().is_empty();
         }
         let synced = self.view.sync();
-        let mut state = self.sync.inner.lock();
         match synced {
-            Ok(offset) => {
-                let (done, waiting) = state.waiting.drain(..).partition(|waiting| waiting.offset <= offset);
-                state.waiting = waiting;
-                let (again, nobody_waits) = (state.again, state.waiting.is_empty());
+            Ok(_) => {
+                let progress = self.note_synced();
+                let synced_offset = self.view.synced_offset();
+                let mut state = self.sync.inner.lock();
+                let done = state.take_done(progress.as_ref(), synced_offset);
+                let again = state.again;
+                // Those who wait for other replicas only do not wait for this disk.
+                let nobody_waits = state.waiting.iter().all(|waiting| waiting.offset <= synced_offset);
                 state.scheduled = again;
                 drop(state);
-                for waiting in done {
-                    waiting.ticket.fill(waiting.place, waiting.outcome);
-                }
+                answer(done, progress.as_ref());
                 let is_background = nobody_waits && self.queue.lock().is_empty();
                 again.then_some(if is_background { Priority::Background } else { Priority::Urgent })
             }
             Err(error) => {
-                let failed = std::mem::take(&mut *state);
-                drop(state);
+                let failed = std::mem::take(&mut *self.sync.inner.lock());
                 self.fail(&error);
                 for waiting in failed.waiting {
                     waiting.ticket.fill(waiting.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
@@ -196,5 +231,77 @@ impl Partition {
                 None
             }
         }
+    }
+
+    /// Keeps those who wait for other replicas only.
+    pub(super) fn wait_for_replication(&self, waiting: Vec<Waiting>) {
+        if waiting.is_empty() {
+            return;
+        }
+        self.sync.inner.lock().waiting.extend(waiting);
+        // The others may have got there before these were kept.
+        if let Some(progress) = self.progress() {
+            self.answer_waiting(&progress);
+        }
+    }
+
+    /// Answers those who waited for what has happened.
+    pub(super) fn answer_waiting(&self, progress: &Progress) {
+        let mut state = self.sync.inner.lock();
+        if state.waiting.is_empty() {
+            return;
+        }
+        let done = state.take_done(Some(progress), self.view.synced_offset());
+        drop(state);
+        answer(done, Some(progress));
+    }
+
+    /// Refuses all who wait for other replicas: this node does not lead any more.
+    pub(super) fn refuse_waiting(&self, code: ErrorCode) {
+        let refused: Vec<Waiting> = {
+            let mut state = self.sync.inner.lock();
+            state.waiting.extract_if(.., |waiting| waiting.until != Until::Synced).collect()
+        };
+        for waiting in refused {
+            waiting.ticket.fill(waiting.place, code.into());
+        }
+    }
+}
+
+impl Inner {
+    fn take_done(&mut self, progress: Option<&Progress>, synced_offset: i64) -> Vec<Waiting> {
+        self.waiting
+            .extract_if(.., |waiting| match waiting.until {
+                Until::Synced => waiting.offset <= synced_offset,
+                _ => progress.is_some_and(|progress| progress.settles(waiting).is_some()),
+            })
+            .collect()
+    }
+}
+
+impl Progress {
+    /// Whether an append is acknowledged, or has to be refused because too few replicas are left in sync
+    /// (`Partition.checkEnoughReplicasReachOffset`); `None` as long as neither is known.
+    fn settles(&self, waiting: &Waiting) -> Option<Result<(), ErrorCode>> {
+        let of = |replicated: i64, durable: i64| match waiting.until {
+            Until::Replicated => replicated,
+            Until::Durable | Until::Synced => durable,
+        };
+        if waiting.offset <= of(self.high_watermark, self.durable_offset) {
+            return Some(Ok(()));
+        }
+        let reached = self.reached_without_enough?;
+        (waiting.offset <= of(reached.log_end_offset, reached.synced_offset))
+            .then_some(Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+    }
+}
+
+fn answer(done: Vec<Waiting>, progress: Option<&Progress>) {
+    for waiting in done {
+        let refused = match waiting.until {
+            Until::Synced => None,
+            _ => progress.and_then(|progress| progress.settles(&waiting)).and_then(Result::err),
+        };
+        waiting.ticket.fill(waiting.place, refused.map_or(waiting.outcome, Outcome::from));
     }
 }

@@ -1,8 +1,12 @@
 //! All partitions of this broker, by topic id and by name, and their directories.
 //!
-//! The metadata image says which partitions there are; this table follows it ([`Applied`]). A directory is
-//! called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of the data
-//! directory.
+//! The metadata image says which partitions there are, which of them this node replicates and which it leads; this
+//! table follows it ([`Applied`]). Logs are opened at the start, but nothing is led or followed before the image has
+//! the registration of this very start of the broker: what it says until then was said to a broker that may have had
+//! more.
+//!
+//! A directory is called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of
+//! the data directory.
 
 mod directories;
 mod upkeep;
@@ -10,7 +14,7 @@ mod upkeep;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
@@ -18,18 +22,37 @@ use log::{Log, LogError, OpenOptions, ScrubCursor};
 use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
 
+use super::replica::Registration;
 use super::{Partition, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta::{Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
+use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 
 /// Threads that open or make logs. They mostly wait for the disk.
 const OPENING_THREADS: usize = 8;
 
-/// The partitions of one topic, by index. One whose log could not be opened is missing.
+/// The partitions of one topic, by index.
 struct OpenTopic {
     name: TopicName,
     id: Uuid,
-    partitions: Vec<Option<Arc<Partition>>>,
+    partitions: Vec<Slot>,
+}
+
+#[derive(Clone)]
+enum Slot {
+    Open(Arc<Partition>),
+    /// Its log could not be opened.
+    Offline,
+    /// This node does not replicate it.
+    Elsewhere,
+}
+
+impl Slot {
+    fn open(&self) -> Option<&Arc<Partition>> {
+        match self {
+            Self::Open(partition) => Some(partition),
+            Self::Offline | Self::Elsewhere => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -40,6 +63,10 @@ struct Topics {
 
 pub struct PartitionTable {
     shared: Shared,
+    /// Of this start of the broker.
+    incarnation_id: Uuid,
+    /// Whether the image has this start's registration, so that what it says of leaders is said to this broker.
+    is_registered: AtomicBool,
     data_dir: PathBuf,
     config: Arc<ArcSwap<BrokerConfig>>,
     topics: RwLock<Topics>,
@@ -52,7 +79,16 @@ pub struct PartitionTable {
     /// Ends a compaction that is under way.
     stopping: AtomicBool,
     /// What the checkpoint files hold.
-    noted: Mutex<(Offsets, Offsets)>,
+    noted: Mutex<Noted>,
+    /// What was noted when the broker stopped, until the logs are open.
+    remembered: Mutex<Remembered>,
+}
+
+/// Contents of the checkpoint files.
+#[derive(Default, PartialEq, Eq)]
+struct Noted {
+    log_start_offsets: Offsets,
+    high_watermarks: Offsets,
 }
 
 /// Where the check of what is stored has got to.
@@ -68,19 +104,23 @@ struct Scrub {
 struct Remembered {
     recovery_points: Offsets,
     log_start_offsets: Offsets,
+    high_watermarks: Offsets,
     clean_shutdown: bool,
 }
 
 impl PartitionTable {
-    /// Opens the logs of all partitions of the image, and makes those that are missing.
-    pub fn open(
+    /// A table of no partitions yet. They are led and followed as soon as an image has the registration of
+    /// `incarnation_id`.
+    pub fn new(
         shared: Shared,
         data_dir: PathBuf,
         config: Arc<ArcSwap<BrokerConfig>>,
-        image: &MetadataImage,
+        incarnation_id: Uuid,
     ) -> Result<Self, LogError> {
         let mut table = Self {
             shared,
+            incarnation_id,
+            is_registered: AtomicBool::new(false),
             data_dir,
             config,
             topics: RwLock::default(),
@@ -90,14 +130,23 @@ impl PartitionTable {
             cleaned_to: Mutex::default(),
             stopping: AtomicBool::new(false),
             noted: Mutex::default(),
+            remembered: Mutex::default(),
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
+        table.shared.recovery_points.remember(remembered.recovery_points.clone());
+        *table.remembered.get_mut() = remembered;
         *table.cleaned_to.get_mut() = table.read_checkpoint(CLEANER_OFFSET_FILE);
-        table.set_aside_strays(image)?;
-        let topics: Vec<&Arc<Topic>> = image.topics().collect();
-        table.open_topics(&topics, image, &remembered);
         Ok(table)
+    }
+
+    /// Opens the logs of all partitions of the first image that this node replicates, and makes those that are missing.
+    pub fn load(&self, image: &MetadataImage) -> Result<(), LogError> {
+        let remembered = std::mem::take(&mut *self.remembered.lock());
+        self.set_aside_strays(image)?;
+        let topics: Vec<&Arc<Topic>> = image.topics().collect();
+        self.open_topics(&topics, image, &remembered);
+        Ok(())
     }
 
     /// The partition that a client names by its topic's name.
@@ -117,7 +166,19 @@ impl PartitionTable {
     /// All partitions that are open.
     pub fn all(&self) -> Vec<Arc<Partition>> {
         let topics = self.topics.read();
-        topics.by_id.values().flat_map(|topic| topic.partitions.iter().flatten().cloned()).collect()
+        topics.by_id.values().flat_map(|topic| topic.partitions.iter().filter_map(Slot::open).cloned()).collect()
+    }
+
+    /// Any partition of a topic that is open.
+    pub fn any_of(&self, topic: &str) -> Option<Arc<Partition>> {
+        self.topics.read().by_name.get(topic)?.partitions.iter().find_map(Slot::open).cloned()
+    }
+
+    /// Has each partition that this node leads look for followers that lag.
+    pub fn shrink_isrs(&self) {
+        for partition in self.all().iter().filter(|partition| partition.is_leader()) {
+            partition.shrink_isr();
+        }
     }
 
     /// Whether the last stop was a clean one.
@@ -129,16 +190,20 @@ impl PartitionTable {
         &self.data_dir
     }
 
-    /// Opens what is not open yet of the given topics.
+    /// Opens what is not open yet of the given topics and replicated here.
     fn open_topics(&self, topics: &[&Arc<Topic>], image: &MetadataImage, remembered: &Remembered) {
         let mut work = Vec::new();
         let mut opened: Vec<OpenTopic> = Vec::new();
         for (place, topic) in topics.iter().enumerate() {
             let known = self.topics.read().by_id.get(&topic.id).cloned();
             let mut partitions = known.map_or_else(Vec::new, |known| known.partitions.clone());
+            partitions.resize(topic.partitions.len(), Slot::Elsewhere);
             let settings = self.settings(image.topic_config(&topic.name), &topic.name);
-            work.extend((partitions.len()..topic.partitions.len()).map(|index| (place, index, Arc::clone(&settings))));
-            partitions.resize(topic.partitions.len(), None);
+            for (index, in_image) in topic.partitions.iter().enumerate() {
+                if matches!(partitions[index], Slot::Elsewhere) && self.replicates(in_image) {
+                    work.push((place, index, Arc::clone(&settings)));
+                }
+            }
             opened.push(OpenTopic { name: topic.name.clone(), id: topic.id, partitions });
         }
         let work = Mutex::new(work.into_iter());
@@ -148,8 +213,8 @@ impl PartitionTable {
                 scope.spawn(|| {
                     loop {
                         let Some((place, index, settings)) = work.lock().next() else { return };
-                        let partition = self.open_partition(topics[place], index, settings, remembered);
-                        opened.lock()[place].partitions[index] = partition;
+                        let slot = self.open_partition(topics[place], index, settings, remembered);
+                        opened.lock()[place].partitions[index] = slot;
                     }
                 });
             }
@@ -162,28 +227,38 @@ impl PartitionTable {
         }
     }
 
-    fn open_partition(
-        &self,
-        topic: &Topic,
-        index: usize,
-        settings: Arc<Settings>,
-        remembered: &Remembered,
-    ) -> Option<Arc<Partition>> {
-        let in_image = &topic.partitions[index];
+    fn replicates(&self, in_image: &meta::Partition) -> bool {
+        in_image.replicas.contains(&self.shared.node_id)
+    }
+
+    fn open_partition(&self, topic: &Topic, index: usize, settings: Arc<Settings>, remembered: &Remembered) -> Slot {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
         match self.open_log(&topic.name, topic.id, index, &settings, remembered) {
-            Ok(log) => Some(Partition::new(
-                Arc::clone(topic.name.as_arc()),
-                topic.id,
-                index,
-                in_image.leader_epoch,
-                log,
-                settings,
-                self.shared.clone(),
-            )),
+            Ok(log) => {
+                let key = (topic.name.to_string(), index);
+                let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
+                let partition = Partition::new(
+                    Arc::clone(topic.name.as_arc()),
+                    topic.id,
+                    index,
+                    log,
+                    high_watermark,
+                    settings,
+                    self.shared.clone(),
+                );
+                // One that is noted may be that of a log which was here before.
+                let end = partition.view().log_end_offset();
+                match self.shared.recovery_points.lower(&partition, end) {
+                    Ok(()) => Slot::Open(partition),
+                    Err(error) => {
+                        tracing::error!(topic = %topic.name, partition = index, %error, "the partition is offline");
+                        Slot::Offline
+                    }
+                }
+            }
             Err(error) => {
                 tracing::error!(topic = %topic.name, partition = index, %error, "the log cannot be opened; the partition is offline");
-                None
+                Slot::Offline
             }
         }
     }
@@ -239,19 +314,47 @@ impl PartitionTable {
         let known = self.topics.read().by_id.get(&topic.id).cloned();
         let Some(known) = known else { return };
         let settings = self.settings(image.topic_config(&topic.name), &topic.name);
-        for partition in known.partitions.iter().flatten() {
+        for partition in known.partitions.iter().filter_map(Slot::open) {
             partition.set_settings(Arc::clone(&settings));
         }
     }
 
-    fn follow_leadership(&self, topic: &Topic) {
+    /// Gives each partition of a topic that is not as it was before its role.
+    fn take_roles(&self, before: Option<&Topic>, topic: &Topic, image: &MetadataImage) {
         let known = self.topics.read().by_id.get(&topic.id).cloned();
         let Some(known) = known else { return };
-        for (open, in_image) in known.partitions.iter().zip(&topic.partitions) {
-            if let Some(partition) = open {
-                partition.lead(in_image.leader_epoch, in_image.isr.len() as i32);
+        for (index, (slot, in_image)) in known.partitions.iter().zip(&topic.partitions).enumerate() {
+            let was = before.and_then(|before| before.partitions.get(index));
+            if let Slot::Open(partition) = slot
+                && was.is_none_or(|was| was != in_image)
+            {
+                partition.take_role(in_image, &|id| registration(image, id));
             }
         }
+    }
+
+    /// Ends the partitions of a topic that this node does not replicate any more.
+    fn remove_replicas(&self, topic: &Topic) {
+        let known = self.topics.read().by_id.get(&topic.id).cloned();
+        let Some(known) = known else { return };
+        let stays = |(slot, in_image): (&Slot, &Arc<meta::Partition>)| {
+            matches!(slot, Slot::Elsewhere) || self.replicates(in_image)
+        };
+        if known.partitions.iter().zip(&topic.partitions).all(stays) {
+            return;
+        }
+        let mut partitions = known.partitions.clone();
+        for (index, (slot, in_image)) in partitions.iter_mut().zip(&topic.partitions).enumerate() {
+            if !matches!(slot, Slot::Elsewhere) && !self.replicates(in_image) {
+                tracing::info!(topic = %topic.name, partition = index, "the partition is not replicated here any more");
+                self.end(&known, index);
+                *slot = Slot::Elsewhere;
+            }
+        }
+        let left = Arc::new(OpenTopic { name: known.name.clone(), id: known.id, partitions });
+        let mut topics = self.topics.write();
+        topics.by_name.insert(left.name.clone(), Arc::clone(&left));
+        topics.by_id.insert(left.id, left);
     }
 
     fn delete_topic(&self, id: Uuid) {
@@ -263,37 +366,65 @@ impl PartitionTable {
             }
             topic
         };
-        for (index, partition) in topic.partitions.iter().enumerate() {
-            if let Some(partition) = partition {
-                partition.retire();
+        for (index, slot) in topic.partitions.iter().enumerate() {
+            if !matches!(slot, Slot::Elsewhere) {
+                self.end(&topic, index);
             }
-            self.set_aside_deleted(&topic.name, index);
         }
     }
+
+    /// Ends a partition and takes its directory out of the way.
+    fn end(&self, topic: &OpenTopic, index: usize) {
+        if let Slot::Open(partition) = &topic.partitions[index] {
+            partition.retire();
+        }
+        self.set_aside_deleted(&topic.name, index);
+    }
+}
+
+/// What an image says of a broker.
+fn registration(image: &MetadataImage, id: i32) -> Option<Registration> {
+    image.broker(id).map(|broker| Registration { epoch: broker.epoch, is_active: broker.is_active() })
 }
 
 impl OpenTopic {
     fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         let place = usize::try_from(index).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         match self.partitions.get(place) {
-            Some(Some(partition)) => Ok(Arc::clone(partition)),
-            Some(None) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            Some(Slot::Open(partition)) => Ok(Arc::clone(partition)),
+            Some(Slot::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            Some(Slot::Elsewhere) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         }
     }
 }
 
 impl Applied for PartitionTable {
-    /// Logs are made, retired and told their settings before this returns.
+    /// Logs are made, retired and told their roles and settings before this returns.
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
         for topic in &delta.deleted {
             self.delete_topic(topic.id);
         }
         let grown = delta.changed.iter().map(|change| &change.after);
         let topics: Vec<&Arc<Topic>> = delta.created.iter().chain(grown).collect();
+        for topic in &topics {
+            self.remove_replicas(topic);
+        }
         self.open_topics(&topics, image, &Remembered::default());
-        for change in &delta.changed {
-            self.follow_leadership(&change.after);
+        let own = image.broker(self.shared.node_id);
+        let is_registered = own.is_some_and(|own| own.incarnation_id == self.incarnation_id);
+        if is_registered && !self.is_registered.swap(true, Ordering::AcqRel) {
+            image.topics().for_each(|topic| self.take_roles(None, topic, image));
+        } else if self.is_registered.load(Ordering::Acquire) {
+            if delta.brokers_changed {
+                for partition in self.all() {
+                    partition.note_brokers(&|id| registration(image, id));
+                }
+            }
+            delta.created.iter().for_each(|topic| self.take_roles(None, topic, image));
+            for change in &delta.changed {
+                self.take_roles(Some(&change.before), &change.after, image);
+            }
         }
         let is_broker = |resource: &ConfigResource| resource.kind == ResourceKind::Broker;
         if delta.configs.iter().any(is_broker) {

@@ -14,6 +14,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::*;
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
+use crate::meta;
 
 const THREADS: usize = 6;
 const ROUNDS: usize = 40;
@@ -28,8 +29,20 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
     let (log, _) = Log::create(env.disk.clone(), dir, settings.log.clone(), Uuid([1; 16]), env.clock.now())
         .expect("an empty disk");
     let (syncer, _) = Syncer::start();
-    let shared = Shared { env, syncer, dirty: Arc::default(), disk_full: Arc::default() };
-    Partition::new("t".into(), Uuid([1; 16]), 0, 0, log, settings, shared)
+    let shared = Shared {
+        env,
+        node_id: 1,
+        lag_max_ms: 30_000,
+        isr_changes: Arc::default(),
+        recovery_points: Arc::default(),
+        syncer,
+        dirty: Arc::default(),
+        disk_full: Arc::default(),
+    };
+    let partition = Partition::new("t".into(), Uuid([1; 16]), 0, log, 0, settings, shared);
+    let alone = meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..meta::Partition::default() };
+    partition.take_role(&alone, &|_| None);
+    partition
 }
 
 fn batch() -> Batch {
@@ -114,4 +127,51 @@ fn a_disk_that_fails_leaves_nobody_without_an_answer() {
             assert_eq!(outcome, ErrorCode::KAFKA_STORAGE_ERROR.into());
         }
     }
+}
+
+fn led_by(leader: i32, leader_epoch: i32) -> meta::Partition {
+    meta::Partition { replicas: vec![1, 2], isr: vec![1], leader, leader_epoch, ..meta::Partition::default() }
+}
+
+fn send(partition: &Arc<Partition>, leader_epoch: Option<i32>, acks: Acks) -> (Arc<Ticket>, Touched) {
+    let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
+    partition.enqueue_in_epoch(leader_epoch, batch(), acks, &ticket, 0, &mut touched);
+    (ticket, touched)
+}
+
+#[test]
+fn nothing_of_an_older_leadership_is_appended() {
+    let partition = partition(&SimDisk::new(3));
+    let refused = Outcome::from(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let (queued, touched) = send(&partition, None, Acks::Leader);
+    partition.take_role(&led_by(2, 1), &|_| None);
+    assert_eq!(wait(&queued), refused);
+    partition.take_role(&led_by(1, 2), &|_| None);
+    touched.commit();
+    let (queued, touched) = send(&partition, None, Acks::Leader);
+    partition.take_role(&led_by(1, 3), &|_| None);
+    touched.commit();
+    assert_eq!(wait(&queued), refused, "its own, but another one");
+    let (of_before, touched) = send(&partition, Some(0), Acks::Leader);
+    touched.commit();
+    assert_eq!(wait(&of_before), refused);
+    let (of_now, touched) = send(&partition, Some(3), Acks::Leader);
+    touched.commit();
+    assert_eq!(offset(&wait(&of_now)), Some(0));
+}
+
+#[test]
+fn a_follower_takes_from_the_leader_of_its_epoch_only() {
+    let partition = partition(&SimDisk::new(4));
+    let from_leader = |epoch| partition.append_from_leader(epoch, &[batch()], 1, 0);
+    assert!(matches!(from_leader(0), Err(FollowError::RoleChanged)), "it leads");
+    partition.take_role(&led_by(2, 5), &|_| None);
+    assert!(matches!(from_leader(4), Err(FollowError::RoleChanged)));
+    from_leader(5).expect("it follows in this epoch");
+    assert_eq!((partition.view().log_end_offset(), partition.high_watermark()), (1, 1));
+    let (refused, _) = send(&partition, None, Acks::Leader);
+    assert_eq!(wait(&refused), ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+    assert_eq!(partition.check_leader_in_epoch(4), Err(ErrorCode::FENCED_LEADER_EPOCH));
+    assert_eq!(partition.check_leader_in_epoch(5), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(partition.check_leader_in_epoch(6), Err(ErrorCode::UNKNOWN_LEADER_EPOCH));
 }

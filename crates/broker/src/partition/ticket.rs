@@ -56,11 +56,12 @@ impl Ticket {
         Self { state: Mutex::new(State { open: places, outcomes: vec![None; places], waker: None }) }
     }
 
-    /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing.
+    /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing, whether that
+    /// was answered already or not.
     pub fn fill(&self, place: usize, outcome: Outcome) {
         let mut state = self.state.lock();
-        if state.outcomes[place].is_none() {
-            state.outcomes[place] = Some(outcome);
+        if let Some(open @ None) = state.outcomes.get_mut(place) {
+            *open = Some(outcome);
             state.open -= 1;
             if state.open == 0
                 && let Some(waker) = state.waker.take()
@@ -113,7 +114,10 @@ mod tests {
     fn keeps_the_timeout_when_the_append_finishes_later() {
         let ticket = Ticket::new(1);
         ticket.fill_open(ErrorCode::REQUEST_TIMED_OUT);
-        ticket.fill(0, Outcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 });
+        let late = Outcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 };
+        ticket.fill(0, late.clone());
         assert_eq!(poll(&ticket), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
+        // Nobody asks for the answer any more.
+        ticket.fill(0, late);
     }
 }

@@ -1,17 +1,20 @@
 //! The directories of partitions: what is remembered of them over a restart, and what becomes of those that go.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use log::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
 use log::disk::replace_file;
 use log::{LogError, metadata};
 
-use super::{PartitionTable, Remembered};
-use crate::meta::{MetadataImage, TopicName};
+use super::{Noted, PartitionTable, Remembered};
+use crate::meta::{MetadataImage, Topic, TopicName};
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
+/// Up to where consumers may read each log.
+const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 /// What Kafka puts behind the names of directories that are to be removed, or belong to no topic.
 const DELETED_SUFFIX: &str = "-delete";
 const STRAY_SUFFIX: &str = "-stray";
@@ -29,6 +32,7 @@ impl PartitionTable {
         Ok(Remembered {
             recovery_points: self.read_checkpoint(RECOVERY_POINT_FILE),
             log_start_offsets: self.read_checkpoint(LOG_START_OFFSET_FILE),
+            high_watermarks: self.read_checkpoint(HIGH_WATERMARK_FILE),
             clean_shutdown,
         })
     }
@@ -44,29 +48,35 @@ impl PartitionTable {
         }
     }
 
-    /// Notes up to where each log is on disk, and where it starts.
+    /// Notes up to where each log is on disk, where it starts, and up to where it is replicated.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
-        let mut recovery_points = Offsets::new();
-        let mut log_start_offsets = Offsets::new();
+        let disk = &*self.shared.env.disk;
+        let mut new = Noted::default();
+        let mut recovery_points = Vec::new();
         for partition in self.all() {
             let key = (partition.topic.to_string(), partition.index);
-            recovery_points.insert(key.clone(), partition.recovery_point());
             let log_start_offset = partition.log_start_offset();
             if log_start_offset > 0 {
-                log_start_offsets.insert(key, log_start_offset);
+                new.log_start_offsets.insert(key.clone(), log_start_offset);
             }
+            // Without other replicas it is the log's end anyway.
+            if !partition.is_alone() {
+                new.high_watermarks.insert(key, partition.high_watermark());
+            }
+            let recovery_point = partition.recovery_point();
+            recovery_points.push((partition, recovery_point));
         }
-        let disk = &*self.shared.env.disk;
+        self.shared.recovery_points.note(disk, &self.data_dir, &recovery_points)?;
         let mut noted = self.noted.lock();
-        if noted.0 != recovery_points {
-            checkpoint::write_offsets(disk, &self.data_dir.join(RECOVERY_POINT_FILE), &recovery_points)?;
-            noted.0 = recovery_points;
-        }
-        if noted.1 != log_start_offsets {
-            checkpoint::write_offsets(disk, &self.data_dir.join(LOG_START_OFFSET_FILE), &log_start_offsets)?;
-            noted.1 = log_start_offsets;
-        }
-        Ok(())
+        let note = |name, known: &mut Offsets, offsets: Offsets| {
+            if *known != offsets {
+                checkpoint::write_offsets(disk, &self.data_dir.join(name), &offsets)?;
+                *known = offsets;
+            }
+            Ok::<_, LogError>(())
+        };
+        note(LOG_START_OFFSET_FILE, &mut noted.log_start_offsets, new.log_start_offsets)?;
+        note(HIGH_WATERMARK_FILE, &mut noted.high_watermarks, new.high_watermarks)
     }
 
     /// Closes all logs. After this the next start has nothing to check.
@@ -100,8 +110,8 @@ impl PartitionTable {
             let Some((topic, index)) = partition_of(&entry.name) else { continue };
             let in_image = image.topic(topic);
             let id = metadata::read_topic_id(disk, &dir)?;
-            let belongs =
-                in_image.is_some_and(|topic| index < topic.partitions.len() && id.is_none_or(|id| id == topic.id));
+            let is_replicated = |topic: &Arc<Topic>| topic.partitions.get(index).is_some_and(|p| self.replicates(p));
+            let belongs = in_image.is_some_and(|topic| is_replicated(topic) && id.is_none_or(|id| id == topic.id));
             if !belongs && entry.name != crate::quorum::METADATA_DIR {
                 tracing::warn!(dir = entry.name, "a directory belongs to no partition; it is renamed and left alone");
                 self.rename(&dir, &self.unused_name(&entry.name, STRAY_SUFFIX))?;

@@ -1,0 +1,189 @@
+//! What a follower does to its log: append what the leader sends, cut what the leader does not have.
+//!
+//! The fetcher of the leader calls this. Each call names the epoch in which the leader has answered, and does nothing
+//! when the partition has another one by now, or leads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use log::{AppendError, EpochEndOffset, Log, LogError};
+use wire::batch::Batch;
+
+use super::{Outcome, Partition, Ticket, Until, Waiting};
+
+/// Where a follower goes on, and what it tells its leader of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub leader_epoch: i32,
+    pub fetch_offset: i64,
+    /// -1 if the log has no epoch.
+    pub last_fetched_epoch: i32,
+    pub log_start_offset: i64,
+    pub synced_offset: i64,
+    pub high_watermark: i64,
+}
+
+/// Why what the leader sent was not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    #[error("the partition does not follow in this epoch any more")]
+    RoleChanged,
+    #[error("there is no room on the disk")]
+    NoRoom,
+    #[error("{0}")]
+    Append(#[from] AppendError),
+    #[error("{0}")]
+    Log(#[from] LogError),
+}
+
+impl Partition {
+    /// Where this follower goes on; `None` if it does not follow.
+    pub fn position(&self) -> Option<Position> {
+        if self.is_offline() {
+            return None;
+        }
+        self.followed_leader()?;
+        Some(Position {
+            leader_epoch: self.leader_epoch(),
+            fetch_offset: self.view.log_end_offset(),
+            last_fetched_epoch: self.view.latest_epoch().map_or(-1, |latest| latest.epoch),
+            log_start_offset: self.log_start_offset(),
+            synced_offset: self.view.synced_offset(),
+            high_watermark: self.high_watermark(),
+        })
+    }
+
+    /// How many offsets this follower lacks of what its leader has told to be replicated; 0 on the leader.
+    pub fn offset_lag(&self) -> i64 {
+        if self.is_leader() {
+            return 0;
+        }
+        (self.leader_high_watermark.load(Ordering::Acquire) - self.view.log_end_offset()).max(0)
+    }
+
+    /// Works on the log as a follower in an epoch.
+    fn follow_in<R>(
+        self: &Arc<Self>,
+        leader_epoch: i32,
+        work: impl FnOnce(&mut Log) -> Result<R, FollowError>,
+    ) -> Result<R, FollowError> {
+        let result = self.with_log(|log| {
+            if self.is_leader() || self.leader_epoch() != leader_epoch || self.is_offline() {
+                return Err(FollowError::RoleChanged);
+            }
+            work(log)
+        });
+        if let Err(FollowError::Log(error)) = &result
+            && !error.is_retriable()
+        {
+            self.fail(error);
+        }
+        result
+    }
+
+    /// Appends what the leader sent, and takes over its high watermark and log start offset.
+    pub fn append_from_leader(
+        self: &Arc<Self>,
+        leader_epoch: i32,
+        batches: &[Batch],
+        leader_high_watermark: i64,
+        leader_log_start_offset: i64,
+    ) -> Result<(), FollowError> {
+        let (replicated, end) = self.follow_in(leader_epoch, |log| {
+            self.leader_high_watermark.store(leader_high_watermark, Ordering::Release);
+            let start = log.log_end_offset();
+            let result = if batches.is_empty() { Ok(()) } else { self.append_batches(log, batches) };
+            let end = log.log_end_offset();
+            let high_watermark = leader_high_watermark.min(end);
+            let is_news = high_watermark > self.high_watermark();
+            if is_news {
+                self.high_watermark.store(high_watermark, Ordering::Release);
+            }
+            if (self.log_start_offset() + 1..=self.high_watermark()).contains(&leader_log_start_offset) {
+                log.delete_records(leader_log_start_offset)?;
+            }
+            let bytes = self.role.lock().take_replicated(self.high_watermark());
+            result?;
+            Ok((is_news.then_some(bytes), (end > start).then_some(end)))
+        })?;
+        if let Some(bytes) = replicated {
+            self.waiters.replicated(bytes);
+        }
+        if let Some(end) = end {
+            if self.flush_is_due(&self.settings(), end) {
+                self.request_sync([]);
+            } else {
+                self.note_dirty();
+            }
+        }
+        Ok(())
+    }
+
+    fn append_batches(&self, log: &mut Log, batches: &[Batch]) -> Result<(), FollowError> {
+        if self.lacks_room() {
+            return Err(FollowError::NoRoom);
+        }
+        let results = log.append_as_follower(batches, self.shared.env.clock.now())?;
+        let appended = results.iter().zip(batches).filter(|(result, _)| result.is_ok());
+        let bytes: usize = appended.map(|(_, batch)| batch.bytes.len()).sum();
+        self.role.lock().note_appended(log.log_end_offset(), bytes as i64);
+        results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(FollowError::from)
+    }
+
+    /// Cuts what the leader has not: it answered that the follower's last epoch ends elsewhere in its log
+    /// (`AbstractFetcherThread.getOffsetTruncationState`). The next fetch finds out whether that was enough.
+    pub fn truncate_to_epoch(self: &Arc<Self>, leader_epoch: i32, end: EpochEndOffset) -> Result<(), FollowError> {
+        self.follow_in(leader_epoch, |log| {
+            let own = self.view.end_offset_for_epoch(end.epoch, log.log_end_offset());
+            let offset = match own.epoch {
+                // This log knows nothing of the epoch or an older one.
+                _ if own.end_offset < 0 => end.end_offset,
+                // It ends where either of the two ends it.
+                epoch if epoch == end.epoch => own.end_offset.min(end.end_offset),
+                // An older epoch is the last that both may have.
+                _ => own.end_offset,
+            };
+            self.truncate(log, offset)
+        })?;
+        self.waiters.wake_all();
+        Ok(())
+    }
+
+    fn truncate(&self, log: &mut Log, offset: i64) -> Result<(), FollowError> {
+        let before = log.log_end_offset();
+        let end = log.truncate_to(offset, self.shared.env.clock.now())?;
+        self.shared.recovery_points.lower(self, end)?;
+        self.high_watermark.fetch_min(end, Ordering::AcqRel);
+        self.role.lock().note_truncated(end);
+        tracing::info!(
+            topic = %self.topic, partition = self.index, leader_epoch = self.leader_epoch(), before, end,
+            "cut what the leader does not have"
+        );
+        Ok(())
+    }
+
+    /// Drops everything, to go on at the start of the leader's log.
+    pub fn start_anew(self: &Arc<Self>, leader_epoch: i32, offset: i64) -> Result<(), FollowError> {
+        self.follow_in(leader_epoch, |log| {
+            let before = log.log_end_offset();
+            log.truncate_fully_and_start_at(offset, self.shared.env.clock.now())?;
+            self.shared.recovery_points.lower(self, offset)?;
+            self.high_watermark.store(offset, Ordering::Release);
+            self.role.lock().note_truncated(-1);
+            tracing::warn!(
+                topic = %self.topic, partition = self.index, before, offset,
+                "the leader has nothing of where this log ends; it starts anew"
+            );
+            Ok(())
+        })?;
+        self.waiters.wake_all();
+        Ok(())
+    }
+
+    /// Has the log brought to the disk; the place of the ticket is filled when it is there up to where it ends now.
+    pub fn sync_for_leader(self: &Arc<Self>, ticket: &Arc<Ticket>, place: usize) {
+        let offset = self.view.log_end_offset();
+        let outcome = Outcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };
+        self.request_sync([Waiting { offset, until: Until::Synced, ticket: Arc::clone(ticket), place, outcome }]);
+    }
+}

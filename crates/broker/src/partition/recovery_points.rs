@@ -1,0 +1,67 @@
+//! Up to where each log is noted to be on disk: below that a restart takes a torn batch for damage and leaves it, above
+//! it for the end of the log.
+//!
+//! So a log that is cut must not have a recovery point behind its new end when it grows again
+//! (`LogManager.truncateTo`). The point is lowered under the log's lock, after the cut and before any append.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use log::LogError;
+use log::checkpoint::{self, Offsets, RECOVERY_POINT_FILE};
+use log::disk::Disk;
+use parking_lot::Mutex;
+
+use super::Partition;
+
+/// What the checkpoint file holds.
+#[derive(Default)]
+pub struct RecoveryPoints {
+    noted: Mutex<Offsets>,
+}
+
+impl RecoveryPoints {
+    /// Begins with what the file had at the start.
+    pub(super) fn remember(&self, offsets: Offsets) {
+        *self.noted.lock() = offsets;
+    }
+
+    /// Notes the recovery points of all partitions.
+    pub(super) fn note(
+        &self,
+        disk: &dyn Disk,
+        data_dir: &Path,
+        partitions: &[(Arc<Partition>, i64)],
+    ) -> Result<(), LogError> {
+        let mut noted = self.noted.lock();
+        let offsets = partitions.iter().map(|(partition, recovery_point)| {
+            // The log may have been cut since the caller looked; from here on that waits for this lock.
+            (key(partition), *recovery_point.min(&partition.view.synced_offset()))
+        });
+        let offsets: Offsets = offsets.collect();
+        if *noted != offsets {
+            checkpoint::write_offsets(disk, &data_dir.join(RECOVERY_POINT_FILE), &offsets)?;
+            *noted = offsets;
+        }
+        Ok(())
+    }
+
+    /// Notes at once that a log ends at `offset` now, if more of it was noted.
+    pub(super) fn lower(&self, partition: &Partition, offset: i64) -> Result<(), LogError> {
+        let mut noted = self.noted.lock();
+        let key = key(partition);
+        if noted.get(&key).is_none_or(|noted| *noted <= offset) {
+            return Ok(());
+        }
+        let mut offsets = noted.clone();
+        offsets.insert(key, offset);
+        let data_dir = partition.view.dir().parent().unwrap_or(Path::new("/"));
+        checkpoint::write_offsets(&*partition.shared.env.disk, &data_dir.join(RECOVERY_POINT_FILE), &offsets)?;
+        *noted = offsets;
+        Ok(())
+    }
+}
+
+fn key(partition: &Partition) -> (String, i32) {
+    (partition.topic.to_string(), partition.index)
+}

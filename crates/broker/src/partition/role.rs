@@ -1,0 +1,420 @@
+//! What a partition is on this node: leader, follower, or nothing yet. The metadata says so ([`Partition::take_role`]).
+//!
+//! A role begins and ends under the log's lock. Whoever appends holds that lock and looks at the role, so nothing of an
+//! older leadership can slip into a newer one. Watermarks move under the role's own lock, which is taken after the
+//! log's; what follows from a move, such as answers, happens when it is released.
+//!
+//! A partition that no other node replicates is *alone*: its appends are replicated by being made, and take no lock
+//! for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use log::{Log, LogError};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use wire::ErrorCode;
+
+use super::replica::{
+    AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Proposal, Registration,
+};
+use super::{Partition, Queued};
+use crate::meta;
+
+/// Runs of bytes that are remembered one by one; beyond, the newest grows.
+const RUNS_MAX: usize = 1024;
+
+/// Looks up a broker in the metadata.
+pub type Registrations<'a> = &'a dyn Fn(i32) -> Option<Registration>;
+
+#[derive(Default)]
+pub(super) struct RoleState {
+    role: Role,
+    /// What is appended and not replicated: the offset behind each run, and its bytes.
+    unreplicated: VecDeque<(i64, i64)>,
+}
+
+#[derive(Default)]
+enum Role {
+    /// The metadata has not said anything since the start.
+    #[default]
+    None,
+    Leader(Box<Leadership>),
+    /// The leader may be none.
+    Follower {
+        leader: i32,
+    },
+}
+
+impl RoleState {
+    pub(super) fn note_appended(&mut self, end_offset: i64, bytes: i64) {
+        let is_full = self.unreplicated.len() >= RUNS_MAX;
+        match self.unreplicated.back_mut().filter(|_| is_full) {
+            Some(newest) => *newest = (end_offset, newest.1 + bytes),
+            None => self.unreplicated.push_back((end_offset, bytes)),
+        }
+    }
+
+    /// The bytes that a high watermark has passed.
+    pub(super) fn take_replicated(&mut self, high_watermark: i64) -> i64 {
+        let mut bytes = 0;
+        while let Some((_, run)) = self.unreplicated.pop_front_if(|(end, _)| *end <= high_watermark) {
+            bytes += run;
+        }
+        bytes
+    }
+
+    pub(super) fn note_truncated(&mut self, end_offset: i64) {
+        while self.unreplicated.pop_back_if(|(end, _)| *end > end_offset).is_some() {}
+    }
+}
+
+/// What taking a role leads to.
+#[derive(Default)]
+struct Taken {
+    /// Batches that nobody has appended.
+    refused: Vec<Queued>,
+    /// Of a leader.
+    progress: Option<Progress>,
+    is_new: bool,
+}
+
+/// How far a leader has got, for those who wait for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub(super) high_watermark: i64,
+    pub(super) durable_offset: i64,
+    /// What would be promised if enough replicas were in sync.
+    pub(super) reached_without_enough: Option<Own>,
+    /// Bytes that consumers may read now; `None` if the high watermark did not move.
+    replicated_bytes: Option<i64>,
+    has_moved: bool,
+}
+
+/// Partitions with a change of their in-sync replicas that the controller has to be asked for.
+#[derive(Default)]
+pub struct IsrChanges {
+    wanted: Mutex<Vec<Arc<Partition>>>,
+    notify: Notify,
+}
+
+impl IsrChanges {
+    fn push(&self, partition: Arc<Partition>) {
+        self.wanted.lock().push(partition);
+        self.notify.notify_one();
+    }
+
+    /// Takes them all. A partition's proposal is asked for when it is sent.
+    pub fn take(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.wanted.lock())
+    }
+
+    /// Until there may be some.
+    pub async fn wait(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Partition {
+    /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused.
+    pub fn take_role(self: &Arc<Self>, state: &meta::Partition, registrations: Registrations<'_>) {
+        let taken = self.with_log(|log| {
+            if state.leader == self.shared.node_id {
+                self.lead(log, state, registrations)
+            } else {
+                Ok(self.follow(state))
+            }
+        });
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => return self.fail(&error),
+        };
+        for queued in taken.refused {
+            queued.sender.ticket.fill(queued.sender.place, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        }
+        if taken.is_new {
+            if taken.progress.is_none() {
+                self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            }
+            self.waiters.wake_all();
+        }
+        if let Some(progress) = taken.progress {
+            self.announce(&progress);
+        }
+    }
+
+    fn follow(&self, state: &meta::Partition) -> Taken {
+        let mut guard = self.role.lock();
+        if state.leader_epoch < self.leader_epoch() {
+            return Taken::default();
+        }
+        let is_same = matches!(guard.role, Role::Follower { leader } if leader == state.leader)
+            && state.leader_epoch == self.leader_epoch();
+        guard.role = Role::Follower { leader: state.leader };
+        self.is_leader.store(false, Ordering::Release);
+        self.is_alone.store(false, Ordering::Release);
+        self.leader_epoch.store(state.leader_epoch, Ordering::Release);
+        if is_same {
+            return Taken::default();
+        }
+        // What is queued is refused by whoever wants to append it.
+        Taken { is_new: true, ..Taken::default() }
+    }
+
+    fn lead(
+        &self,
+        log: &mut Log,
+        state: &meta::Partition,
+        registrations: Registrations<'_>,
+    ) -> Result<Taken, LogError> {
+        let mut guard = self.role.lock();
+        if state.leader_epoch < self.leader_epoch() {
+            return Ok(Taken::default());
+        }
+        let (node_id, now_ms) = (self.shared.node_id, self.now_ms());
+        let is_new_epoch = state.leader_epoch > self.leader_epoch();
+        let assignment = Assignment {
+            leader_epoch: state.leader_epoch,
+            partition_epoch: state.partition_epoch,
+            replicas: state.replicas.clone(),
+            isr: state.isr.clone(),
+        };
+        let mut taken = Taken::default();
+        match &mut guard.role {
+            Role::Leader(leadership) if !is_new_epoch => {
+                // What was appended while nobody else replicated it was not told.
+                leadership.note_own(self.own(), now_ms);
+                if !leadership.update(assignment, registrations, now_ms) {
+                    return Ok(taken);
+                }
+            }
+            role => {
+                // Followers that have records of an epoch which left none here must find out (KIP-101).
+                log.assign_epoch(state.leader_epoch)?;
+                let limits = Limits {
+                    min_insync_replicas: usize::try_from(self.settings.load().min_insync_replicas).unwrap_or(0),
+                    lag_max_ms: self.shared.lag_max_ms,
+                };
+                let (own, high_watermark) = (self.own(), self.high_watermark());
+                let leadership =
+                    Leadership::begin(node_id, assignment, limits, own, high_watermark, registrations, now_ms);
+                tracing::info!(
+                    topic = %self.topic, partition = self.index, leader_epoch = state.leader_epoch,
+                    start_offset = own.log_end_offset, high_watermark, isr = ?state.isr, "leads the partition"
+                );
+                *role = Role::Leader(Box::new(leadership));
+                self.sync_wanted.store(-1, Ordering::Release);
+                taken.refused = std::mem::take(&mut *self.queue.lock());
+                taken.is_new = true;
+            }
+        }
+        self.replica_count.store(state.replicas.len() as i32, Ordering::Release);
+        self.is_alone.store(state.replicas == [node_id], Ordering::Release);
+        self.leader_epoch.store(state.leader_epoch, Ordering::Release);
+        taken.progress = self.publish(&mut guard);
+        self.is_leader.store(true, Ordering::Release);
+        Ok(taken)
+    }
+
+    /// Refuses as long as the metadata has not said what this partition is here.
+    pub fn check_has_role(&self) -> Result<(), ErrorCode> {
+        match self.role.lock().role {
+            Role::None => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Role::Leader(_) | Role::Follower { .. } => Ok(()),
+        }
+    }
+
+    /// Ends the leadership, because this node will be no replica any more.
+    pub(super) fn drop_role(&self) {
+        let mut guard = self.role.lock();
+        guard.role = Role::None;
+        self.is_leader.store(false, Ordering::Release);
+        self.is_alone.store(false, Ordering::Release);
+    }
+
+    /// Takes over who is registered, fenced and shutting down.
+    pub fn note_brokers(self: &Arc<Self>, registrations: Registrations<'_>) {
+        let now_ms = self.now_ms();
+        self.with_leadership(|leadership| leadership.note_brokers(registrations, now_ms));
+    }
+
+    pub(super) fn note_min_insync_replicas(self: &Arc<Self>, min_insync_replicas: i32) {
+        let (count, now_ms) = (usize::try_from(min_insync_replicas).unwrap_or(0), self.now_ms());
+        self.with_leadership(|leadership| leadership.set_min_insync_replicas(count, now_ms));
+    }
+
+    /// Works on the leader's view of the followers, if this node leads, and does what follows.
+    fn with_leadership<R>(&self, work: impl FnOnce(&mut Leadership) -> R) -> Option<R> {
+        let mut guard = self.role.lock();
+        let Role::Leader(leadership) = &mut guard.role else { return None };
+        let result = work(leadership);
+        let progress = self.publish(&mut guard);
+        drop(guard);
+        if let Some(progress) = progress {
+            self.announce(&progress);
+        }
+        Some(result)
+    }
+
+    /// Looks at the leader's view of the followers.
+    pub(super) fn look_at_leadership<R>(&self, look: impl FnOnce(&Leadership) -> R) -> Result<R, ErrorCode> {
+        match &self.role.lock().role {
+            Role::Leader(leadership) => Ok(look(leadership)),
+            _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
+    /// Lets everybody see where the leadership has got to.
+    fn publish(&self, guard: &mut RoleState) -> Option<Progress> {
+        let Role::Leader(leadership) = &guard.role else { return None };
+        // While the partition is alone, appends move the watermark without asking here.
+        let before = self.high_watermark.fetch_max(leadership.high_watermark(), Ordering::AcqRel);
+        let high_watermark = before.max(leadership.high_watermark());
+        let durable_offset = leadership.durable_offset();
+        let durable_before = self.durable_offset.swap(durable_offset, Ordering::AcqRel);
+        self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
+        let reached_without_enough = leadership.is_under_min_isr().then(|| leadership.reached());
+        let bytes = guard.take_replicated(high_watermark);
+        Some(Progress {
+            high_watermark,
+            durable_offset,
+            reached_without_enough,
+            replicated_bytes: (high_watermark > before).then_some(bytes),
+            has_moved: high_watermark > before || durable_offset != durable_before || reached_without_enough.is_some(),
+        })
+    }
+
+    fn announce(&self, progress: &Progress) {
+        if let Some(bytes) = progress.replicated_bytes {
+            self.waiters.replicated(bytes);
+        }
+        if progress.has_moved {
+            self.answer_waiting(progress);
+        }
+    }
+
+    /// How far those who wait may be told that everybody has got.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        self.publish(&mut self.role.lock())
+    }
+
+    pub(super) fn own(&self) -> Own {
+        Own { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
+    }
+
+    pub(super) fn now_ms(&self) -> i64 {
+        self.shared.env.clock.now().monotonic_ms
+    }
+
+    /// Notes an append that other replicas have to follow. Called under the log's lock.
+    pub(super) fn note_appended(&self, end_offset: i64, bytes: i64) {
+        let now_ms = self.now_ms();
+        let mut guard = self.role.lock();
+        guard.note_appended(end_offset, bytes);
+        let Role::Leader(leadership) = &mut guard.role else { return };
+        leadership.note_own(self.own(), now_ms);
+        let progress = self.publish(&mut guard);
+        drop(guard);
+        if let Some(progress) = progress {
+            self.announce(&progress);
+        }
+    }
+
+    /// Notes that more of the log is on disk. The caller answers those who wait for it.
+    pub(super) fn note_synced(&self) -> Option<Progress> {
+        let now_ms = self.now_ms();
+        let mut guard = self.role.lock();
+        let Role::Leader(leadership) = &mut guard.role else { return None };
+        leadership.note_own(self.own(), now_ms);
+        let progress = self.publish(&mut guard);
+        drop(guard);
+        if let Some(bytes) = progress.and_then(|progress| progress.replicated_bytes) {
+            self.waiters.replicated(bytes);
+        }
+        progress
+    }
+
+    // --- Followers of this leader
+
+    /// Notes what a follower has, as its fetch says, and asks for its return into the in-sync replicas if it may enter.
+    /// The fetch was compared with the log as it is in `leader_epoch`.
+    pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
+        let own = self.own();
+        let noted = self.with_leadership(|leadership| {
+            if leadership.leader_epoch() != leader_epoch {
+                return Err(ErrorCode::FENCED_LEADER_EPOCH);
+            }
+            leadership.note_own(own, fetch.now_ms);
+            leadership.note_fetch(id, fetch)?;
+            Ok(leadership.propose_to_add(id, fetch.now_ms))
+        });
+        if noted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?? {
+            self.shared.isr_changes.push(Arc::clone(self));
+        }
+        Ok(())
+    }
+
+    /// Whether a broker replicates this partition, which this node leads.
+    pub fn has_follower(&self, id: i32) -> Result<bool, ErrorCode> {
+        self.look_at_leadership(|leadership| leadership.is_replica(id))
+    }
+
+    /// In-sync followers that have an offset for consumers, and the log end of each.
+    pub fn readable_followers(&self, offset: i64) -> Vec<(i32, i64)> {
+        self.look_at_leadership(|leadership| leadership.readable_followers(offset).collect()).unwrap_or_default()
+    }
+
+    /// Up to where a follower should bring its log to the disk: somebody waits for it.
+    pub fn sync_wanted_from(&self, id: i32) -> i64 {
+        let to_enter = self.look_at_leadership(|leadership| leadership.must_sync_to_enter(id));
+        let to_enter = to_enter.ok().flatten().unwrap_or(-1);
+        self.sync_wanted.load(Ordering::Acquire).max(to_enter)
+    }
+
+    /// The first offset of the current epoch: below it, the high watermark may not be that of the leader before.
+    pub fn epoch_start_offset(&self) -> Result<i64, ErrorCode> {
+        self.look_at_leadership(Leadership::epoch_start_offset)
+    }
+
+    // --- Changes of the in-sync replicas
+
+    /// Asks to do without followers that lag.
+    pub fn shrink_isr(self: &Arc<Self>) {
+        let (own, now_ms) = (self.own(), self.now_ms());
+        let proposed = self.with_leadership(|leadership| {
+            leadership.note_own(own, now_ms);
+            leadership.propose_to_shrink(now_ms)
+        });
+        if proposed == Some(true) {
+            self.shared.isr_changes.push(Arc::clone(self));
+        }
+    }
+
+    /// What the controller is to be asked for.
+    pub fn isr_proposal(&self) -> Option<Proposal> {
+        self.look_at_leadership(Leadership::proposal).ok().flatten()
+    }
+
+    pub fn isr_altered(&self, proposal: &Proposal, altered: Altered) {
+        let now_ms = self.now_ms();
+        let isr = altered.isr.clone();
+        if self.with_leadership(|leadership| leadership.altered(proposal, altered, now_ms)) == Some(true) {
+            tracing::info!(topic = %self.topic, partition = self.index, ?isr, "the in-sync replicas have changed");
+        }
+    }
+
+    pub fn isr_refused(&self, proposal: &Proposal, code: ErrorCode) -> AfterRefusal {
+        let now_ms = self.now_ms();
+        let after = self.with_leadership(|leadership| leadership.alteration_refused(proposal, code, now_ms));
+        after.unwrap_or(AfterRefusal::WaitForMetadata)
+    }
+
+    /// The leader that this node follows, if it does.
+    pub fn followed_leader(&self) -> Option<i32> {
+        match self.role.lock().role {
+            Role::Follower { leader } if leader != meta::NO_LEADER => Some(leader),
+            _ => None,
+        }
+    }
+}
