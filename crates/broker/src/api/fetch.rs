@@ -7,10 +7,14 @@
 //!   missing.
 //! - Fetch sessions as of KIP-227: see [`sessions`].
 //! - Leader epochs are checked (KIP-320); a `last_fetched_epoch` that diverges is answered with where it does
-//!   (KIP-595).
+//!   (KIP-595). Who has the wrong leader is told the right one (KIP-951).
+//! - Consumers of version 11 on may read from a follower, up to what it knows to be replicated, and are sent to one of
+//!   their own rack (KIP-392). Older ones read from the leader.
+//! - Followers, whose requests come to the inter-broker listener, read to the end of the log: see [`followers`].
 //!
-//! Skipped: followers (replica ids) come with replication; aborted transactions with transactions.
+//! Skipped: aborted transactions come with transactions.
 
+mod followers;
 pub mod sessions;
 
 use std::sync::Arc;
@@ -20,63 +24,149 @@ use log::{ReadError, Span};
 use tokio::time::Instant;
 use wire::api::Request;
 use wire::api::fetch::{
-    EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
+    EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
 use wire::{ErrorCode, Records};
 
-use self::sessions::{Opened, Target, Targets};
-use super::Call;
+use self::followers::Follower;
+use self::sessions::{FetchSessions, Opened, Target, Targets};
+use super::{Call, leaders};
 use crate::Broker;
+use crate::env::Clock;
+use crate::meta::{MetadataCache, MetadataImage};
 use crate::net::{COPY_BYTES_MAX, Frame};
-use crate::partition::{FetchWait, Isolation, Partition, Registration};
+use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, Registration};
+
+/// Followers are no preferred replicas before.
+const FOLLOWER_READS_SINCE: i16 = 11;
+/// Who has the wrong leader is told the right one since.
+const LEADER_HINTS_SINCE: i16 = 16;
+
+/// What fetches are served from: the part of the broker that replication needs.
+pub(crate) struct Service<'a> {
+    pub(crate) partitions: &'a PartitionTable,
+    pub(crate) sessions: &'a FetchSessions,
+    pub(crate) metadata: &'a MetadataCache,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) node_id: i32,
+    pub(crate) max_bytes: i32,
+    /// `replica.selector.class` is the one that knows racks.
+    pub(crate) selects_by_rack: bool,
+}
+
+/// What is known of a request besides its body.
+pub(crate) struct Asked<'a> {
+    pub(crate) version: i16,
+    pub(crate) listener: &'a str,
+    pub(crate) is_inter_broker: bool,
+}
 
 /// Answers the request: its frame, records not copied.
 pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchRequest) -> Frame {
-    let (response, spans) = handle(&broker, call.context.api_version, request).await;
-    Frame::encode_with_spans(&FetchRequest::API, call.context.api_version, call.correlation_id, &response, spans)
+    let service = Service {
+        partitions: &broker.partitions,
+        sessions: &broker.fetch_sessions,
+        metadata: &broker.metadata,
+        clock: &*broker.env.clock,
+        node_id: broker.node_id,
+        max_bytes: broker.config().fetch_max_bytes,
+        selects_by_rack: broker.config().replica_selector_class.is_some(),
+    };
+    let Call { correlation_id, context } = &call;
+    let asked =
+        Asked { version: context.api_version, listener: &context.listener, is_inter_broker: context.is_inter_broker };
+    let (response, spans) = serve(&service, &asked, request).await;
+    Frame::encode_with_spans(&FetchRequest::API, context.api_version, *correlation_id, &response, spans)
 }
 
-async fn handle(broker: &Arc<Broker>, version: i16, request: FetchRequest) -> (FetchResponse, Vec<Span>) {
+/// The answer, and the ranges of files that belong into it.
+pub(crate) async fn serve(
+    service: &Service<'_>,
+    asked: &Asked<'_>,
+    request: FetchRequest,
+) -> (FetchResponse, Vec<Span>) {
+    let refuse = |error_code| (FetchResponse { error_code, ..Default::default() }, Vec::new());
+    let version = asked.version;
     let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64);
+    let sender = match Sender::of(&request, version) {
+        Sender::Follower(_) if !asked.is_inter_broker => return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED),
+        sender => sender,
+    };
     let limits = Limits {
         min_bytes: i64::from(request.min_bytes),
-        max_bytes: request.max_bytes.clamp(0, broker.config().fetch_max_bytes) as u32,
-        isolation: if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted },
+        max_bytes: request.max_bytes.clamp(0, service.max_bytes) as u32,
     };
-    let mut session = match broker.fetch_sessions.open(request, version) {
+    let mut session = match service.sessions.open(request, version) {
         Ok(session) => session,
-        Err(code) => return (FetchResponse { error_code: code, ..Default::default() }, Vec::new()),
+        Err(code) => return refuse(code),
     };
-    session.targets.find_partitions(broker, version);
-    let mut reads = read_all(&session.targets, &limits);
+    session.targets.find_partitions(service.partitions, version);
+    let read = |targets: &Targets, fetched_ms| {
+        let image = service.metadata.load();
+        Reading { service, image: &image, sender: &sender, limits: &limits, fetched_ms }.all(targets)
+    };
+    // A follower says what it has once; the reads below tell nothing new of it.
+    let mut reads = read(&session.targets, Some(service.clock.now().monotonic_ms));
     if !reads.answer_now(&limits) && Instant::now() < deadline {
-        let wait = FetchWait::new(limits.min_bytes - reads.bytes);
+        let wait = FetchWait::new(sender.reader(), limits.min_bytes - reads.bytes);
         let registration = Registration::new(&wait, session.targets.partitions());
         // What was appended between the first read and the registration was not counted.
-        reads = read_all(&session.targets, &limits);
+        reads = read(&session.targets, None);
         if !reads.answer_now(&limits) {
+            if reads.has_news {
+                wait.note_news();
+            }
             // Whether bytes came or time ran out, the answer is what is there.
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
             drop(registration);
-            session.targets.find_partitions(broker, version);
-            reads = read_all(&session.targets, &limits);
+            session.targets.find_partitions(service.partitions, version);
+            reads = read(&session.targets, None);
         }
     }
-    respond(broker, version, session, reads)
+    respond(service, asked, session, reads)
+}
+
+/// Who fetches.
+enum Sender {
+    Follower(Follower),
+    Consumer {
+        isolation: Isolation,
+        /// `None` for one that knows of no followers.
+        rack: Option<String>,
+    },
+}
+
+impl Sender {
+    fn of(request: &FetchRequest, version: i16) -> Self {
+        if let Some(follower) = Follower::of(request, version) {
+            return Self::Follower(follower);
+        }
+        let isolation =
+            if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
+        Self::Consumer { isolation, rack: (version >= FOLLOWER_READS_SINCE).then(|| request.rack_id.clone()) }
+    }
+
+    fn reader(&self) -> Reader {
+        match self {
+            Self::Follower(_) => Reader::Follower,
+            Self::Consumer { .. } => Reader::Consumer,
+        }
+    }
 }
 
 struct Limits {
     min_bytes: i64,
     max_bytes: u32,
-    isolation: Isolation,
 }
 
 /// What was found for each target, in the targets' order.
 struct Reads {
     parts: Vec<Read>,
     bytes: i64,
-    /// Something the client should know at once: an error or a diverging epoch.
+    /// Something the client should know at once: an error, a diverging epoch, another replica to read from.
     urgent: bool,
+    /// Something that a follower should know soon.
+    has_news: bool,
 }
 
 impl Reads {
@@ -86,68 +176,181 @@ impl Reads {
 }
 
 /// What was found for one partition.
-#[derive(Default)]
 struct Read {
     error: ErrorCode,
     high_watermark: i64,
     last_stable_offset: i64,
     log_start_offset: i64,
     diverging: Option<log::EpochEndOffset>,
+    preferred_read_replica: Option<i32>,
+    /// Up to where a follower has to sync, and does not have yet.
+    sync_wanted: Option<i64>,
     span: Option<Span>,
+    urgent: bool,
 }
 
 impl Read {
-    fn error(error: ErrorCode) -> Self {
-        Self { error, high_watermark: -1, last_stable_offset: -1, log_start_offset: -1, ..Self::default() }
-    }
-}
-
-fn read_all(targets: &Targets, limits: &Limits) -> Reads {
-    let mut reads = Reads { parts: Vec::with_capacity(targets.len()), bytes: 0, urgent: false };
-    for target in targets.iter() {
-        let left = i64::from(limits.max_bytes) - reads.bytes;
-        let read = match &target.partition {
-            Ok(partition) => read_one(partition, target, left, reads.bytes == 0, limits.isolation),
-            Err(code) => Read::error(*code),
-        };
-        reads.urgent |= !read.error.is_none() || read.diverging.is_some();
-        reads.bytes += read.span.as_ref().map_or(0, |span| i64::from(span.length));
-        reads.parts.push(read);
-    }
-    reads
-}
-
-fn read_one(partition: &Partition, target: &Target, left: i64, first: bool, isolation: Isolation) -> Read {
-    if let Err(code) = partition.check_leader_epoch(target.current_leader_epoch) {
-        return Read::error(code);
-    }
-    let mut read = Read {
-        high_watermark: partition.high_watermark(),
-        last_stable_offset: partition.last_stable_offset(),
-        log_start_offset: partition.log_start_offset(),
-        ..Read::default()
-    };
-    if target.last_fetched_epoch >= 0
-        && let found = partition.end_offset_for_epoch(target.last_fetched_epoch)
-        && (found.epoch < target.last_fetched_epoch || found.end_offset < target.fetch_offset)
-    {
-        if found.end_offset < 0 {
-            return Read::error(ErrorCode::OFFSET_OUT_OF_RANGE);
+    fn of(partition: &Partition) -> Self {
+        Self {
+            error: ErrorCode::NONE,
+            high_watermark: partition.high_watermark(),
+            last_stable_offset: partition.last_stable_offset(),
+            log_start_offset: partition.log_start_offset(),
+            diverging: None,
+            preferred_read_replica: None,
+            sync_wanted: None,
+            span: None,
+            urgent: false,
         }
+    }
+
+    fn error(error: ErrorCode) -> Self {
+        Self {
+            error,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            diverging: None,
+            preferred_read_replica: None,
+            sync_wanted: None,
+            span: None,
+            urgent: true,
+        }
+    }
+
+    fn bytes(&self) -> i64 {
+        self.span.as_ref().map_or(0, |span| i64::from(span.length))
+    }
+}
+
+/// One look at all targets.
+struct Reading<'a> {
+    service: &'a Service<'a>,
+    image: &'a MetadataImage,
+    sender: &'a Sender,
+    limits: &'a Limits,
+    /// When a follower told what it has, if it is to be noted.
+    fetched_ms: Option<i64>,
+}
+
+/// What may be read of one partition.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes_max: i64,
+    /// Only the first batch of an answer may exceed the limits.
+    is_first: bool,
+}
+
+impl Reading<'_> {
+    fn all(&self, targets: &Targets) -> Reads {
+        let mut reads = Reads { parts: Vec::with_capacity(targets.len()), bytes: 0, urgent: false, has_news: false };
+        for target in targets.iter() {
+            let left = i64::from(self.limits.max_bytes) - reads.bytes;
+            let room = Room { bytes_max: i64::from(target.max_bytes).min(left).max(0), is_first: reads.bytes == 0 };
+            let read = match (&target.partition, self.sender) {
+                (Err(code), _) => Err(*code),
+                (Ok(partition), Sender::Follower(follower)) => follower.read(partition, target, room, self.fetched_ms),
+                (Ok(partition), Sender::Consumer { isolation, rack }) => {
+                    self.for_consumer(partition, target, room, *isolation, rack.as_deref())
+                }
+            };
+            let read = read.unwrap_or_else(Read::error);
+            reads.urgent |= read.urgent;
+            reads.has_news |= followers::is_news(target, &read);
+            reads.bytes += read.bytes();
+            reads.parts.push(read);
+        }
+        reads
+    }
+
+    fn for_consumer(
+        &self,
+        partition: &Partition,
+        target: &Target,
+        room: Room,
+        isolation: Isolation,
+        rack: Option<&str>,
+    ) -> Result<Read, ErrorCode> {
+        partition.check_leader_epoch(target.current_leader_epoch)?;
+        match rack {
+            None => partition.check_leader()?,
+            Some(_) => partition.check_has_role()?,
+        }
+        let mut read = Read::of(partition);
+        let end_offset = partition.high_watermark();
+        if find_divergence(partition, target, end_offset, &mut read)? {
+            return Ok(read);
+        }
+        if let Some(rack) = rack.filter(|rack| self.service.selects_by_rack && !rack.is_empty())
+            && let Some(replica) = self.preferred_replica(partition, target.fetch_offset, rack)
+        {
+            read.preferred_read_replica = Some(replica);
+            read.urgent = true;
+            return Ok(read);
+        }
+        read_span(partition, target, room, partition.end_offset(isolation), &mut read)?;
+        Ok(read)
+    }
+
+    /// The replica of the consumer's rack that has most, unless that is where the leader is
+    /// (`RackAwareReplicaSelector`).
+    fn preferred_replica(&self, partition: &Partition, offset: i64, rack: &str) -> Option<i32> {
+        let is_there = |id| {
+            let broker = self.image.broker(id).filter(|broker| !broker.fenced);
+            broker.is_some_and(|broker| broker.rack.as_deref() == Some(rack))
+        };
+        if partition.is_alone() || is_there(self.service.node_id) {
+            return None;
+        }
+        let followers = partition.readable_followers(offset);
+        followers.into_iter().filter(|(id, _)| is_there(*id)).max_by_key(|(_, end)| *end).map(|(id, _)| id)
+    }
+}
+
+/// Looks whether what the client read last is in this log, and notes where it is not (KIP-595).
+fn find_divergence(
+    partition: &Partition,
+    target: &Target,
+    end_offset: i64,
+    read: &mut Read,
+) -> Result<bool, ErrorCode> {
+    if target.last_fetched_epoch < 0 {
+        return Ok(false);
+    }
+    let found = partition.view().end_offset_for_epoch(target.last_fetched_epoch, end_offset);
+    if found.end_offset < 0 {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+    // What this log has deleted can be neither compared nor sent.
+    let is_deleted = target.fetch_offset < partition.log_start_offset();
+    if !is_deleted && (found.epoch < target.last_fetched_epoch || found.end_offset < target.fetch_offset) {
         read.diverging = Some(found);
-        return read;
+        read.urgent = true;
+        return Ok(true);
     }
-    let max_bytes = i64::from(target.max_bytes).min(left).max(0);
-    if max_bytes == 0 && !first {
-        return read;
+    Ok(false)
+}
+
+fn read_span(
+    partition: &Partition,
+    target: &Target,
+    room: Room,
+    end_offset: i64,
+    read: &mut Read,
+) -> Result<(), ErrorCode> {
+    if room.bytes_max == 0 && !room.is_first {
+        return Ok(());
     }
-    match partition.span(target.fetch_offset, max_bytes as u32, isolation) {
+    match partition.view().span(target.fetch_offset, end_offset, room.bytes_max as u32) {
         // Only the first batch of an answer may exceed the limits.
-        Ok(span) if span.length == 0 || (i64::from(span.length) > max_bytes && !first) => {}
+        Ok(span) if span.length == 0 || (i64::from(span.length) > room.bytes_max && !room.is_first) => {}
         Ok(span) => read.span = Some(span),
-        Err(error) => read.error = error_code(partition, &error),
+        Err(error) => {
+            read.error = error_code(partition, &error);
+            read.urgent = true;
+        }
     }
-    read
+    Ok(())
 }
 
 fn error_code(partition: &Partition, error: &ReadError) -> ErrorCode {
@@ -165,8 +368,9 @@ fn error_code(partition: &Partition, error: &ReadError) -> ErrorCode {
 }
 
 /// Builds the answer: everything for a full fetch, only what has changed for an incremental one.
-fn respond(broker: &Broker, version: i16, session: Opened, reads: Reads) -> (FetchResponse, Vec<Span>) {
+fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Reads) -> (FetchResponse, Vec<Span>) {
     let mut responses: Vec<FetchableTopicResponse> = Vec::new();
+    let mut hints = leaders::Hints::new(service.metadata, asked.listener);
     let mut spans = Vec::new();
     let targets = session.targets;
     let mut sent = Vec::with_capacity(targets.len());
@@ -176,6 +380,8 @@ fn respond(broker: &Broker, version: i16, session: Opened, reads: Reads) -> (Fet
             || has_records
             || !read.error.is_none()
             || read.diverging.is_some()
+            || read.preferred_read_replica.is_some()
+            || read.sync_wanted.is_some()
             || target.sent_high_watermark != read.high_watermark
             || target.sent_log_start_offset != read.log_start_offset;
         sent.push(sessions::Sent {
@@ -186,7 +392,13 @@ fn respond(broker: &Broker, version: i16, session: Opened, reads: Reads) -> (Fet
         if !changed {
             continue;
         }
-        let data = partition_data(target, read, &mut spans);
+        let mut data = partition_data(target, read, &mut spans);
+        if asked.version >= LEADER_HINTS_SINCE
+            && let Some((leader_id, leader_epoch)) =
+                hints.find(data.error_code, &target.topic, target.topic_id, target.index)
+        {
+            data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+        }
         match responses.last_mut() {
             Some(last) if last.topic_id == target.topic_id && *last.topic == *target.topic => {
                 last.partitions.push(data);
@@ -198,8 +410,12 @@ fn respond(broker: &Broker, version: i16, session: Opened, reads: Reads) -> (Fet
             }),
         }
     }
-    let session_id = broker.fetch_sessions.close(session.ticket, targets, &sent, version);
-    let response = FetchResponse { session_id, responses, ..Default::default() };
+    let session_id = service.sessions.close(session.ticket, targets, &sent, asked.version);
+    let nodes = hints.into_nodes().into_iter();
+    let node_endpoints =
+        nodes.map(|node| NodeEndpoint { node_id: node.id, host: node.host, port: node.port, rack: node.rack });
+    let response =
+        FetchResponse { session_id, responses, node_endpoints: node_endpoints.collect(), ..Default::default() };
     (response, spans)
 }
 
@@ -236,6 +452,8 @@ fn partition_data(target: &Target, read: Read, spans: &mut Vec<Span>) -> Partiti
             .map_or_else(EpochEndOffset::default, |at| EpochEndOffset { epoch: at.epoch, end_offset: at.end_offset }),
         current_leader: LeaderIdAndEpoch::default(),
         aborted_transactions: None,
+        preferred_read_replica: read.preferred_read_replica.unwrap_or(-1),
+        sync_wanted_offset: read.sync_wanted.unwrap_or(-1),
         records: Some(records),
         ..Default::default()
     }

@@ -16,8 +16,7 @@ use tokio::time::Instant;
 use wire::api::fetch::FetchRequest;
 use wire::{ErrorCode, Uuid};
 
-use crate::Broker;
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionTable};
 
 /// The epoch of a request that wants a new session.
 const INITIAL_EPOCH: i32 = 0;
@@ -39,6 +38,11 @@ pub struct Target {
     pub max_bytes: i32,
     pub current_leader_epoch: i32,
     pub last_fetched_epoch: i32,
+    /// Of a follower: where its log starts, and up to where it is on disk.
+    pub log_start_offset: i64,
+    pub synced_offset: i64,
+    /// The high watermark that a follower knows, `i64::MAX` for a client that does not care to hear of it (KIP-1166).
+    pub known_high_watermark: i64,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     /// What the client was told last.
     pub sent_high_watermark: i64,
@@ -86,12 +90,12 @@ impl Targets {
     }
 
     /// Looks up the partitions, which may have come or gone since the last request.
-    pub fn find_partitions(&mut self, broker: &Broker, version: i16) {
+    pub fn find_partitions(&mut self, partitions: &PartitionTable, version: i16) {
         for target in &mut self.list {
             target.partition = if version >= 13 {
-                broker.partitions.find_by_id(target.topic_id, target.index)
+                partitions.find_by_id(target.topic_id, target.index)
             } else {
-                broker.partitions.find_by_name(&target.topic, target.index)
+                partitions.find_by_name(&target.topic, target.index)
             };
         }
     }
@@ -109,6 +113,9 @@ impl Targets {
                     max_bytes: partition.partition_max_bytes,
                     current_leader_epoch: partition.current_leader_epoch,
                     last_fetched_epoch: partition.last_fetched_epoch,
+                    log_start_offset: partition.log_start_offset,
+                    synced_offset: partition.synced_offset,
+                    known_high_watermark: partition.high_watermark,
                     partition: Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                     sent_high_watermark: i64::MIN,
                     sent_log_start_offset: i64::MIN,
@@ -138,6 +145,9 @@ impl Targets {
                     known.max_bytes = target.max_bytes;
                     known.current_leader_epoch = target.current_leader_epoch;
                     known.last_fetched_epoch = target.last_fetched_epoch;
+                    known.log_start_offset = target.log_start_offset;
+                    known.synced_offset = target.synced_offset;
+                    known.known_high_watermark = target.known_high_watermark;
                 }
                 None => {
                     self.places.insert(target.key(), self.list.len());
@@ -164,6 +174,9 @@ impl Targets {
         for (place, sent) in sent.iter().enumerate().map(|(i, sent)| ((first + i) % count, sent)) {
             self.list[place].sent_high_watermark = sent.high_watermark;
             self.list[place].sent_log_start_offset = sent.log_start_offset;
+            if self.list[place].known_high_watermark != i64::MAX {
+                self.list[place].known_high_watermark = sent.high_watermark;
+            }
             if sent.has_records {
                 self.first = (place + 1) % count;
             }

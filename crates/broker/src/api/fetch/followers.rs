@@ -1,0 +1,92 @@
+//! Fetches of followers: replication.
+//!
+//! A follower reads to the end of the log. Where it wants to read says what it has, so each fetch moves what this node
+//! knows of it, and with it the high watermark and the durable offset.
+//!
+//! A request is parked as a consumer's is, but answered
+//! - at once, when somebody waits until the follower has on disk what it has in memory only;
+//! - soon, when the high watermark has moved since the follower was told: see
+//!   [`FetchWait::note_news`](crate::partition::FetchWait::note_news).
+//!
+//! Throttles (`leader.replication.throttled.rate`) would bound [`Room`] here for those that are not in sync.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::fetch::FetchRequest;
+
+use super::{Read, Room, find_divergence, read_span};
+use crate::api::fetch::sessions::Target;
+use crate::partition::Partition;
+use crate::partition::replica::FollowerFetch;
+
+/// A follower's state is a field of its own since.
+const REPLICA_STATE_SINCE: i16 = 15;
+
+/// The broker that follows.
+pub(super) struct Follower {
+    id: i32,
+    /// -1 if it does not say.
+    broker_epoch: i64,
+}
+
+impl Follower {
+    /// The sender of a request, if it is a follower.
+    pub(super) fn of(request: &FetchRequest, version: i16) -> Option<Self> {
+        let (id, broker_epoch) = if version >= REPLICA_STATE_SINCE {
+            (request.replica_state.replica_id, request.replica_state.replica_epoch)
+        } else {
+            (request.replica_id, -1)
+        };
+        (id >= 0).then_some(Self { id, broker_epoch })
+    }
+
+    pub(super) fn read(
+        &self,
+        partition: &Arc<Partition>,
+        target: &Target,
+        room: Room,
+        fetched_ms: Option<i64>,
+    ) -> Result<Read, ErrorCode> {
+        let leader_epoch = partition.leader_epoch();
+        partition.check_leader_in_epoch(target.current_leader_epoch)?;
+        if !partition.has_follower(self.id)? {
+            return Err(ErrorCode::UNKNOWN_LEADER_EPOCH);
+        }
+        let mut read = Read::of(partition);
+        let end_offset = partition.view().log_end_offset();
+        match find_divergence(partition, target, end_offset, &mut read) {
+            Ok(false) => read_span(partition, target, room, end_offset, &mut read)?,
+            Ok(true) => return Ok(read),
+            // It is told where this log starts, to go on there.
+            Err(error) => (read.error, read.urgent) = (error, true),
+        }
+        if !read.error.is_none() {
+            return Ok(read);
+        }
+        if let Some(now_ms) = fetched_ms {
+            let fetch = FollowerFetch {
+                fetch_offset: target.fetch_offset,
+                synced_offset: target.synced_offset,
+                log_start_offset: target.log_start_offset,
+                broker_epoch: self.broker_epoch,
+                now_ms,
+            };
+            partition.note_fetch(leader_epoch, self.id, fetch)?;
+            read.high_watermark = partition.high_watermark();
+            read.last_stable_offset = partition.last_stable_offset();
+        }
+        let wanted = partition.sync_wanted_from(self.id);
+        if wanted > target.synced_offset {
+            read.sync_wanted = Some(wanted);
+            // Without anything new it has to sync what it has; with something new that comes first.
+            read.urgent = target.fetch_offset > target.synced_offset || read.span.is_some();
+        }
+        Ok(read)
+    }
+}
+
+/// Whether there is something that the sender should know soon.
+pub(super) fn is_news(target: &Target, read: &Read) -> bool {
+    target.known_high_watermark != i64::MAX && target.known_high_watermark != read.high_watermark
+}
