@@ -1,14 +1,16 @@
 //! The group coordinator's way to the rest of the broker: the partitions of `__consumer_offsets`, and the topics.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use log::ReadError;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
-use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
+use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
@@ -18,9 +20,14 @@ use crate::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Top
 use crate::meta::{Applied, Controller, MetadataCache, MetadataDelta, MetadataImage};
 use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
 
+/// The leader epochs in which partitions of `__consumer_offsets` were loaded, by partition. What a coordinator knows is
+/// what the log had then, so that it writes in no other epoch.
+pub(crate) type LoadedEpochs = Arc<Mutex<BTreeMap<i32, i32>>>;
+
 #[derive(Clone)]
 pub(crate) struct OffsetsTopic {
     pub(crate) partitions: Arc<PartitionTable>,
+    pub(crate) loaded: LoadedEpochs,
     pub(crate) metadata: Arc<MetadataCache>,
     pub(crate) controller: Controller,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
@@ -28,13 +35,15 @@ pub(crate) struct OffsetsTopic {
 
 impl OffsetsLog for OffsetsTopic {
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
-        let partition = match self.partitions.find_by_name(OFFSETS_TOPIC, partition) {
-            Ok(partition) => partition,
+        let leader_epoch = self.loaded.lock().get(&partition).copied().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        let found = self.partitions.find_by_name(OFFSETS_TOPIC, partition);
+        let (partition, leader_epoch) = match found.and_then(|partition| Ok((partition, leader_epoch?))) {
+            Ok(found) => found,
             Err(code) => return Box::pin(async move { Err(code) }),
         };
         let ticket = Arc::new(Ticket::new(1));
         let mut touched = Touched::default();
-        partition.enqueue(batch, Acks::All, &ticket, 0, &mut touched);
+        partition.enqueue_in_epoch(Some(leader_epoch), batch, Acks::All, &ticket, 0, &mut touched);
         Box::pin(async move {
             touched.commit();
             match poll_fn(|cx| ticket.poll(cx)).await.pop() {
@@ -47,7 +56,9 @@ impl OffsetsLog for OffsetsTopic {
 
     fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode> {
         let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
-        Ok((partition.log_start_offset(), partition.high_watermark()))
+        partition.check_leader()?;
+        // What is not replicated yet is not taken back as long as this node leads.
+        Ok((partition.log_start_offset(), partition.view().log_end_offset()))
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
@@ -84,9 +95,9 @@ impl OffsetsLog for OffsetsTopic {
     }
 
     fn max_batch_bytes(&self) -> usize {
-        match self.partitions.find_by_name(OFFSETS_TOPIC, 0) {
-            Ok(partition) => partition.settings().rules.max_message_bytes,
-            Err(_) => self.config.load().message_max_bytes.unsigned_abs() as usize,
+        match self.partitions.any_of(OFFSETS_TOPIC) {
+            Some(partition) => partition.settings().rules.max_message_bytes,
+            None => self.config.load().message_max_bytes.unsigned_abs() as usize,
         }
     }
 }
@@ -110,8 +121,9 @@ impl Topics for OffsetsTopic {
         let topic = creatable(&self.config.load(), self.metadata.load().brokers().count());
         let controller = self.controller.clone();
         Box::pin(async move {
-            let results = controller.create_topics(vec![topic], false).await.map_err(|error| error.code())?;
-            match results.first().map(|result| result.error_code) {
+            let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+            let answer = controller.ask(request).await.map_err(|error| error.code())?;
+            match answer.topics.first().map(|result| result.error_code) {
                 Some(ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) => Ok(()),
                 Some(code) => Err(code),
                 None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
@@ -142,41 +154,66 @@ pub(crate) fn creatable(config: &BrokerConfig, brokers: usize) -> CreatableTopic
     }
 }
 
-/// Tells the group coordinator of partitions that it is to serve, and of topics that are gone.
+/// Has the group coordinator serve the partitions that this node leads, and no others; tells it of topics that are
+/// gone. To be subscribed to the metadata behind the partition table, whose roles it reads.
 pub(crate) struct GroupFollower {
     pub(crate) groups: Arc<GroupCoordinator>,
+    pub(crate) partitions: Arc<PartitionTable>,
+    pub(crate) loaded: LoadedEpochs,
     pub(crate) runtime: Handle,
+    /// One look at the roles at a time, or an older one might have the last word.
+    pub(crate) looking: Mutex<()>,
 }
 
 impl GroupFollower {
-    /// Loads the groups of partitions in the background.
-    pub(crate) fn load(&self, partitions: std::ops::Range<usize>) {
-        for partition in partitions {
-            // From this call on requests are told to wait for the loading.
-            let load = self.groups.load(partition as i32);
-            self.runtime.spawn(async move {
-                if let Err(code) = load.await {
-                    tracing::error!(partition, %code, "the groups of a partition cannot be served");
-                }
-            });
+    /// Loads and unloads as this node leads now.
+    pub(crate) fn follow_leadership(&self, image: &MetadataImage) {
+        let _looking = self.looking.lock();
+        let count = image.topic(OFFSETS_TOPIC).map_or(0, |topic| topic.partitions.len() as i32);
+        for partition in 0..count {
+            let found = self.partitions.find_by_name(OFFSETS_TOPIC, partition).ok();
+            let led_in = found.filter(|partition| partition.is_leader()).map(|partition| partition.leader_epoch());
+            self.serve(partition, led_in);
         }
+    }
+
+    /// Serves a partition as of a leader epoch, or not at all.
+    fn serve(&self, partition: i32, led_in: Option<i32>) {
+        let loaded_in = self.loaded.lock().get(&partition).copied();
+        if loaded_in == led_in {
+            return;
+        }
+        let Some(leader_epoch) = led_in else {
+            self.groups.unload(partition);
+            self.loaded.lock().remove(&partition);
+            return;
+        };
+        // From this call on requests are told to wait for the loading, and nothing of before is written any more.
+        let load = self.groups.load(partition);
+        self.loaded.lock().insert(partition, leader_epoch);
+        self.runtime.spawn(async move {
+            match load.await {
+                // It has lost the partition again.
+                Ok(()) | Err(ErrorCode::NOT_COORDINATOR | ErrorCode::NOT_LEADER_OR_FOLLOWER) => {}
+                Err(code) => tracing::error!(partition, %code, "the groups of a partition cannot be served"),
+            }
+        });
     }
 }
 
 impl Applied for GroupFollower {
-    fn apply(&self, _: &Arc<MetadataImage>, delta: &MetadataDelta) {
-        for topic in delta.deleted.iter() {
-            if &*topic.name == OFFSETS_TOPIC {
-                for partition in 0..topic.partitions.len() {
-                    self.groups.unload(partition as i32);
-                }
+    fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
+        for topic in delta.deleted.iter().filter(|topic| &*topic.name == OFFSETS_TOPIC) {
+            for partition in 0..topic.partitions.len() {
+                self.serve(partition as i32, None);
             }
         }
-        for topic in delta.created.iter().filter(|topic| &*topic.name == OFFSETS_TOPIC) {
-            self.load(0..topic.partitions.len());
-        }
-        for change in delta.changed.iter().filter(|change| &*change.after.name == OFFSETS_TOPIC) {
-            self.load(change.added());
+        let is_offsets = |name: &str| name == OFFSETS_TOPIC;
+        let concerns_offsets = delta.created.iter().any(|topic| is_offsets(&topic.name))
+            || delta.changed.iter().any(|change| is_offsets(&change.after.name));
+        // The registration of this broker gives all partitions their roles.
+        if concerns_offsets || delta.brokers_changed {
+            self.follow_leadership(image);
         }
         let deleted: Vec<_> = delta.deleted.iter().map(|topic| (topic.name.to_string(), topic.id)).collect();
         if !deleted.is_empty() {
