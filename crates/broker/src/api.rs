@@ -2,7 +2,9 @@
 //!
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
+mod add_raft_voter;
 mod alter_configs;
+mod alter_partition_reassignments;
 mod alteration;
 mod api_versions;
 mod auto_create;
@@ -20,12 +22,14 @@ mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod elect_leaders;
-mod fetch;
+pub(crate) mod fetch;
 mod find_coordinator;
+mod forward;
 mod heartbeat;
 mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
+mod leaders;
 mod leave_group;
 mod list_config_resources;
 mod list_groups;
@@ -39,7 +43,13 @@ mod offset_fetch;
 mod offset_for_leader_epoch;
 mod operations;
 mod produce;
+mod quorum_hello;
+mod quorum_join;
+mod quorum_leader;
+mod quorum_messages;
+mod remove_raft_voter;
 mod sync_group;
+mod unregister_broker;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -67,6 +77,8 @@ pub struct RequestContext {
     pub client_address: SocketAddr,
     /// Name of the listener that the request came to. The client is told the brokers' addresses of the same name.
     pub listener: Arc<str>,
+    /// Whether that is the one of brokers among themselves: then the sender is one.
+    pub is_inter_broker: bool,
 }
 
 /// A request that has been started and not yet answered.
@@ -120,6 +132,7 @@ pub fn start(
             client_id: header.client_id,
             client_address: peer.address,
             listener: Arc::clone(&peer.listener),
+            is_inter_broker: peer.is_inter_broker,
         },
     };
     if key == wire::api::api_versions::ApiVersionsRequest::API.key {
@@ -152,19 +165,28 @@ pub fn is_produce(key: i16) -> bool {
     key == wire::api::produce::ProduceRequest::API.key
 }
 
-pub fn serves(key: i16) -> bool {
-    SERVED.iter().any(|api| api.key == key)
+/// Whether an API is served, to clients or only to other brokers.
+pub fn serves(key: i16, to_broker: bool) -> bool {
+    served(to_broker).any(|api| api.key == key)
+}
+
+fn served(to_broker: bool) -> impl Iterator<Item = &'static Api> {
+    let between_brokers = if to_broker { BETWEEN_BROKERS } else { &[] };
+    SERVED.iter().chain(between_brokers)
 }
 
 macro_rules! handlers {
-    ($($module:ident $request:ident;)*) => {
-        /// The APIs that this broker serves.
+    (clients { $($module:ident $request:ident;)* } brokers { $($inner_module:ident $inner_request:ident;)* }) => {
+        /// The APIs that this broker serves to everybody.
         pub const SERVED: &[Api] = &[
             table::produce::ProduceRequest::API,
             table::fetch::FetchRequest::API,
             table::api_versions::ApiVersionsRequest::API,
             $(table::$module::$request::API,)*
         ];
+
+        /// The APIs that it serves only at the listener of brokers among themselves.
+        const BETWEEN_BROKERS: &[Api] = &[$(table::$inner_module::$inner_request::API,)*];
 
         /// Starts a request that has a handler `handle(broker, context, request)`.
         fn start_other(
@@ -181,40 +203,59 @@ macro_rules! handlers {
                     call.encode::<table::$module::$request>(&response)
                 })));
             })*
+            $(if key == table::$inner_module::$inner_request::API.key {
+                let request: table::$inner_module::$inner_request = frame::read_body(&mut reader)?;
+                return Ok(Started::Other(Box::pin(async move {
+                    let response = $inner_module::handle(&broker, &call.context, request).await;
+                    call.encode::<table::$inner_module::$inner_request>(&response)
+                })));
+            })*
             Err(CloseReason::UnsupportedApi { key, version: call.context.api_version })
         }
     };
 }
 
 handlers! {
-    list_offsets ListOffsetsRequest;
-    metadata MetadataRequest;
-    offset_commit OffsetCommitRequest;
-    offset_fetch OffsetFetchRequest;
-    find_coordinator FindCoordinatorRequest;
-    join_group JoinGroupRequest;
-    heartbeat HeartbeatRequest;
-    leave_group LeaveGroupRequest;
-    sync_group SyncGroupRequest;
-    describe_groups DescribeGroupsRequest;
-    list_groups ListGroupsRequest;
-    create_topics CreateTopicsRequest;
-    delete_topics DeleteTopicsRequest;
-    delete_records DeleteRecordsRequest;
-    init_producer_id InitProducerIdRequest;
-    offset_for_leader_epoch OffsetForLeaderEpochRequest;
-    describe_configs DescribeConfigsRequest;
-    alter_configs AlterConfigsRequest;
-    describe_log_dirs DescribeLogDirsRequest;
-    create_partitions CreatePartitionsRequest;
-    delete_groups DeleteGroupsRequest;
-    elect_leaders ElectLeadersRequest;
-    incremental_alter_configs IncrementalAlterConfigsRequest;
-    list_partition_reassignments ListPartitionReassignmentsRequest;
-    offset_delete OffsetDeleteRequest;
-    describe_quorum DescribeQuorumRequest;
-    describe_cluster DescribeClusterRequest;
-    describe_producers DescribeProducersRequest;
-    list_config_resources ListConfigResourcesRequest;
-    describe_topic_partitions DescribeTopicPartitionsRequest;
+    clients {
+        list_offsets ListOffsetsRequest;
+        metadata MetadataRequest;
+        offset_commit OffsetCommitRequest;
+        offset_fetch OffsetFetchRequest;
+        find_coordinator FindCoordinatorRequest;
+        join_group JoinGroupRequest;
+        heartbeat HeartbeatRequest;
+        leave_group LeaveGroupRequest;
+        sync_group SyncGroupRequest;
+        describe_groups DescribeGroupsRequest;
+        list_groups ListGroupsRequest;
+        create_topics CreateTopicsRequest;
+        delete_topics DeleteTopicsRequest;
+        delete_records DeleteRecordsRequest;
+        init_producer_id InitProducerIdRequest;
+        offset_for_leader_epoch OffsetForLeaderEpochRequest;
+        describe_configs DescribeConfigsRequest;
+        alter_configs AlterConfigsRequest;
+        alter_partition_reassignments AlterPartitionReassignmentsRequest;
+        describe_log_dirs DescribeLogDirsRequest;
+        create_partitions CreatePartitionsRequest;
+        delete_groups DeleteGroupsRequest;
+        elect_leaders ElectLeadersRequest;
+        incremental_alter_configs IncrementalAlterConfigsRequest;
+        list_partition_reassignments ListPartitionReassignmentsRequest;
+        offset_delete OffsetDeleteRequest;
+        describe_quorum DescribeQuorumRequest;
+        describe_cluster DescribeClusterRequest;
+        describe_producers DescribeProducersRequest;
+        list_config_resources ListConfigResourcesRequest;
+        describe_topic_partitions DescribeTopicPartitionsRequest;
+        unregister_broker UnregisterBrokerRequest;
+        add_raft_voter AddRaftVoterRequest;
+        remove_raft_voter RemoveRaftVoterRequest;
+    }
+    brokers {
+        forward ForwardRequest;
+        quorum_hello QuorumHelloRequest;
+        quorum_join QuorumJoinRequest;
+        quorum_messages QuorumMessagesRequest;
+    }
 }

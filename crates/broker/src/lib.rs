@@ -4,6 +4,7 @@
 //! other than by the network goes through [`Env`].
 
 mod api;
+mod cluster;
 pub mod config;
 mod env;
 pub mod group;
@@ -13,6 +14,7 @@ mod net;
 mod offsets_topic;
 mod partition;
 pub mod quorum;
+pub mod replication;
 mod server;
 
 use std::sync::Arc;
@@ -21,20 +23,28 @@ use arc_swap::{ArcSwap, Guard};
 
 pub use env::{Clock, Env, Random};
 pub use server::{Server, StartError};
+use wire::Uuid;
 
 use crate::api::{FetchSessions, ProducerIds};
+use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::meta::{Controller, MetadataCache};
 use crate::partition::{PartitionTable, Shared};
+use crate::quorum::Quorum;
 
 /// What the handlers work with.
 pub struct Broker {
     pub env: Env,
     pub node_id: i32,
+    /// Of this node's disk.
+    pub directory_id: Uuid,
     pub cluster_id: String,
     pub metadata: Arc<MetadataCache>,
+    pub quorum: Quorum,
     pub controller: Controller,
+    pub peers: Arc<Peers>,
+    pub liveness: Arc<Liveness>,
     pub partitions: Arc<PartitionTable>,
     pub groups: Arc<GroupCoordinator>,
     pub fetch_sessions: FetchSessions,

@@ -24,27 +24,25 @@ const SCRUB_BYTES: u64 = 8 << 20;
 const RESERVE_PART_MAX: u64 = 20;
 
 /// Starts the loops. They end when the set is dropped.
-pub(crate) fn start(broker: &Arc<Broker>) -> JoinSet<()> {
+pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
     let config = broker.config();
     let millis = |ms: i64| Duration::from_millis(ms.max(1) as u64);
     let checkpoint = Duration::from_millis(config.log_flush_offset_checkpoint_interval_ms.max(1) as u64);
-    let mut loops = JoinSet::new();
-    every(&mut loops, broker, millis(config.log_background_flush_interval_ms), flush);
-    every(&mut loops, broker, checkpoint.min(CHECKPOINT_INTERVAL_MAX), |broker| {
+    every(loops, broker, millis(config.log_background_flush_interval_ms), flush);
+    every(loops, broker, checkpoint.min(CHECKPOINT_INTERVAL_MAX), |broker| {
         if let Err(error) = broker.partitions.write_checkpoints() {
             tracing::warn!(%error, "cannot note recovery points; a restart will check more");
         }
     });
-    every(&mut loops, broker, millis(config.log_retention_check_interval_ms), |broker| {
+    every(loops, broker, millis(config.log_retention_check_interval_ms), |broker| {
         broker.partitions.apply_retention();
     });
-    every(&mut loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
-    every(&mut loops, broker, DISK_INTERVAL, watch_disk);
-    every(&mut loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
+    every(loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
+    every(loops, broker, DISK_INTERVAL, watch_disk);
+    every(loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
     if config.log_cleaner_enable {
-        every(&mut loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
+        every(loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
     }
-    loops
 }
 
 fn every(

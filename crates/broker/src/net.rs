@@ -40,8 +40,16 @@ pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts and serves connections of the listener of this name until it is dropped, and its connections with it.
-pub async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
+/// A listening socket, and who comes to it.
+pub struct Listener {
+    pub socket: TcpListener,
+    pub name: Arc<str>,
+    /// Whether it is for brokers among themselves.
+    pub is_inter_broker: bool,
+}
+
+/// Accepts and serves connections of a listener until it is dropped, and its connections with it.
+pub async fn serve(broker: Arc<Broker>, listener: Listener) {
     let config = broker.config();
     let budget = Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes));
     let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
@@ -49,7 +57,7 @@ pub async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let (stream, address) = match listener.accept().await {
+        let (stream, address) = match listener.socket.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 log_limit.warn(None, || format!("cannot accept connections for now: {error}"));
@@ -65,7 +73,11 @@ pub async fn serve(broker: Arc<Broker>, listener: TcpListener, name: Arc<str>) {
                     Connection::new(
                         Arc::clone(&broker),
                         stream,
-                        Peer { address, listener: Arc::clone(&name) },
+                        Peer {
+                            address,
+                            listener: Arc::clone(&listener.name),
+                            is_inter_broker: listener.is_inter_broker,
+                        },
                         Arc::clone(&budget),
                     )
                 });

@@ -1,8 +1,9 @@
 //! Starting and stopping a broker.
 //!
 //! The order of the start: settings, the data directory and its lock, listening sockets (so that a taken port is known
-//! at once), the metadata quorum, the logs, registration, groups; then connections are accepted. A stop goes the other
-//! way: connections first, then groups, then the logs are closed, and at last the quorum.
+//! at once), who this node is, the metadata quorum, connections of other brokers; then, when the metadata is known, the
+//! logs, groups, registration; then clients are accepted. A stop goes the other way: leaderships first, then
+//! connections, then the logs are closed, and at last the quorum.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,23 +15,33 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use log::LogError;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::api::{FetchSessions, ProducerIds};
-use crate::config::{BrokerConfig, ConfigError, Endpoint};
+use crate::cluster::first_start::{FirstStart, FirstStartError, first_start};
+use crate::cluster::links::{self, Links};
+use crate::cluster::membership::{self, MembershipError};
+use crate::cluster::watch::watch;
+use crate::cluster::{Lifecycle, Liveness, Peers, RegistrationError};
+use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
 use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
-use crate::meta::{BrokerRegistration, Controller, ControllerError, MetadataCache, Publisher};
-use crate::offsets_topic::{GroupFollower, OffsetsTopic, group_config};
+use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
+use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsTopic, group_config};
 use crate::partition::{PartitionTable, Shared, Syncer};
-use crate::quorum::{METADATA_DIR, NoPeers, Node, Options, Quorum, QuorumError};
+use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
+use crate::replication::{Replication, isr};
 use crate::{Broker, Env, maintenance, net};
+
+/// What links have to tell that nobody has taken note of yet.
+const LINK_EVENTS_MAX: usize = 256;
 
 /// How long a start waits for another process to leave the data directory, and how often it looks.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,13 +64,19 @@ pub enum StartError {
     Quorum(#[from] QuorumError),
     #[error("the logs cannot be opened: {0}")]
     Log(#[from] LogError),
+    #[error(transparent)]
+    FirstStart(#[from] FirstStartError),
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
     #[error("the broker cannot register: {0}")]
-    Controller(#[from] ControllerError),
+    Registration(#[from] RegistrationError),
 }
 
 /// A running broker.
 pub struct Server {
     broker: Arc<Broker>,
+    lifecycle: Arc<Lifecycle>,
+    replication: Arc<Replication>,
     addresses: Vec<SocketAddr>,
     connections: JoinSet<()>,
     background: JoinSet<()>,
@@ -78,52 +95,68 @@ impl Server {
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
         let lock = lock(&data_dir).await?;
         let (listeners, endpoints) = listen(&config)?;
-        let listener_names: Vec<Arc<str>> = endpoints.iter().map(|endpoint| endpoint.name.as_str().into()).collect();
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>().map_err(in_dir)?;
+        let is_client = |listener: &&net::Listener| !listener.is_inter_broker;
+        let addresses = listeners.iter().filter(is_client).map(|listener| listener.socket.local_addr());
+        let addresses = addresses.collect::<io::Result<_>>().map_err(in_dir)?;
 
-        let properties =
-            properties::open(&*env.disk, &data_dir, config.node_id, config.cluster_id.as_deref(), &*env.random)?;
-        let node_id = config.node_id;
-        let voters = vec![node_id];
+        let membership = config.membership()?;
+        let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
+        let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints).await?;
+        let Identity { own, cluster_id } = identity;
+        let node_id = own.node_id;
+
+        let (link_events, events) = mpsc::channel(LINK_EVENTS_MAX);
+        let sender = links::Sender { cluster_id: cluster_id.clone(), node_id };
+        let transport = Links::new(sender, Handle::current(), link_events);
         let options = Options {
             disk: Arc::clone(&env.disk),
             clock: Arc::clone(&env.clock),
             dir: data_dir.join(METADATA_DIR),
+            random: Arc::clone(&env.random),
             node_id,
-            voters,
+            directory_id: own.directory_id,
             segment_bytes: config.metadata_log_segment_bytes.unsigned_abs(),
             snapshot_bytes: config.metadata_log_max_record_bytes_between_snapshots.unsigned_abs(),
         };
+        let listener_name = config.inter_broker_listener();
+        let request_timeout = Duration::from_millis(u64::from(config.request_timeout_ms.unsigned_abs()));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let metadata = Arc::new(MetadataCache::default());
-        let publisher = Publisher::new(Arc::clone(&metadata), Arc::clone(&config));
-        let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(NoPeers)))
+        let publisher = Publisher::new(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
+        let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(transport)))
             .await
             .expect("opening does not panic")?;
         let (quorum, quorum_thread) = Quorum::start(node)?;
-        let (syncer, syncers) = Syncer::start();
-        let shared =
-            Shared { env: env.clone(), syncer, dirty: Arc::default(), disk_full: Arc::new(AtomicBool::new(false)) };
-        let partitions = {
-            let (shared, config, image) = (shared.clone(), Arc::clone(&config), metadata.load_full());
-            let open = move || PartitionTable::open(shared, data_dir, config, &image);
-            Arc::new(spawn_blocking(open).await.expect("opening does not panic")?)
-        };
-        metadata.subscribe(Arc::clone(&partitions) as _);
-        let controller = Controller::start(quorum, Arc::clone(&metadata), Arc::clone(&config), Arc::clone(&env.random));
-        controller
-            .register_broker(BrokerRegistration {
-                id: node_id,
-                incarnation_id: env.new_id(),
-                endpoints,
-                rack: config.load().broker_rack.clone(),
-                log_dirs: vec![properties.directory_id],
-                is_clean: partitions.was_clean(),
-            })
-            .await?;
 
+        let (syncer, syncers) = Syncer::start();
+        let incarnation_id = env.new_id();
+        let shared = Shared {
+            env: env.clone(),
+            node_id,
+            lag_max_ms: config.load().replica_lag_time_max_ms,
+            isr_changes: Arc::default(),
+            recovery_points: Arc::default(),
+            syncer,
+            dirty: Arc::default(),
+            disk_full: Arc::new(AtomicBool::new(false)),
+        };
+        let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
+        let partitions = Arc::new(table);
+        let peers = Peers::new(node_id, listener_name.clone(), request_timeout, Arc::clone(&metadata), quorum.status());
+        let peers = Arc::new(peers);
+        let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));
+        let controller = Controller::start(
+            quorum.clone(),
+            Arc::clone(&metadata),
+            Arc::clone(&config),
+            Arc::clone(&env.random),
+            Arc::clone(&peers),
+            Arc::clone(&liveness),
+        );
+        let loaded = LoadedEpochs::default();
         let offsets_topic = Arc::new(OffsetsTopic {
             partitions: Arc::clone(&partitions),
+            loaded: Arc::clone(&loaded),
             metadata: Arc::clone(&metadata),
             controller: controller.clone(),
             config: Arc::clone(&config),
@@ -135,32 +168,99 @@ impl Server {
             Arc::clone(&offsets_topic) as _,
             offsets_topic as _,
         );
-        let follower = Arc::new(GroupFollower { groups: Arc::clone(&groups), runtime: Handle::current() });
-        let image = metadata.subscribe(Arc::clone(&follower) as _);
-        if let Some(topic) = image.topic(crate::group::OFFSETS_TOPIC) {
-            follower.load(0..topic.partitions.len());
-        }
         let fetch_sessions = config.load().max_incremental_fetch_session_cache_slots.unsigned_abs() as usize;
         let broker = Arc::new(Broker {
             env,
             node_id,
-            cluster_id: properties.cluster_id,
-            metadata,
+            directory_id: own.directory_id,
+            cluster_id: cluster_id.clone(),
+            metadata: Arc::clone(&metadata),
+            quorum,
             controller,
-            partitions,
+            peers,
+            liveness,
+            partitions: Arc::clone(&partitions),
             groups: Arc::clone(&groups),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             producer_ids: ProducerIds::default(),
             config,
             shared,
         });
-        let mut background = maintenance::start(&broker);
-        background.spawn(groups.run());
+
+        // From here on the other nodes are answered; without them there may be no quorum.
         let mut connections = JoinSet::new();
-        for (listener, name) in listeners.into_iter().zip(listener_names) {
-            connections.spawn(net::serve(Arc::clone(&broker), listener, name));
+        let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
+            listeners.into_iter().partition(|listener| listener.is_inter_broker);
+        for listener in inter_broker {
+            connections.spawn(net::serve(Arc::clone(&broker), listener));
         }
-        Ok(Self { broker, addresses, connections, background, quorum: quorum_thread, syncers, _lock: lock })
+        let mut background = JoinSet::new();
+        background.spawn(links::follow(Arc::clone(&broker), events));
+        if membership != Membership::Alone {
+            let (broker, own) = (Arc::clone(&broker), own.clone());
+            background.spawn(async move { membership::join(&broker, &own, &membership).await });
+        }
+        membership::catch_up(&broker, &own, patience).await?;
+
+        let (opened, table) = (Arc::clone(&metadata), Arc::clone(&partitions));
+        let open = move || {
+            let mut outcome = Ok(());
+            opened.subscribe_after(Arc::clone(&table) as _, |image| outcome = table.load(image));
+            outcome
+        };
+        spawn_blocking(open).await.expect("opening does not panic")?;
+        let env = broker.env.clone();
+        let replication = Replication::new(
+            env,
+            Arc::clone(&broker.config),
+            Arc::clone(&metadata),
+            Arc::clone(&partitions),
+            Handle::current(),
+        );
+        metadata.subscribe_after(Arc::clone(&replication) as _, |image| replication.follow_all(image));
+        let asking = Arc::new(broker.controller.clone());
+        let changes = Arc::clone(&broker.shared.isr_changes);
+        background.spawn(isr::run(node_id, changes, Arc::clone(&metadata), asking));
+        let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
+        background.spawn(isr::watch_lag(Arc::clone(&partitions), lag_max));
+        let follower = Arc::new(GroupFollower {
+            groups: Arc::clone(&groups),
+            partitions: Arc::clone(&partitions),
+            loaded,
+            runtime: Handle::current(),
+            looking: Mutex::default(),
+        });
+        metadata.subscribe_after(Arc::clone(&follower) as _, |image| follower.follow_leadership(image));
+
+        let registration = BrokerRegistration {
+            id: node_id,
+            incarnation_id,
+            endpoints,
+            rack: broker.config().broker_rack.clone(),
+            log_dirs: vec![own.directory_id],
+            is_clean: partitions.was_clean(),
+        };
+        let previous_epoch = metadata.load().broker(node_id).map(|broker| broker.epoch);
+        let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));
+        let epoch = lifecycle.register(patience).await?;
+        background.spawn(Arc::clone(&lifecycle).run(epoch));
+        background.spawn(watch(Arc::clone(&broker)));
+        background.spawn(groups.run());
+        maintenance::start(&broker, &mut background);
+        for listener in for_clients {
+            connections.spawn(net::serve(Arc::clone(&broker), listener));
+        }
+        Ok(Self {
+            broker,
+            lifecycle,
+            replication,
+            addresses,
+            connections,
+            background,
+            quorum: quorum_thread,
+            syncers,
+            _lock: lock,
+        })
     }
 
     /// Where it listens, in the order of the listeners.
@@ -172,10 +272,14 @@ impl Server {
         self.broker.partitions.data_dir()
     }
 
-    /// Stops cleanly: whatever was acknowledged is on disk afterwards, and the next start has nothing to check.
+    /// Stops cleanly: others take over what this broker leads, whatever was acknowledged is on disk afterwards, and the
+    /// next start has nothing to check.
     pub async fn stop(mut self) {
+        self.lifecycle.leave().await;
+        self.broker.quorum.transfer_leadership().await;
         self.connections.shutdown().await;
         self.background.shutdown().await;
+        self.replication.stop();
         let partitions = Arc::clone(&self.broker.partitions);
         let closed = spawn_blocking(move || partitions.close()).await;
         match closed {
@@ -185,9 +289,9 @@ impl Server {
         }
         self.broker.shared.syncer.close();
         let (quorum, syncers) = (self.quorum, self.syncers);
-        // The last handle of the controller goes with these, and the quorum's thread with it.
+        // The last handles of the quorum go with these, and its thread with them.
         self.broker.metadata.unsubscribe_all();
-        drop(self.broker);
+        drop((self.lifecycle, self.replication, self.broker));
         let joined = spawn_blocking(move || {
             for thread in syncers {
                 thread.join().ok();
@@ -197,6 +301,56 @@ impl Server {
         if let Ok(Ok(Err(error))) = joined.await {
             tracing::error!(%error, "the metadata did not close cleanly");
         }
+    }
+}
+
+/// Who this node is.
+struct Identity {
+    own: Voter,
+    cluster_id: String,
+}
+
+impl Identity {
+    /// Reads who this node is, or finds out at its first start.
+    async fn establish(
+        config: &BrokerConfig,
+        env: &Env,
+        data_dir: &Path,
+        membership: &Membership,
+        listeners: &[net::Listener],
+        endpoints: &[Endpoint],
+    ) -> Result<Self, StartError> {
+        let disk = &*env.disk;
+        let given = config.cluster_id.as_deref();
+        let mut properties = properties::open(disk, data_dir, config.node_id, given, &*env.random)?;
+        let metadata_dir = data_dir.join(METADATA_DIR);
+        let is_blank = Node::is_blank(disk, &metadata_dir)?;
+        if is_blank && properties.cluster_id.is_some() {
+            // It may have voted, and has forgotten how.
+            properties.directory_id = env.new_id();
+            properties.write(disk, data_dir)?;
+        }
+        let at = endpoints.iter().find(|endpoint| endpoint.name == config.inter_broker_listener());
+        let (host, port) = at.map_or_else(Default::default, |endpoint| (endpoint.host.clone(), endpoint.port));
+        let own = Voter { node_id: config.node_id, directory_id: properties.directory_id, host, port };
+        if let Some(cluster_id) = properties.cluster_id.clone().filter(|_| !is_blank) {
+            return Ok(Self { own, cluster_id });
+        }
+        let socket = listeners.iter().find(|listener| listener.is_inter_broker).map(|listener| &listener.socket);
+        let known = properties.cluster_id.clone();
+        let known = given.or(known.as_deref());
+        let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
+        let found = first_start(membership, &own, known, socket, env, patience).await?;
+        let (cluster_id, voters) = match found {
+            FirstStart::Voter { cluster_id, voters } => (cluster_id, Some(voters)),
+            FirstStart::Join { cluster_id } => (cluster_id, None),
+        };
+        properties.cluster_id = Some(cluster_id.clone());
+        properties.write(disk, data_dir)?;
+        if let Some(voters) = voters {
+            Node::bootstrap(disk, &metadata_dir, &*env.clock, &voters)?;
+        }
+        Ok(Self { own, cluster_id })
     }
 }
 
@@ -242,21 +396,25 @@ async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     }
 }
 
-/// Opens the listening sockets. The endpoints are what clients are told: where a port was left to the system, the one
-/// that it gave.
-fn listen(config: &BrokerConfig) -> Result<(Vec<TcpListener>, Vec<Endpoint>), StartError> {
+/// Opens the listening sockets. The endpoints are what clients and brokers are told: where a port was left to the
+/// system, the one that it gave.
+fn listen(config: &BrokerConfig) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
+    let inter_broker = config.inter_broker_endpoint()?;
+    let clients = config.client_endpoints()?;
     let mut endpoints = config.advertised_endpoints()?;
+    endpoints.extend(config.advertised_inter_broker_endpoint()?);
     let mut listeners = Vec::new();
-    for (place, endpoint) in config.client_endpoints()?.iter().enumerate() {
+    for (place, endpoint) in clients.iter().chain(&inter_broker).enumerate() {
         let host = if endpoint.host.is_empty() { "0.0.0.0" } else { &endpoint.host };
         let failed = |error| StartError::Listen { address: format!("{host}:{}", endpoint.port), error };
         let address = (host, endpoint.port).to_socket_addrs().map_err(failed)?.next();
         let address = address.ok_or_else(|| failed(io::Error::from(io::ErrorKind::AddrNotAvailable)))?;
-        let listener = net::bind(address).map_err(failed)?;
+        let socket = net::bind(address).map_err(failed)?;
         if let Some(advertised) = endpoints.get_mut(place).filter(|advertised| advertised.port == 0) {
-            advertised.port = listener.local_addr().map_err(failed)?.port();
+            advertised.port = socket.local_addr().map_err(failed)?.port();
         }
-        listeners.push(listener);
+        let name = endpoint.name.as_str().into();
+        listeners.push(net::Listener { socket, name, is_inter_broker: place >= clients.len() });
     }
     Ok((listeners, endpoints))
 }

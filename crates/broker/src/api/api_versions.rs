@@ -14,7 +14,7 @@ use wire::api::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsRespons
 use wire::api::produce::ProduceRequest;
 use wire::{ErrorCode, Reader, frame};
 
-use super::{Call, SERVED, Started};
+use super::{Call, Started, served};
 use crate::net::{CloseReason, Frame};
 
 pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, CloseReason> {
@@ -22,7 +22,7 @@ pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, Close
     let version = call.context.api_version;
     let frame = if api.versions.contains(&version) {
         let request = frame::read_body(&mut reader)?;
-        call.encode::<ApiVersionsRequest>(&handle(version, &request))
+        call.encode::<ApiVersionsRequest>(&handle(version, call.context.is_inter_broker, &request))
     } else {
         let own = ApiVersion { api_key: api.key, min_version: *api.versions.start(), max_version: *api.versions.end() };
         let response = ApiVersionsResponse {
@@ -35,12 +35,11 @@ pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, Close
     Ok(Started::Other(Box::pin(ready(frame))))
 }
 
-fn handle(version: i16, request: &ApiVersionsRequest) -> ApiVersionsResponse {
+fn handle(version: i16, to_broker: bool, request: &ApiVersionsRequest) -> ApiVersionsResponse {
     if version >= 3 && !(is_valid(&request.client_software_name) && is_valid(&request.client_software_version)) {
         return ApiVersionsResponse { error_code: ErrorCode::INVALID_REQUEST, ..Default::default() };
     }
-    let mut api_keys: Vec<ApiVersion> = SERVED
-        .iter()
+    let mut api_keys: Vec<ApiVersion> = served(to_broker)
         .map(|api| ApiVersion {
             api_key: api.key,
             min_version: if api.key == ProduceRequest::API.key { 0 } else { *api.versions.start() },

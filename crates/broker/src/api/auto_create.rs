@@ -1,7 +1,7 @@
 //! Topics that come into being because a client asked for them (`kafka.server.AutoTopicCreationManager`).
 
 use wire::ErrorCode;
-use wire::api::create_topics::CreatableTopic;
+use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
 use crate::Broker;
@@ -30,9 +30,9 @@ pub(super) async fn answer(broker: &Broker, names: Vec<&str>, creates: bool) -> 
 /// Failures are the client's to see when it asks again: the topic is still not there.
 async fn create(broker: &Broker, names: &[&str]) {
     let topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
-    match broker.controller.create_topics(topics, false).await {
-        Ok(results) => {
-            for result in results.iter().filter(|result| !result.error_code.is_none()) {
+    match broker.controller.ask(CreateTopicsRequest { topics, ..Default::default() }).await {
+        Ok(answer) => {
+            for result in answer.topics.iter().filter(|result| !result.error_code.is_none()) {
                 let (topic, error) = (&result.name, result.error_code);
                 tracing::debug!(topic, %error, message = result.error_message, "a topic was asked for and is not created");
             }

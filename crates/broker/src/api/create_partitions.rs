@@ -18,10 +18,9 @@ pub(super) async fn handle(
     request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let answer = broker.controller.create_partitions(request.topics, request.validate_only);
-    let results = controlled::within(request.timeout_ms, answer).await.unwrap_or_else(|error_code| {
+    let timeout_ms = request.timeout_ms;
+    controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
         let refused = |name| CreatePartitionsTopicResult { name, error_code, error_message: None };
-        names.into_iter().map(refused).collect()
-    });
-    CreatePartitionsResponse { results, ..Default::default() }
+        CreatePartitionsResponse { results: names.into_iter().map(refused).collect(), ..Default::default() }
+    })
 }

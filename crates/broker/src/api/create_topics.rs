@@ -20,15 +20,14 @@ pub(super) async fn handle(
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let answer = broker.controller.create_topics(request.topics, request.validate_only);
-    let topics = controlled::within(request.timeout_ms, answer).await.unwrap_or_else(|error_code| {
+    let timeout_ms = request.timeout_ms;
+    controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
         let refused = |name| CreatableTopicResult {
             name,
             error_code,
             configs: Some(Vec::new()),
             ..CreatableTopicResult::default()
         };
-        names.into_iter().map(refused).collect()
-    });
-    CreateTopicsResponse { topics, ..Default::default() }
+        CreateTopicsResponse { topics: names.into_iter().map(refused).collect(), ..Default::default() }
+    })
 }

@@ -5,6 +5,7 @@
 //!   new start, which never goes back.
 //! - An offset beyond the high watermark is OFFSET_OUT_OF_RANGE.
 //! - A topic that is compacted and nothing else refuses: POLICY_VIOLATION.
+//! - Only the leader takes it. Followers learn the new start by their fetches; the answer does not wait for them.
 //! - Of a partition that is named twice, the last offset counts, as in Kafka.
 
 use std::collections::HashMap;
@@ -22,6 +23,8 @@ use crate::Broker;
 
 /// The offset of a request that stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;
+/// The request has no leader epoch.
+const NO_EPOCH: i32 = -1;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -71,9 +74,7 @@ fn delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> Delet
 
 fn try_delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> Result<i64, ErrorCode> {
     let partition = broker.partitions.find_by_name(topic, asked.partition_index)?;
-    if partition.is_offline() {
-        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
-    }
+    partition.check_leader_in_epoch(NO_EPOCH)?;
     let policy = partition.settings().log.cleanup_policy;
     if policy.compact && !policy.delete {
         return Err(ErrorCode::POLICY_VIOLATION);

@@ -27,15 +27,15 @@ pub(super) async fn handle(
         let named = |name| DeleteTopicState { name: Some(name), ..Default::default() };
         request.topic_names.into_iter().map(named).collect()
     };
-    let answer = broker.controller.delete_topics(topics.clone());
-    let responses = controlled::within(request.timeout_ms, answer).await.unwrap_or_else(|error_code| {
+    let (timeout_ms, topic_names) = (request.timeout_ms, Vec::new());
+    let answer = broker.controller.ask(DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
+    controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {
         let refused = |topic: DeleteTopicState| DeletableTopicResult {
             name: topic.name,
             topic_id: topic.topic_id,
             error_code,
             error_message: None,
         };
-        topics.into_iter().map(refused).collect()
-    });
-    DeleteTopicsResponse { responses, ..Default::default() }
+        DeleteTopicsResponse { responses: topics.into_iter().map(refused).collect(), ..Default::default() }
+    })
 }

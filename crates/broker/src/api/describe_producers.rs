@@ -3,6 +3,7 @@
 //! Behaviour:
 //! - In the order of their ids, with the epoch, the last sequence and the last timestamp of each; no transaction and no
 //!   coordinator (-1) for a producer that uses none.
+//! - Only the leader answers.
 //! - A partition that is named twice is answered once, and of very many partitions only the first.
 
 use std::collections::BTreeSet;
@@ -49,7 +50,8 @@ fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResp
             ..response
         };
     }
-    match broker.partitions.find_by_name(topic, partition_index) {
+    let found = broker.partitions.find_by_name(topic, partition_index);
+    match found.and_then(|partition| partition.check_leader().map(|()| partition)) {
         Ok(partition) => {
             let producers = partition.with_log(|log| log.describe_producers());
             PartitionResponse { active_producers: producers.iter().map(state).collect(), ..response }

@@ -7,8 +7,6 @@
 //! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when
 //!   its partition is negative, every topic is INVALID_REQUEST.
 //! - A name that cannot be a topic's is INVALID_TOPIC_EXCEPTION for that topic (Kafka fails the request: -1).
-//!
-//! Skipped: offline replicas come with replication.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,9 +18,9 @@ use wire::api::describe_topic_partitions::{
     DescribeTopicPartitionsResponseTopic,
 };
 
-use super::{RequestContext, operations};
+use super::{RequestContext, nodes, operations};
 use crate::Broker;
-use crate::meta::{NO_LEADER, Partition, Topic, is_internal, validate_name};
+use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal, validate_name};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -52,25 +50,29 @@ pub(super) async fn handle(
     let topics = parts
         .into_iter()
         .map(|(name, partitions)| match image.topic(name) {
-            Some(topic) => describe(topic, partitions),
+            Some(topic) => describe(&image, topic, partitions),
             None => unknown(name),
         })
         .collect();
     DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() }
 }
 
-fn describe(topic: &Topic, partitions: Range<usize>) -> DescribeTopicPartitionsResponseTopic {
+fn describe(image: &MetadataImage, topic: &Topic, partitions: Range<usize>) -> DescribeTopicPartitionsResponseTopic {
     DescribeTopicPartitionsResponseTopic {
         error_code: ErrorCode::NONE,
         name: Some(topic.name.to_string()),
         topic_id: topic.id,
         is_internal: is_internal(&topic.name),
-        partitions: partitions.map(|index| describe_partition(index, &topic.partitions[index])).collect(),
+        partitions: partitions.map(|index| describe_partition(image, index, &topic.partitions[index])).collect(),
         topic_authorized_operations: operations::TOPIC,
     }
 }
 
-fn describe_partition(index: usize, partition: &Partition) -> DescribeTopicPartitionsResponsePartition {
+fn describe_partition(
+    image: &MetadataImage,
+    index: usize,
+    partition: &Partition,
+) -> DescribeTopicPartitionsResponsePartition {
     DescribeTopicPartitionsResponsePartition {
         error_code: if partition.leader == NO_LEADER { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
         partition_index: index as i32,
@@ -80,7 +82,7 @@ fn describe_partition(index: usize, partition: &Partition) -> DescribeTopicParti
         isr_nodes: partition.isr.clone(),
         eligible_leader_replicas: Some(partition.eligible_leader_replicas.clone()),
         last_known_elr: Some(partition.last_known_elr.clone()),
-        offline_replicas: Vec::new(),
+        offline_replicas: nodes::offline_replicas(image, partition),
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use wire::ErrorCode;
+use wire::api::allocate_producer_ids::AllocateProducerIdsRequest;
 use wire::api::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 
 use super::RequestContext;
@@ -32,12 +33,22 @@ pub(super) async fn handle(
 
 async fn init(broker: &Broker, request: &InitProducerIdRequest) -> Result<i64, ErrorCode> {
     check(request)?;
-    let id = broker.producer_ids.next(async || broker.controller.allocate_producer_ids(broker.node_id).await).await;
+    let id = broker.producer_ids.next(async || allocate(broker).await).await;
     id.map_err(|error| {
         tracing::warn!(%error, "no producer ids are to be had");
         // The client tries again.
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
     })
+}
+
+async fn allocate(broker: &Broker) -> Result<ProducerIdBlock, ControllerError> {
+    let broker_epoch = broker.metadata.load().broker(broker.node_id).map_or(-1, |own| own.epoch);
+    let request = AllocateProducerIdsRequest { broker_id: broker.node_id, broker_epoch };
+    let block = broker.controller.ask(request).await?;
+    match block.error_code {
+        ErrorCode::NONE => Ok(ProducerIdBlock { first: block.producer_id_start, count: block.producer_id_len.into() }),
+        code => Err(ControllerError::Internal(format!("producer ids are refused: {code}").into())),
+    }
 }
 
 fn check(request: &InitProducerIdRequest) -> Result<(), ErrorCode> {

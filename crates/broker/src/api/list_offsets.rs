@@ -8,8 +8,8 @@
 //! - Nothing found is offset -1, without an error.
 //! - A partition that is asked for twice is INVALID_REQUEST once.
 //! - The client's leader epoch is checked (KIP-320); the answer has the epoch of what was found.
-//!
-//! Skipped: the offset of a follower's view (replica ids) comes with replication.
+//! - Only the leader answers. As long as its high watermark is not that of its own epoch, it may lie below what
+//!   consumers were told before: what needs it is OFFSET_NOT_AVAILABLE (KIP-207).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -145,9 +145,11 @@ fn find(
     isolation: Isolation,
 ) -> Result<Option<Place>, ErrorCode> {
     let question = Question::new(asked.timestamp, version)?;
-    partition.check_leader_epoch(asked.current_leader_epoch)?;
+    partition.check_leader_in_epoch(asked.current_leader_epoch)?;
     let end_offset = partition.end_offset(isolation);
+    let is_behind = partition.epoch_start_offset()? > end_offset;
     let found = match question {
+        Question::Latest if is_behind => return Err(ErrorCode::OFFSET_NOT_AVAILABLE),
         Question::Latest => {
             Ok(Some(Place { offset: end_offset, timestamp: -1, leader_epoch: partition.leader_epoch() }))
         }
@@ -156,6 +158,10 @@ fn find(
         Question::Tiered => Ok(None),
         Question::Time(timestamp) => first_at(partition, timestamp, end_offset),
     };
+    // It may be there, above what may be read yet.
+    if is_behind && matches!(found, Ok(None)) && question.reads() {
+        return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
+    }
     found.map_err(|error| {
         tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "cannot look up an offset");
         error.code()

@@ -1,8 +1,8 @@
 //! ListPartitionReassignments (key 46), versions 0-0: partitions that are moving to other brokers.
 //!
 //! Behaviour:
-//! - On a cluster of one broker nothing can move: the list is empty, whatever is asked for. A topic or partition that
-//!   does not exist is no error, as in Kafka.
+//! - All of them (null), or those of the partitions that are named. A topic or partition that does not exist is no
+//!   error, as in Kafka.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 
 use super::RequestContext;
 use crate::Broker;
+use crate::meta::list_reassignments;
 
 pub(super) async fn handle(
-    _broker: &Arc<Broker>,
+    broker: &Arc<Broker>,
     _context: &RequestContext,
-    _request: ListPartitionReassignmentsRequest,
+    request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    ListPartitionReassignmentsResponse::default()
+    list_reassignments(&broker.metadata.load(), &request)
 }

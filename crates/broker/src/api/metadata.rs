@@ -11,8 +11,7 @@
 //! - The controller is a broker that clients can reach, not the leader of the metadata quorum: requests to the
 //!   controller are passed on.
 //!
-//! Skipped: offline replicas come with replication. REBOOTSTRAP_REQUIRED (version 13) is never answered, as in Kafka's
-//! brokers.
+//! Skipped: REBOOTSTRAP_REQUIRED (version 13) is never answered, as in Kafka's brokers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ pub(super) async fn handle(
     }
     let image = broker.metadata.load_full();
     let (mut topics, missing) = match &asked {
-        None => (image.topics().map(|topic| describe(topic)).collect(), Vec::new()),
+        None => (image.topics().map(|topic| describe(&image, topic)).collect(), Vec::new()),
         Some(asked) if asked.iter().any(|topic| !topic.topic_id.is_zero()) => (by_id(&image, asked), Vec::new()),
         Some(asked) => by_name(&image, asked),
     };
@@ -101,7 +100,7 @@ fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic]) -> Vec<MetadataR
     let mut seen = HashSet::new();
     let ids = asked.iter().map(|topic| topic.topic_id).filter(|id| !id.is_zero() && seen.insert(*id));
     ids.map(|id| match image.topic_by_id(id) {
-        Some(topic) => describe(topic),
+        Some(topic) => describe(image, topic),
         None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id: id, ..Default::default() },
     })
     .collect()
@@ -114,14 +113,14 @@ fn by_name<'a>(image: &MetadataImage, asked: &'a [MetadataRequestTopic]) -> (Vec
     let mut missing = Vec::new();
     for name in asked.iter().filter_map(|topic| topic.name.as_deref()).filter(|name| seen.insert(*name)) {
         match image.topic(name) {
-            Some(topic) => found.push(describe(topic)),
+            Some(topic) => found.push(describe(image, topic)),
             None => missing.push(name),
         }
     }
     (found, missing)
 }
 
-fn describe(topic: &Topic) -> MetadataResponseTopic {
+fn describe(image: &MetadataImage, topic: &Topic) -> MetadataResponseTopic {
     MetadataResponseTopic {
         error_code: ErrorCode::NONE,
         name: Some(topic.name.to_string()),
@@ -129,13 +128,13 @@ fn describe(topic: &Topic) -> MetadataResponseTopic {
         is_internal: is_internal(&topic.name),
         partitions: (0..)
             .zip(&topic.partitions)
-            .map(|(index, partition)| describe_partition(index, partition))
+            .map(|(index, partition)| describe_partition(image, index, partition))
             .collect(),
         ..Default::default()
     }
 }
 
-fn describe_partition(partition_index: i32, partition: &Partition) -> MetadataResponsePartition {
+fn describe_partition(image: &MetadataImage, partition_index: i32, partition: &Partition) -> MetadataResponsePartition {
     MetadataResponsePartition {
         error_code: if partition.leader == NO_LEADER { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
         partition_index,
@@ -143,6 +142,6 @@ fn describe_partition(partition_index: i32, partition: &Partition) -> MetadataRe
         leader_epoch: partition.leader_epoch,
         replica_nodes: partition.replicas.clone(),
         isr_nodes: partition.isr.clone(),
-        offline_replicas: Vec::new(),
+        offline_replicas: nodes::offline_replicas(image, partition),
     }
 }

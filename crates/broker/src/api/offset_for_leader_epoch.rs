@@ -4,7 +4,7 @@
 //! - Answers the greatest epoch of the log that is not above the one asked for, and the offset at which the next
 //!   begins; the current epoch ends at the end of the log (KIP-101, KIP-279).
 //! - -1 and -1 when the log knows no such epoch, or when the epoch asked for is above the current one.
-//! - The client's own epoch is checked first (KIP-320).
+//! - The client's own epoch is checked first (KIP-320). Only the leader answers.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn answer(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> Epo
 
 fn find(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> Result<log::EpochEndOffset, ErrorCode> {
     let partition = broker.partitions.find_by_name(topic, asked.partition)?;
-    partition.check_leader_epoch(asked.current_leader_epoch)?;
+    partition.check_leader_in_epoch(asked.current_leader_epoch)?;
     let current = partition.leader_epoch();
     if asked.leader_epoch == current {
         // The log may have no record of its leader's epoch yet.

@@ -2,7 +2,8 @@
 //!
 //! Behaviour:
 //! - Each batch is checked before anything is queued; a bad one fails its partition only.
-//! - acks=0 and 1 are answered when the batch is in the page cache, acks=all when it is on disk
+//! - Only the leader takes batches; a client that comes to another broker is told the leader (KIP-951).
+//! - acks=0 and 1 are answered when the batch is in the page cache, acks=all when all replicas in sync have it: on disk
 //!   (`ack.durability=disk`), or in the page cache (`os`).
 //! - acks=0 has no answer; when it fails the connection is closed, which makes the client refresh its metadata.
 //! - The batches of one request, and of requests that follow on the same connection, are appended in order.
@@ -17,13 +18,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use wire::api::produce::{
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
-    TopicProduceResponse,
+    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse,
+    ProduceRequest, ProduceResponse, TopicProduceResponse,
 };
 use wire::batch::{self, Batch};
 use wire::{ErrorCode, Records, Uuid};
 
-use super::Call;
+use super::{Call, leaders};
 use crate::Broker;
 use crate::meta::{is_internal, validate_name};
 use crate::net::{CloseReason, Frame};
@@ -32,8 +33,12 @@ use crate::partition::{Acks, Outcome, Partition, Refusal, Ticket, Touched};
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
+/// Who has the wrong leader is told the right one since.
+const LEADER_HINTS_SINCE: i16 = 10;
+
 /// A Produce whose batches are queued.
 pub struct Pending {
+    broker: Arc<Broker>,
     call: Call,
     acks: Acks,
     /// The topics of the request, in its order; the ticket has a place for each of their partitions.
@@ -87,7 +92,7 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
     let acks = acks.unwrap_or(Acks::Leader);
     let deadline =
         (acks == Acks::All).then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
-    Pending { call, acks, topics, ticket, deadline }
+    Pending { broker: Arc::clone(broker), call, acks, topics, ticket, deadline }
 }
 
 fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
@@ -137,6 +142,17 @@ impl Pending {
             });
         }
         let mut outcomes = outcomes.into_iter();
+        let mut hints = leaders::Hints::new(&self.broker.metadata, &self.call.context.listener);
+        let gives_hints = self.call.context.api_version >= LEADER_HINTS_SINCE;
+        let mut respond = |topic: &Topic, index: i32, outcome: Outcome| {
+            let mut response = response(index, outcome);
+            if gives_hints
+                && let Some((leader_id, leader_epoch)) = hints.find(response.error_code, &topic.name, topic.id, index)
+            {
+                response.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+            }
+            response
+        };
         let responses: Vec<TopicProduceResponse> = std::mem::take(&mut self.topics)
             .into_iter()
             .map(|topic| TopicProduceResponse {
@@ -144,13 +160,16 @@ impl Pending {
                     .partitions
                     .iter()
                     .zip(&mut outcomes)
-                    .map(|(&index, outcome)| response(index, outcome))
+                    .map(|(&index, outcome)| respond(&topic, index, outcome))
                     .collect(),
                 name: topic.name,
                 topic_id: topic.id,
             })
             .collect();
-        let response = ProduceResponse { responses, ..Default::default() };
+        let nodes = hints.into_nodes().into_iter();
+        let node_endpoints =
+            nodes.map(|node| NodeEndpoint { node_id: node.id, host: node.host, port: node.port, rack: node.rack });
+        let response = ProduceResponse { responses, node_endpoints: node_endpoints.collect(), ..Default::default() };
         Poll::Ready(Ok(self.call.encode::<ProduceRequest>(&response)))
     }
 }

@@ -69,6 +69,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Name of the listener that it came to.
     pub listener: Arc<str>,
+    /// Whether that is the one of brokers among themselves.
+    pub is_inter_broker: bool,
 }
 
 pub struct Connection {
@@ -148,11 +150,12 @@ impl Connection {
         }
         if let Some(key) = self.input.get(4..6) {
             let key = i16::from_be_bytes([key[0], key[1]]);
-            if !api::serves(key) {
+            if !api::serves(key, self.peer.is_inter_broker) {
                 let version = self.input.get(6..8).map_or(-1, |v| i16::from_be_bytes([v[0], v[1]]));
                 return Err(CloseReason::UnsupportedApi { key, version });
             }
-            if size as usize > OTHER_REQUEST_BYTES_MAX && !api::is_produce(key) {
+            let may_be_large = self.peer.is_inter_broker || api::is_produce(key);
+            if size as usize > OTHER_REQUEST_BYTES_MAX && !may_be_large {
                 return Err(CloseReason::FrameSize(size));
             }
         }

@@ -60,6 +60,25 @@ impl Frame {
     }
 }
 
+#[cfg(test)]
+impl Frame {
+    /// All of its bytes, those of files too.
+    pub fn into_bytes(self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        for chunk in self.chunks {
+            match chunk {
+                Chunk::Bytes(chunk) => bytes.extend_from_slice(&chunk),
+                Chunk::File(span) => {
+                    let start = bytes.len();
+                    bytes.resize(start + span.length as usize, 0);
+                    log::disk::read_exact_at(&*span.file, &mut bytes[start..], span.position).expect("the file stays");
+                }
+            }
+        }
+        bytes.freeze()
+    }
+}
+
 /// The queue of a connection's unsent responses.
 #[derive(Default)]
 pub struct Output {

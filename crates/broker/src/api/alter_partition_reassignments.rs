@@ -1,0 +1,23 @@
+//! AlterPartitionReassignments (key 45), versions 0-1: move partitions to other brokers, or end a move (KIP-455).
+//!
+//! Behaviour:
+//! - New replicas are added first, and old ones removed when the new ones are in sync. Null ends a move and goes back.
+//! - From version 1 on a request may refuse to change how many replicas a partition has (KIP-860).
+
+use std::sync::Arc;
+
+use wire::api::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+
+use super::{RequestContext, controlled};
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterPartitionReassignmentsRequest,
+) -> AlterPartitionReassignmentsResponse {
+    let answer = controlled::within(request.timeout_ms, broker.controller.ask(request));
+    answer.await.unwrap_or_else(|error_code| AlterPartitionReassignmentsResponse { error_code, ..Default::default() })
+}

@@ -1,0 +1,21 @@
+//! Forward (key 124), version 0, ours: a request that another broker sends to the active controller.
+//!
+//! Behaviour:
+//! - Whoever is not the active controller answers NOT_CONTROLLER, and the sender looks for the one that is.
+//! - A Forward is a sign of life of the broker that sends it, unless that is still about to register: then another
+//!   process may be the broker of its number.
+
+use std::sync::Arc;
+
+use wire::api::forward::{ForwardRequest, ForwardResponse};
+
+use super::RequestContext;
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: ForwardRequest,
+) -> ForwardResponse {
+    broker.controller.answer(request).await
+}

@@ -1,0 +1,35 @@
+//! QuorumHello (key 127), version 0, ours: which cluster a node belongs to, and who votes there.
+
+use std::sync::Arc;
+
+use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
+use wire::api::quorum_join::VoterNode;
+
+use super::RequestContext;
+use crate::Broker;
+use crate::quorum::Voter;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    _request: QuorumHelloRequest,
+) -> QuorumHelloResponse {
+    let status = broker.quorum.status().borrow().clone();
+    let nodes = |members: &[Voter]| members.iter().map(node).collect();
+    QuorumHelloResponse {
+        node_id: broker.node_id,
+        directory_id: broker.directory_id,
+        cluster_id: Some(broker.cluster_id.clone()),
+        voters: nodes(&status.voters.voters),
+        observers: nodes(&status.voters.observers),
+        leader_id: status.leader.unwrap_or(-1),
+        leader_epoch: status.epoch,
+        high_watermark: status.high_watermark,
+        ..Default::default()
+    }
+}
+
+fn node(member: &Voter) -> VoterNode {
+    let Voter { node_id, directory_id, host, port } = member.clone();
+    VoterNode { node_id, directory_id, host, port }
+}

@@ -1,0 +1,58 @@
+//! RemoveRaftVoter (key 81), version 0: take a vote in the metadata quorum away (KIP-853).
+//!
+//! Behaviour:
+//! - Any broker takes it; the leader of the quorum carries it out, also when it removes itself.
+//! - The node of a broker goes on as an observer.
+//! - Who does not vote is VOTER_NOT_FOUND; the last voter stays: INVALID_REQUEST.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::api::remove_raft_voter::{RemoveRaftVoterRequest, RemoveRaftVoterResponse};
+
+use super::{RequestContext, quorum_leader};
+use crate::Broker;
+use crate::quorum::{QuorumError, VoterKey};
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    request: RemoveRaftVoterRequest,
+) -> RemoveRaftVoterResponse {
+    if let Some(answer) = quorum_leader::pass_on(broker, context, &request).await {
+        return answer.unwrap_or_else(|code| refuse(code, None));
+    }
+    match remove(broker, &request).await {
+        Ok(()) => RemoveRaftVoterResponse::default(),
+        Err((code, message)) => refuse(code, Some(message)),
+    }
+}
+
+async fn remove(broker: &Broker, request: &RemoveRaftVoterRequest) -> Result<(), (ErrorCode, String)> {
+    quorum_leader::check_cluster(broker, request.cluster_id.as_deref())?;
+    let key = VoterKey { node_id: request.voter_id, directory_id: request.voter_directory_id };
+    let voters = Arc::clone(&broker.quorum.status().borrow().voters);
+    let Some(voter) = voters.voter(key).cloned() else {
+        let message = format!("The voter set does not contain node {} with this directory.", key.node_id);
+        return Err((ErrorCode::VOTER_NOT_FOUND, message));
+    };
+    if voters.voters.len() == 1 {
+        return Err((ErrorCode::INVALID_REQUEST, "The last voter cannot be removed.".to_owned()));
+    }
+    broker.quorum.remove(key).await.map_err(|error| match error {
+        QuorumError::NotLeader => (ErrorCode::NOT_CONTROLLER, error.to_string()),
+        error => (ErrorCode::REQUEST_TIMED_OUT, error.to_string()),
+    })?;
+    let is_registered = broker.metadata.load().broker(key.node_id).is_some();
+    if is_registered
+        && key.node_id != broker.node_id
+        && let Err(error) = broker.quorum.join(voter, false).await
+    {
+        tracing::warn!(node_id = key.node_id, %error, "a node that votes no longer does not observe either");
+    }
+    Ok(())
+}
+
+fn refuse(error_code: ErrorCode, error_message: Option<String>) -> RemoveRaftVoterResponse {
+    RemoveRaftVoterResponse { error_code, error_message, ..Default::default() }
+}

@@ -1,0 +1,20 @@
+//! UnregisterBroker (key 64), version 0: forget a broker that will not come back.
+
+use std::sync::Arc;
+
+use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
+
+use super::RequestContext;
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: UnregisterBrokerRequest,
+) -> UnregisterBrokerResponse {
+    broker.controller.ask(request).await.unwrap_or_else(|error| UnregisterBrokerResponse {
+        error_code: error.code(),
+        error_message: Some(error.to_string()),
+        ..Default::default()
+    })
+}

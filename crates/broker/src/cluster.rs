@@ -1,0 +1,18 @@
+//! What makes one cluster of several nodes.
+//!
+//! - [`first_start`]: which cluster a new node belongs to; [`membership`]: how it becomes part of one that has begun.
+//! - [`links`]: raft's messages on their way to the other members; [`peers`]: all other requests to other nodes.
+//! - [`lifecycle`]: how a broker registers, stays and leaves; [`watch`] and [`sessions`]: how the active controller
+//!   watches over the brokers.
+
+pub mod first_start;
+pub mod lifecycle;
+pub mod links;
+pub mod membership;
+pub mod peers;
+mod sessions;
+pub mod watch;
+
+pub use lifecycle::{Lifecycle, RegistrationError};
+pub use peers::{Lane, Peers};
+pub use watch::Liveness;

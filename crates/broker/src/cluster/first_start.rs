@@ -1,0 +1,405 @@
+//! The first start of a node: which cluster it belongs to, and who its quorum is.
+//!
+//! Nodes that are to begin a cluster together say hello to each other until all of them have answered that they are
+//! blank. Then each of them knows the same: every voter's id and directory. A node that comes late finds one that has
+//! begun, and begins with the same voters if it is one of them. In a cluster that has metadata already it waits to be
+//! told, and has to join first if the voters do not know its directory. So a node that has lost its disk can neither
+//! begin a second cluster nor vote as the one that it was.
+//!
+//! While it waits, the node answers the hellos of others, and nothing else.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use client::{Connection, ConnectionConfig, ConnectionError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use wire::api::Request;
+use wire::api::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
+use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
+use wire::api::quorum_join::VoterNode;
+use wire::frame::{self, RequestHeader};
+use wire::{Reader, Uuid};
+
+use crate::config::{Membership, VoterAddress};
+use crate::env::Env;
+use crate::quorum::{Voter, VoterSet};
+
+/// How long others are given to answer a hello, and how long it takes until they are asked again.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+const HELLO_INTERVAL: Duration = Duration::from_millis(50);
+/// Others who are not there are mentioned so often.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest request of somebody who says hello.
+const REQUEST_BYTES_MAX: usize = 4096;
+
+/// What a node begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstStart {
+    /// With a cluster of these voters, none of whom has anything yet.
+    Voter { cluster_id: String, voters: VoterSet },
+    /// With nothing, in a cluster that has begun, which sends what there is.
+    Join { cluster_id: String },
+}
+
+/// Why a node cannot begin. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum FirstStartError {
+    #[error(
+        "no cluster is formed: {missing} did not answer in time; start them, or see whether their addresses are right"
+    )]
+    Missing { missing: String },
+    #[error(
+        "{address} is node {found} and not node {expected}: controller.quorum.voters must be the same on every node"
+    )]
+    OtherNode { address: String, expected: i32, found: i32 },
+    #[error("{address} belongs to cluster {found}, and cluster.id is {expected}")]
+    OtherCluster { address: String, expected: String, found: String },
+}
+
+/// Finds out what this node begins with. `own` is this node, `listener` the socket that others find it at.
+pub async fn first_start(
+    membership: &Membership,
+    own: &Voter,
+    cluster_id: Option<&str>,
+    listener: Option<&TcpListener>,
+    env: &Env,
+    patience: Duration,
+) -> Result<FirstStart, FirstStartError> {
+    let begin_alone = || FirstStart::Voter {
+        cluster_id: cluster_id.map_or_else(|| env.new_id().to_string(), str::to_owned),
+        voters: VoterSet::new(vec![own.clone()]),
+    };
+    let asking = Asking { own, cluster_id, patience };
+    let found = match membership {
+        Membership::Alone => return Ok(begin_alone()),
+        Membership::Voters(voters) => with_greeting(listener, own, asking.form(voters)).await?,
+        Membership::Join(addresses) => with_greeting(listener, own, asking.find(addresses)).await?,
+    };
+    Ok(found.unwrap_or_else(begin_alone))
+}
+
+/// Answers hellos while `work` is under way.
+async fn with_greeting<T>(listener: Option<&TcpListener>, own: &Voter, work: impl Future<Output = T>) -> T {
+    match listener {
+        Some(listener) => tokio::select! {
+            done = work => done,
+            never = greet(listener, own) => match never {},
+        },
+        None => work.await,
+    }
+}
+
+struct Asking<'a> {
+    own: &'a Voter,
+    cluster_id: Option<&'a str>,
+    patience: Duration,
+}
+
+impl Asking<'_> {
+    /// Begins a cluster with the others, or finds that it has begun. `None` is a cluster of this node alone.
+    async fn form(&self, voters: &[VoterAddress]) -> Result<Option<FirstStart>, FirstStartError> {
+        let others: Vec<&VoterAddress> = voters.iter().filter(|voter| voter.node_id != self.own.node_id).collect();
+        // All must agree on every word of it, so this node too is where the others look for it.
+        let at_its_address = |voter: &VoterAddress, directory_id| {
+            let (node_id, host, port) = (voter.node_id, voter.host.clone(), voter.port);
+            Voter { node_id, directory_id, host, port }
+        };
+        let own = voters.iter().filter(|voter| voter.node_id == self.own.node_id);
+        let own = own.map(|voter| (voter.node_id, at_its_address(voter, self.own.directory_id)));
+        let mut blank: BTreeMap<i32, Voter> = own.collect();
+        let mut waiting = Waiting::new(self.patience);
+        while blank.len() < voters.len() {
+            let answers = hello_all(others.iter().map(|voter| voter.address()), self.own).await;
+            blank.retain(|id, _| *id == self.own.node_id);
+            let mut missing = Vec::new();
+            for (voter, answer) in others.iter().zip(answers) {
+                let Ok(answer) = answer else {
+                    missing.push(format!("node {} at {}", voter.node_id, voter.address()));
+                    continue;
+                };
+                if answer.node_id != voter.node_id {
+                    let (address, expected) = (voter.address(), voter.node_id);
+                    return Err(FirstStartError::OtherNode { address, expected, found: answer.node_id });
+                }
+                if let Some(found) = self.begun(&voter.address(), &answer)? {
+                    return Ok(Some(found));
+                }
+                blank.insert(voter.node_id, at_its_address(voter, answer.directory_id));
+            }
+            if blank.len() < voters.len() {
+                waiting.pause(&missing).await?;
+            }
+        }
+        let voters: Vec<Voter> = blank.into_values().collect();
+        if voters.len() == 1 {
+            return Ok(None);
+        }
+        let cluster_id = self.cluster_id.map_or_else(|| common_id(&voters).to_string(), str::to_owned);
+        Ok(Some(FirstStart::Voter { cluster_id, voters: VoterSet::new(voters) }))
+    }
+
+    /// Finds a cluster to join. `None` when every address is this node's own.
+    async fn find(&self, addresses: &[String]) -> Result<Option<FirstStart>, FirstStartError> {
+        let mut waiting = Waiting::new(self.patience);
+        loop {
+            let answers = hello_all(addresses.iter().cloned(), self.own).await;
+            let mut own = 0;
+            for (address, answer) in addresses.iter().zip(answers.iter().flatten()) {
+                if answer.directory_id == self.own.directory_id {
+                    own += 1;
+                } else if let Some(found) = self.begun(address, answer)? {
+                    return Ok(Some(found));
+                }
+            }
+            if own == addresses.len() {
+                return Ok(None);
+            }
+            waiting.pause(addresses).await?;
+        }
+    }
+
+    /// What this node is to a cluster that has begun.
+    fn begun(&self, address: &str, answer: &QuorumHelloResponse) -> Result<Option<FirstStart>, FirstStartError> {
+        let Some(cluster_id) = answer.cluster_id.clone() else { return Ok(None) };
+        if let Some(expected) = self.cluster_id.filter(|expected| *expected != cluster_id) {
+            let (address, expected) = (address.to_owned(), expected.to_owned());
+            return Err(FirstStartError::OtherCluster { address, expected, found: cluster_id });
+        }
+        let voters: Vec<Voter> = answer.voters.iter().map(member).collect();
+        let is_own = |voter: &Voter| (voter.node_id, voter.directory_id) == (self.own.node_id, self.own.directory_id);
+        // As long as nothing is committed, the voters are those of the beginning, and without them there is no quorum.
+        // Later there is one, which tells the rest.
+        if answer.high_watermark <= 0 && voters.iter().any(is_own) {
+            return Ok(Some(FirstStart::Voter { cluster_id, voters: VoterSet::new(voters) }));
+        }
+        Ok(Some(FirstStart::Join { cluster_id }))
+    }
+}
+
+fn member(node: &VoterNode) -> Voter {
+    let VoterNode { node_id, directory_id, host, port } = node.clone();
+    Voter { node_id, directory_id, host, port }
+}
+
+/// How long to wait for others, and when to say so.
+struct Waiting {
+    give_up: Instant,
+    notice: Instant,
+}
+
+impl Waiting {
+    fn new(patience: Duration) -> Self {
+        let now = Instant::now();
+        Self { give_up: now + patience, notice: now + NOTICE_INTERVAL }
+    }
+
+    async fn pause(&mut self, missing: &[String]) -> Result<(), FirstStartError> {
+        let now = Instant::now();
+        if now >= self.give_up {
+            return Err(FirstStartError::Missing { missing: missing.join(", ") });
+        }
+        if now >= self.notice && !missing.is_empty() {
+            tracing::info!("waiting for {}", missing.join(", "));
+            self.notice = now + NOTICE_INTERVAL;
+        }
+        sleep(HELLO_INTERVAL).await;
+        Ok(())
+    }
+}
+
+/// The id of the cluster that these voters begin: the same on each of them, and another one after any disk is replaced.
+fn common_id(voters: &[Voter]) -> Uuid {
+    let mut bytes = [0; 16];
+    for voter in voters {
+        for (byte, other) in bytes.iter_mut().zip(voter.directory_id.0) {
+            *byte ^= other;
+        }
+    }
+    Uuid::from_random(bytes)
+}
+
+/// Says hello to all addresses at the same time.
+async fn hello_all(
+    addresses: impl Iterator<Item = String>,
+    own: &Voter,
+) -> Vec<Result<QuorumHelloResponse, ConnectionError>> {
+    let request = QuorumHelloRequest { node_id: own.node_id, directory_id: own.directory_id, cluster_id: None };
+    let mut asked = JoinSet::new();
+    for (place, address) in addresses.enumerate() {
+        let request = request.clone();
+        asked.spawn(async move { (place, hello(&address, &request).await) });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHelloResponse, ConnectionError> {
+    let config = ConnectionConfig {
+        client_id: format!("node-{}", request.node_id),
+        connect_timeout: HELLO_TIMEOUT,
+        request_timeout: HELLO_TIMEOUT,
+        ..ConnectionConfig::default()
+    };
+    Connection::connect(address, &config).await?.send(request).await
+}
+
+/// Answers that this node is blank to whoever says hello.
+async fn greet(listener: &TcpListener, own: &Voter) -> std::convert::Infallible {
+    let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
+    let mut guests = JoinSet::new();
+    loop {
+        while guests.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let answer = answer.clone();
+                guests.spawn(async move { timeout(HELLO_TIMEOUT * 2, serve_guest(stream, &answer)).await });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections for now");
+                sleep(HELLO_INTERVAL).await;
+            }
+        }
+    }
+}
+
+async fn serve_guest(mut stream: TcpStream, answer: &QuorumHelloResponse) -> io::Result<()> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    loop {
+        let size = usize::try_from(stream.read_i32().await?).ok().filter(|size| *size <= REQUEST_BYTES_MAX);
+        let mut body = vec![0; size.ok_or_else(invalid)?];
+        stream.read_exact(&mut body).await?;
+        let body = Bytes::from(body);
+        let header = RequestHeader::read(&mut Reader::new(&body, 0, false)).map_err(|_| invalid())?;
+        let (version, id) = (header.api_version, header.correlation_id);
+        let mut out = BytesMut::new();
+        if header.api_key == ApiVersionsRequest::API.key {
+            let version = version.min(*ApiVersionsRequest::API.versions.end());
+            let served = [ApiVersionsRequest::API, QuorumHelloRequest::API];
+            let api_keys = served.map(|api| ApiVersion {
+                api_key: api.key,
+                min_version: *api.versions.start(),
+                max_version: *api.versions.end(),
+            });
+            let response = ApiVersionsResponse { api_keys: api_keys.into(), ..Default::default() };
+            frame::write_response(&mut out, &ApiVersionsRequest::API, version, id, &response);
+        } else if header.api_key == QuorumHelloRequest::API.key {
+            frame::write_response(&mut out, &QuorumHelloRequest::API, version, id, answer);
+        } else {
+            return Err(invalid());
+        }
+        stream.write_all(&out).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(node_id: i32, directory: u8) -> Voter {
+        Voter { node_id, directory_id: Uuid([directory; 16]), host: "127.0.0.1".to_owned(), port: 0 }
+    }
+
+    async fn listeners(count: usize) -> (Vec<TcpListener>, Vec<VoterAddress>) {
+        let mut listeners = Vec::new();
+        for _ in 0..count {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let addresses = listeners.iter().zip(1..).map(|(listener, node_id)| {
+            let port = listener.local_addr().unwrap().port();
+            VoterAddress { node_id, host: "127.0.0.1".to_owned(), port }
+        });
+        let addresses = addresses.collect();
+        (listeners, addresses)
+    }
+
+    async fn start(
+        membership: Membership,
+        own: Voter,
+        cluster_id: Option<&'static str>,
+        listener: TcpListener,
+        patience_ms: u64,
+    ) -> Result<FirstStart, FirstStartError> {
+        let patience = Duration::from_millis(patience_ms);
+        first_start(&membership, &own, cluster_id, Some(&listener), &Env::real(), patience).await
+    }
+
+    #[tokio::test]
+    async fn nodes_that_are_all_blank_begin_the_same_cluster() {
+        let (listeners, addresses) = listeners(3).await;
+        let mut nodes = JoinSet::new();
+        for (listener, id) in listeners.into_iter().zip(1..) {
+            let membership = Membership::Voters(addresses.clone());
+            nodes.spawn(async move {
+                // One comes late, and none may begin without it.
+                sleep(Duration::from_millis(if id == 2 { 300 } else { 0 })).await;
+                let (own, env, patience) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
+                let done = first_start(&membership, &own, None, Some(&listener), &env, patience).await.unwrap();
+                // Whoever is first goes on answering, as a node that has started does.
+                tokio::spawn(async move { greet(&listener, &node(id, id as u8)).await });
+                done
+            });
+        }
+        let found = nodes.join_all().await;
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0], found[2]);
+        let FirstStart::Voter { voters, .. } = &found[0] else { panic!("it begins") };
+        assert_eq!(voters.voters.iter().map(|voter| voter.directory_id.0[0]).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn who_comes_late_begins_with_the_same_voters_while_nothing_is_committed() {
+        let own = node(1, 1);
+        let asking = Asking { own: &own, cluster_id: None, patience: Duration::ZERO };
+        let known = |node: Voter| VoterNode {
+            node_id: node.node_id,
+            directory_id: node.directory_id,
+            host: node.host,
+            port: node.port,
+        };
+        let answer = |directory, high_watermark| QuorumHelloResponse {
+            cluster_id: Some("c".to_owned()),
+            voters: vec![known(node(1, directory)), known(node(2, 2))],
+            high_watermark,
+            ..Default::default()
+        };
+        let begun = |directory, high_watermark| asking.begun("a", &answer(directory, high_watermark)).unwrap().unwrap();
+        let voters = VoterSet::new(vec![node(1, 1), node(2, 2)]);
+        assert_eq!(begun(1, 0), FirstStart::Voter { cluster_id: "c".to_owned(), voters });
+        assert_eq!(begun(1, 1), FirstStart::Join { cluster_id: "c".to_owned() }, "its quorum tells the rest");
+        assert_eq!(begun(9, 0), FirstStart::Join { cluster_id: "c".to_owned() }, "the disk is another one");
+        assert_eq!(asking.begun("a", &QuorumHelloResponse::default()).unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn without_the_others_nothing_begins() {
+        let (mut listeners, addresses) = listeners(2).await;
+        drop(listeners.pop());
+        let found = start(Membership::Voters(addresses), node(1, 1), None, listeners.remove(0), 200).await;
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("node 2 at 127.0.0.1"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_node_at_an_address_is_an_error() {
+        let (mut listeners, addresses) = listeners(2).await;
+        let other = listeners.pop().unwrap();
+        tokio::spawn(async move { greet(&other, &node(7, 7)).await });
+        let found = start(Membership::Voters(addresses), node(1, 1), None, listeners.remove(0), 5000).await;
+        assert!(matches!(found, Err(FirstStartError::OtherNode { expected: 2, found: 7, .. })));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_told_to_join_itself_is_alone() {
+        let (mut listeners, addresses) = listeners(1).await;
+        let membership = Membership::Join(vec![addresses[0].address()]);
+        let found = start(membership, node(1, 1), Some("given"), listeners.remove(0), 5000).await.unwrap();
+        let FirstStart::Voter { cluster_id, voters } = found else { panic!("it begins") };
+        assert_eq!((cluster_id.as_str(), voters.voters.len()), ("given", 1));
+    }
+}

@@ -1,0 +1,124 @@
+//! A broker's life in its cluster: it registers, gives signs of life, and leaves in good order
+//! (`BrokerLifecycleManager`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use wire::ErrorCode;
+use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
+use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
+
+use crate::Broker;
+use crate::meta::ControllerError;
+
+/// How long it takes until a registration that was refused is tried again.
+const REGISTRATION_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the controller is asked again for leave to stop, while other brokers take over.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+const LEAVE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Why a broker does not become part of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    #[error("node {node_id} is there already, with another data directory or in another process; stop that one first")]
+    Duplicate { node_id: i32 },
+    #[error("the controller refuses it: {0}")]
+    Refused(ErrorCode),
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+}
+
+/// What a broker says of itself, as often as it has to.
+pub struct Lifecycle {
+    broker: Arc<Broker>,
+    registration: BrokerRegistrationRequest,
+}
+
+impl Lifecycle {
+    pub fn new(broker: Arc<Broker>, registration: BrokerRegistrationRequest) -> Self {
+        Self { broker, registration }
+    }
+
+    /// Registers and returns the broker's epoch, when the metadata that says so is published here. Errors that time
+    /// may mend are waited out for as long as `patience`.
+    pub async fn register(&self, patience: Duration) -> Result<i64, RegistrationError> {
+        let give_up = Instant::now() + patience;
+        loop {
+            let error = match self.broker.controller.ask(self.registration.clone()).await {
+                Ok(BrokerRegistrationResponse { error_code: ErrorCode::NONE, broker_epoch, .. }) => {
+                    self.broker.metadata.wait_for(broker_epoch).await;
+                    return Ok(broker_epoch);
+                }
+                Ok(BrokerRegistrationResponse { error_code: ErrorCode::DUPLICATE_BROKER_REGISTRATION, .. }) => {
+                    RegistrationError::Duplicate { node_id: self.broker.node_id }
+                }
+                Ok(refused) => return Err(RegistrationError::Refused(refused.error_code)),
+                Err(ControllerError::NotController) => ControllerError::NotController.into(),
+                Err(error) => return Err(error.into()),
+            };
+            if Instant::now() >= give_up {
+                return Err(error);
+            }
+            sleep(REGISTRATION_INTERVAL).await;
+        }
+    }
+
+    /// Gives signs of life until it is dropped, and registers again should the cluster have forgotten this broker.
+    pub async fn run(self: Arc<Self>, mut epoch: i64) {
+        let config = self.broker.config();
+        let period = Duration::from_millis(u64::from(config.broker_heartbeat_interval_ms.unsigned_abs()));
+        let session = Duration::from_millis(u64::from(config.broker_session_timeout_ms.unsigned_abs()));
+        drop(config);
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // A sign of life that took longer than the session is none.
+            match timeout(session, self.heartbeat(epoch, false)).await {
+                Ok(Ok(answer)) => match answer.error_code {
+                    ErrorCode::NONE => {}
+                    ErrorCode::STALE_BROKER_EPOCH | ErrorCode::BROKER_ID_NOT_REGISTERED => {
+                        tracing::warn!("the cluster has forgotten this broker, which registers again");
+                        match self.register(session).await {
+                            Ok(new) => epoch = new,
+                            Err(error) => tracing::error!(%error, "the broker cannot register again"),
+                        }
+                    }
+                    code => tracing::warn!(%code, "the controller does not take a sign of life"),
+                },
+                Ok(Err(error)) => tracing::debug!(%error, "no sign of life reaches the controller"),
+                Err(_) => tracing::debug!("no sign of life reaches the controller in time"),
+            }
+        }
+    }
+
+    /// Has all leaderships that others can take over moved to them, before this broker stops.
+    pub async fn leave(&self) {
+        let ready = timeout(LEAVE_TIMEOUT, async {
+            loop {
+                let epoch = self.broker.metadata.load().broker(self.broker.node_id).map_or(-1, |broker| broker.epoch);
+                match self.heartbeat(epoch, true).await {
+                    Ok(answer) if answer.should_shut_down || !answer.error_code.is_none() => return,
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "the controller does not hear that this broker leaves"),
+                }
+                sleep(LEAVE_INTERVAL).await;
+            }
+        });
+        if ready.await.is_err() {
+            tracing::warn!("the broker stops although others have not taken over all that it leads");
+        }
+    }
+
+    async fn heartbeat(&self, broker_epoch: i64, leaves: bool) -> Result<BrokerHeartbeatResponse, ControllerError> {
+        let request = BrokerHeartbeatRequest {
+            broker_id: self.broker.node_id,
+            broker_epoch,
+            current_metadata_offset: self.broker.metadata.load().offset(),
+            want_shut_down: leaves,
+            ..Default::default()
+        };
+        self.broker.controller.ask(request).await
+    }
+}

@@ -1,0 +1,251 @@
+//! Raft's messages on their way to the other members: a connection and a task for each of them.
+//!
+//! Messages may be lost: those that find a queue full, or nobody to connect to, are. What the quorum has to know of a
+//! member comes as a [`LinkEvent`]. A connection that breaks is asked after at once: a host that refuses a new one has
+//! no such process any more, and nobody need wait for its silence to be long enough.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Connection, ConnectionConfig, ConnectionError};
+use raft::eraftpb::{Message, MessageType};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use wire::ErrorCode;
+use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
+
+use crate::Broker;
+use crate::config::address;
+use crate::quorum::{Transport, Voter, VoterKey, encode};
+
+/// Messages that wait for a member.
+const QUEUE_MAX: usize = 512;
+/// Messages of one request.
+const BATCH_MAX: usize = 64;
+/// How long a connection attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);
+/// How long a request may take. Members answer at once, before they have done anything.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// After a failure nobody is called again for so long, and twice as long each time up to the greater.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
+
+/// How often a node is asked after whose connections end, how long it takes until the next time, and how long a
+/// connection has to stay to be one.
+const PROBES: u32 = 20;
+const PROBE_INTERVAL: Duration = Duration::from_millis(5);
+const PROBE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What became of a member, or of what was sent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// Its host refuses connections: the process has ended.
+    Died { node_id: i32 },
+    /// Messages to it were lost.
+    Unreachable { node_id: i32 },
+    /// A snapshot was sent to it.
+    Snapshot { node_id: i32, arrived: bool },
+}
+
+/// Who this node is to the others.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    pub cluster_id: String,
+    pub node_id: i32,
+}
+
+/// The links to all members that messages were sent to.
+pub struct Links {
+    sender: Sender,
+    runtime: Handle,
+    events: mpsc::Sender<LinkEvent>,
+    open: HashMap<VoterKey, Open>,
+}
+
+/// A link that has its task.
+struct Open {
+    address: String,
+    queue: mpsc::Sender<Message>,
+}
+
+impl Links {
+    /// The tasks run on `runtime`, and end when this is dropped.
+    pub fn new(sender: Sender, runtime: Handle, events: mpsc::Sender<LinkEvent>) -> Self {
+        Self { sender, runtime, events, open: HashMap::new() }
+    }
+}
+
+impl Transport for Links {
+    fn send(&mut self, to: &Voter, message: Message) {
+        let address = address(&to.host, to.port);
+        if self.open.get(&to.key()).is_none_or(|open| open.address != address) {
+            let (queue, messages) = mpsc::channel(QUEUE_MAX);
+            let link = Link {
+                sender: self.sender.clone(),
+                node_id: to.node_id,
+                address: address.clone(),
+                events: self.events.clone(),
+                connection: None,
+                backoff: BACKOFF_MIN,
+                pause_until: None,
+            };
+            self.runtime.spawn(link.run(messages));
+            self.open.insert(to.key(), Open { address, queue });
+        }
+        if let Some(open) = self.open.get(&to.key()) {
+            // Raft sends again what does not arrive.
+            _ = open.queue.try_send(message);
+        }
+    }
+}
+
+struct Link {
+    sender: Sender,
+    node_id: i32,
+    address: String,
+    events: mpsc::Sender<LinkEvent>,
+    connection: Option<Connection>,
+    backoff: Duration,
+    /// Nobody is called before.
+    pause_until: Option<Instant>,
+}
+
+impl Link {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            let received = match &self.connection {
+                Some(connection) => tokio::select! {
+                    received = messages.recv_many(&mut batch, BATCH_MAX) => received,
+                    () = connection.closed() => {
+                        self.connection = None;
+                        self.ask_after().await;
+                        continue;
+                    }
+                },
+                None => messages.recv_many(&mut batch, BATCH_MAX).await,
+            };
+            if received == 0 {
+                return;
+            }
+            let has_snapshot = batch.iter().any(|message| message.get_msg_type() == MessageType::MsgSnapshot);
+            let encoded = batch.drain(..).filter_map(|message| encode(&message).ok()).collect();
+            let sent = self.send(encoded).await;
+            if has_snapshot {
+                self.tell(LinkEvent::Snapshot { node_id: self.node_id, arrived: sent }).await;
+            }
+            if !sent {
+                self.tell(LinkEvent::Unreachable { node_id: self.node_id }).await;
+            }
+        }
+    }
+
+    /// Sends one request and waits for its answer. Whatever fails is lost.
+    async fn send(&mut self, messages: Vec<Bytes>) -> bool {
+        if self.pause_until.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        let outcome = self.request(messages).await;
+        match outcome {
+            Ok(QuorumMessagesResponse { error_code: ErrorCode::NONE, .. }) => {
+                self.backoff = BACKOFF_MIN;
+                self.pause_until = None;
+                return true;
+            }
+            Ok(refused) => {
+                tracing::warn!(node_id = self.node_id, code = %refused.error_code, "a member refuses messages of the quorum");
+            }
+            Err(error) => tracing::debug!(node_id = self.node_id, %error, "messages of the quorum are lost"),
+        }
+        let was_connected = self.connection.take().is_some();
+        self.pause_until = Some(Instant::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+        if was_connected {
+            self.ask_after().await;
+        }
+        false
+    }
+
+    async fn request(&mut self, messages: Vec<Bytes>) -> Result<QuorumMessagesResponse, ConnectionError> {
+        let connection = match &self.connection {
+            Some(connection) => connection.clone(),
+            None => {
+                let config = ConnectionConfig {
+                    client_id: format!("node-{}", self.sender.node_id),
+                    connect_timeout: CONNECT_TIMEOUT,
+                    request_timeout: REQUEST_TIMEOUT,
+                    ..ConnectionConfig::default()
+                };
+                let connection = Connection::connect(&self.address, &config).await?;
+                self.connection = Some(connection.clone());
+                connection
+            }
+        };
+        let request = QuorumMessagesRequest {
+            cluster_id: self.sender.cluster_id.clone(),
+            from_node_id: self.sender.node_id,
+            messages,
+        };
+        connection.send(&request).await
+    }
+
+    /// Finds out whether the process at the other end has ended.
+    async fn ask_after(&self) {
+        for _ in 0..PROBES {
+            match probe(&self.address).await {
+                Probe::Refused => {
+                    tracing::info!(node_id = self.node_id, address = self.address, "a node's process has ended");
+                    return self.tell(LinkEvent::Died { node_id: self.node_id }).await;
+                }
+                Probe::Dropped => sleep(PROBE_INTERVAL).await,
+                Probe::Unknown => return,
+            }
+        }
+    }
+
+    async fn tell(&self, event: LinkEvent) {
+        // Whoever listened may have stopped.
+        _ = self.events.send(event).await;
+    }
+}
+
+/// What becomes of a new connection.
+enum Probe {
+    Refused,
+    /// It was taken and let go of: a process that is ending closes its sockets one after the other.
+    Dropped,
+    /// It stays, or nobody answers, which says nothing.
+    Unknown,
+}
+
+async fn probe(address: &str) -> Probe {
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Probe::Refused,
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionReset => Probe::Dropped,
+        Ok(Ok(mut stream)) => match timeout(PROBE_PATIENCE, stream.read_u8()).await {
+            Ok(_) => Probe::Dropped,
+            Err(_) => Probe::Unknown,
+        },
+        _ => Probe::Unknown,
+    }
+}
+
+/// Lets the quorum and the controller know what the links tell, until there are no links any more.
+pub async fn follow(broker: Arc<Broker>, mut events: mpsc::Receiver<LinkEvent>) {
+    while let Some(event) = events.recv().await {
+        match event {
+            LinkEvent::Died { node_id } => {
+                broker.quorum.peer_down(node_id);
+                broker.liveness.died(node_id);
+            }
+            LinkEvent::Unreachable { node_id } => broker.quorum.unreachable(node_id),
+            LinkEvent::Snapshot { node_id, arrived } => broker.quorum.snapshot_sent(node_id, arrived),
+        }
+    }
+}

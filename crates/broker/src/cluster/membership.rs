@@ -1,0 +1,150 @@
+//! How a node becomes part of a quorum that has begun, and how it finds out that it knows what the others know.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Connection, ConnectionConfig, ConnectionError};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use wire::ErrorCode;
+use wire::api::Request;
+use wire::api::quorum_hello::QuorumHelloRequest;
+use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
+
+use super::peers::Lane;
+use crate::Broker;
+use crate::config::{Membership, VoterAddress, address};
+use crate::quorum::{QuorumStatus, Voter};
+
+/// How long others are given to answer, and how long it takes until they are asked again.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The node does not become part of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    #[error("the metadata quorum does not answer; see whether most of its nodes run and can reach each other")]
+    NoQuorum,
+    #[error("the cluster does not take this node in: {0}")]
+    Refused(String),
+}
+
+/// Asks the cluster to take this node in, whenever it does not know it at its present address: at first, and after
+/// its vote was taken away.
+pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
+    let config = broker.config();
+    let wants_to_vote = config.controller_quorum_auto_join_enable;
+    drop(config);
+    let node =
+        VoterNode { node_id: own.node_id, directory_id: own.directory_id, host: own.host.clone(), port: own.port };
+    let request = QuorumJoinRequest { cluster_id: broker.cluster_id.clone(), node, wants_to_vote };
+    let mut is_told = false;
+    let mut status = broker.quorum.status();
+    loop {
+        let is_stranger = |status: &QuorumStatus| !status.voters.members().any(|member| member == own);
+        if status.wait_for(is_stranger).await.is_err() {
+            return;
+        }
+        let mut places = addresses(broker, membership);
+        // Whoever knows the cluster knows its voters, and one of them leads.
+        for place in 0..places.len() {
+            let met = meet(broker, own, &places[place]).await;
+            places.extend(met.iter().map(|voter| address(&voter.host, voter.port)));
+        }
+        let mut asked = BTreeSet::new();
+        for address in places.into_iter().filter(|address| asked.insert(address.clone())) {
+            match ask(&address, own.node_id, &request).await {
+                Ok(QuorumJoinResponse { error_code: ErrorCode::NONE, .. }) => break,
+                Ok(QuorumJoinResponse { error_code: ErrorCode::NOT_CONTROLLER, .. }) => {}
+                Ok(refused) if !is_told => {
+                    is_told = true;
+                    let reason = refused.error_message.unwrap_or_else(|| refused.error_code.to_string());
+                    tracing::warn!(address, reason, "the cluster does not take this node in yet");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(address, %error, "nobody takes this node in there"),
+            }
+        }
+        sleep(ASK_INTERVAL).await;
+    }
+}
+
+/// Finds out who the members are, so that this node can answer them, and who of them votes.
+async fn meet(broker: &Broker, own: &Voter, address: &str) -> Vec<Voter> {
+    let request = QuorumHelloRequest {
+        node_id: own.node_id,
+        directory_id: own.directory_id,
+        cluster_id: Some(broker.cluster_id.clone()),
+    };
+    match ask(address, own.node_id, &request).await {
+        Ok(answer) if answer.cluster_id.as_ref() == Some(&broker.cluster_id) => {
+            let voters: Vec<Voter> = answer.voters.into_iter().map(member).collect();
+            let observers = answer.observers.into_iter().map(member);
+            broker.quorum.introduce(voters.iter().cloned().chain(observers).collect());
+            voters
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn member(node: VoterNode) -> Voter {
+    Voter { node_id: node.node_id, directory_id: node.directory_id, host: node.host, port: node.port }
+}
+
+/// Where somebody may be who knows the leader.
+fn addresses(broker: &Broker, membership: &Membership) -> Vec<String> {
+    let status = broker.quorum.status().borrow().clone();
+    let known = status.voters.voters.iter().map(|voter| address(&voter.host, voter.port));
+    let told: Vec<String> = match membership {
+        Membership::Alone => Vec::new(),
+        Membership::Voters(voters) => voters.iter().map(VoterAddress::address).collect(),
+        Membership::Join(addresses) => addresses.clone(),
+    };
+    known.chain(told).collect()
+}
+
+async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::Response, ConnectionError> {
+    let config = ConnectionConfig {
+        client_id: format!("node-{node_id}"),
+        connect_timeout: ASK_TIMEOUT,
+        request_timeout: ASK_TIMEOUT,
+        ..ConnectionConfig::default()
+    };
+    Connection::connect(address, &config).await?.send(request).await
+}
+
+/// Waits until this node has all the metadata that was committed when it began to wait.
+pub async fn catch_up(broker: &Arc<Broker>, own: &Voter, patience: Duration) -> Result<(), MembershipError> {
+    let give_up = Instant::now() + patience;
+    loop {
+        if let Some(high_watermark) = leaders_high_watermark(broker, own).await {
+            let mut status = broker.quorum.status();
+            let caught_up = status.wait_for(|status| status.high_watermark >= high_watermark);
+            if timeout_at(give_up, caught_up).await.is_ok_and(|caught_up| caught_up.is_ok()) {
+                broker.metadata.wait_for(broker.metadata.committed().offset()).await;
+                return Ok(());
+            }
+        }
+        if Instant::now() >= give_up {
+            return Err(MembershipError::NoQuorum);
+        }
+        sleep(ASK_INTERVAL).await;
+    }
+}
+
+/// What the leader of the quorum has committed, once it knows that it leads.
+async fn leaders_high_watermark(broker: &Broker, own: &Voter) -> Option<i64> {
+    let status = broker.quorum.status().borrow().clone();
+    if broker.quorum.leader_epoch().is_some() {
+        return Some(status.high_watermark);
+    }
+    let leader = status.leader.filter(|leader| *leader != broker.node_id)?;
+    let request = QuorumHelloRequest {
+        node_id: own.node_id,
+        directory_id: own.directory_id,
+        cluster_id: Some(broker.cluster_id.clone()),
+    };
+    let connection = broker.peers.connection(leader, Lane::Requests).await.ok()??;
+    let answer = timeout(ASK_TIMEOUT, connection.send(&request)).await.ok()?.ok()?;
+    (answer.leader_id == leader && answer.node_id == leader).then_some(answer.high_watermark)
+}

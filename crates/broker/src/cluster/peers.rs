@@ -1,0 +1,79 @@
+//! Connections to the inter-broker listeners of the other nodes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::{Connection, ConnectionConfig, ConnectionError};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::config::address;
+use crate::meta::MetadataCache;
+use crate::quorum::QuorumStatus;
+
+/// How long a connection attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a connection is for. A node answers the requests of one connection in turn, so that what must not wait has
+/// one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    Heartbeats,
+    InSyncReplicas,
+    Requests,
+}
+
+/// The connections of this node. Cheap to share.
+pub struct Peers {
+    listener: String,
+    config: ConnectionConfig,
+    metadata: Arc<MetadataCache>,
+    quorum: watch::Receiver<QuorumStatus>,
+    open: Mutex<HashMap<(String, Lane), Connection>>,
+}
+
+impl Peers {
+    pub fn new(
+        node_id: i32,
+        listener: String,
+        request_timeout: Duration,
+        metadata: Arc<MetadataCache>,
+        quorum: watch::Receiver<QuorumStatus>,
+    ) -> Self {
+        let config = ConnectionConfig {
+            client_id: format!("node-{node_id}"),
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout,
+            ..ConnectionConfig::default()
+        };
+        Self { listener, config, metadata, quorum, open: Mutex::default() }
+    }
+
+    /// Where the brokers reach a node: as it registered, or as the quorum knows it.
+    pub fn address(&self, node_id: i32) -> Option<String> {
+        let image = self.metadata.load();
+        if let Some(endpoint) = image.broker(node_id).and_then(|broker| broker.endpoint(&self.listener)) {
+            return Some(address(&endpoint.host, endpoint.port));
+        }
+        let status = self.quorum.borrow();
+        // Of two with one number, the second has come in place of the first.
+        let member = status.voters.members().filter(|member| member.node_id == node_id).last()?;
+        Some(address(&member.host, member.port))
+    }
+
+    /// An open connection to a node, `None` when nobody knows where it is.
+    pub async fn connection(&self, node_id: i32, lane: Lane) -> Result<Option<Connection>, ConnectionError> {
+        let Some(address) = self.address(node_id) else { return Ok(None) };
+        let key = (address, lane);
+        let open = self.open.lock().get(&key).filter(|connection| connection.is_open()).cloned();
+        if open.is_some() {
+            return Ok(open);
+        }
+        let connection = Connection::connect(&key.0, &self.config).await?;
+        let mut open = self.open.lock();
+        open.retain(|_, connection| connection.is_open());
+        open.insert(key, connection.clone());
+        Ok(Some(connection))
+    }
+}

@@ -1,0 +1,84 @@
+//! Who the active controller has heard of lately. Pure: times are milliseconds of the monotonic clock.
+//!
+//! A new controller has heard of nobody. It gives everybody a whole session from its own beginning on, but for those
+//! of whom it knows from before how long they have been silent: that is how it came to be the controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// When each broker was heard of last.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    began_ms: i64,
+    heard_ms: BTreeMap<i32, i64>,
+    /// Brokers whose process is known to have ended.
+    dead: BTreeSet<i32>,
+}
+
+impl Sessions {
+    /// Sessions of a controller that begins now.
+    pub fn begin(now_ms: i64) -> Self {
+        Self { began_ms: now_ms, ..Self::default() }
+    }
+
+    /// A broker gives a sign of life.
+    pub fn heard(&mut self, broker: i32, now_ms: i64) {
+        self.dead.remove(&broker);
+        let last = self.heard_ms.entry(broker).or_insert(now_ms);
+        *last = now_ms.max(*last);
+    }
+
+    /// A broker was heard of last at this time, before this node became the controller.
+    pub fn silent_since(&mut self, broker: i32, heard_ms: i64) {
+        self.heard_ms.entry(broker).or_insert(heard_ms);
+    }
+
+    /// A broker's process has ended.
+    pub fn died(&mut self, broker: i32) {
+        self.dead.insert(broker);
+    }
+
+    /// Whether a broker's process is known to have ended.
+    pub fn is_dead(&self, broker: i32) -> bool {
+        self.dead.contains(&broker)
+    }
+
+    /// Whether a broker was heard of in the time of this controller, and its session goes on.
+    pub fn is_alive(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
+        self.heard_ms.contains_key(&broker) && !self.is_over(broker, now_ms, timeout_ms)
+    }
+
+    /// Whether a session is over: by silence, or because there is nobody to keep it.
+    pub fn is_over(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
+        let heard_ms = self.heard_ms.get(&broker).copied().unwrap_or(self.began_ms);
+        self.dead.contains(&broker) || now_ms - heard_ms >= timeout_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_and_death_end_a_session_and_a_sign_of_life_begins_it_anew() {
+        let mut sessions = Sessions::begin(1000);
+        assert!(!sessions.is_over(1, 2999, 2000) && sessions.is_over(1, 3000, 2000));
+        assert!(!sessions.is_alive(1, 1500, 2000), "nobody has heard of it yet");
+        sessions.heard(1, 2500);
+        assert!(!sessions.is_over(1, 4499, 2000) && sessions.is_over(1, 4500, 2000));
+        sessions.died(1);
+        assert!(sessions.is_over(1, 2501, 2000));
+        assert!(!sessions.is_alive(1, 2501, 2000));
+        sessions.heard(1, 2600);
+        assert!(!sessions.is_over(1, 2601, 2000) && sessions.is_alive(1, 2601, 2000));
+    }
+
+    #[test]
+    fn a_new_controller_counts_the_silence_that_it_knows_of() {
+        let mut sessions = Sessions::begin(10_000);
+        sessions.silent_since(1, 8500);
+        assert!(sessions.is_over(1, 10_500, 2000) && !sessions.is_over(2, 10_500, 2000));
+        sessions.heard(1, 10_600);
+        sessions.silent_since(1, 8500);
+        assert!(!sessions.is_over(1, 10_700, 2000));
+    }
+}
