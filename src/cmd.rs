@@ -8,6 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 mod args;
 mod bytes;
+mod cluster;
 mod config;
 mod consume;
 mod dump;
@@ -15,6 +16,7 @@ pub(crate) mod failure;
 mod group;
 mod lab;
 mod output;
+mod partitions;
 mod perf;
 mod produce;
 mod properties;
@@ -25,6 +27,7 @@ mod topic;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(serve::Args),
+    Cluster(cluster::Args),
     Topic(topic::Args),
     Produce(produce::Args),
     Consume(consume::Args),
@@ -48,6 +51,7 @@ impl Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Cluster(args) => cluster::run(args).await,
         Command::Topic(args) => topic::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Produce(args) => produce::run(args).await,
         Command::Consume(args) => consume::run(args).await,

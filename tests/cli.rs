@@ -40,6 +40,25 @@ fn topics_are_made_shown_changed_and_deleted() {
 }
 
 #[test]
+fn partitions_are_found_by_what_is_wrong_with_them() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "well", "--replica-assignment", "1,1"]);
+    broker.ok(&["topic", "create", "short", "--config", "min.insync.replicas=2"]);
+    let describe = |only: &str| broker.ok(&["topic", "describe", only]);
+    assert_eq!(describe("--under-replicated-partitions"), "");
+    assert_eq!(describe("--unavailable-partitions"), "");
+    let line = |topic, partition| {
+        format!("\tTopic: {topic}\tPartition: {partition}\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n")
+    };
+    assert_eq!(describe("--under-min-isr-partitions"), line("short", 0));
+    assert_eq!(describe("--at-min-isr-partitions"), line("well", 0) + &line("well", 1));
+    let documents = broker.ok(&["topic", "describe", "--under-min-isr-partitions", "--json"]);
+    let documents: serde_json::Value = serde_json::from_str(&documents).unwrap();
+    assert_eq!((&documents[0]["topic"], documents.as_array().unwrap().len()), (&"short".into(), 1));
+    assert!(broker.fails(&["topic", "create", "t", "--replica-assignment", "7"], "").contains("INVALID_REPLICA"));
+}
+
+#[test]
 fn every_codec_brings_back_what_went_in() {
     let broker = Broker::start();
     broker.ok(&["topic", "create", "t", "--partitions", "3"]);

@@ -46,6 +46,7 @@ fn a_broker_that_is_not_there() {
         &["group", "delete", "g"],
         &["config", "describe", "topic", "t"],
         &["config", "alter", "broker", "1", "--set", "a=b"],
+        &["cluster", "status"],
     ];
     for command in commands {
         let text = failure(&[command, &["--bootstrap-server", &address][..]].concat(), 1);
@@ -125,6 +126,14 @@ fn mistakes_in_the_command() {
         (&["config", "describe", "broker", "one"], "default"),
         (&["config", "alter", "topic", "t"], "--set"),
         (&["dump"], "<FILE|DIR>"),
+        (&["serve", "--join", "h1:9093"], "--node-id"),
+        (&["serve", "--controller-quorum-voters", "1@h1:9093"], "--node-id"),
+        (&["serve", "--join", "h1:9093", "--controller-quorum-voters", "1@h1:9093"], "cannot be used with"),
+        (&["serve", "--node-id", "one"], "--node-id"),
+        (&["cluster", "start", "--nodes", "0"], "--nodes"),
+        (&["cluster", "start", "--port", "65534"], "need 6 ports"),
+        (&["cluster", "start", "--set", "listeners=x"], "another one for each broker"),
+        (&["topic", "describe", "--under-min-isr-partitions", "--at-min-isr-partitions"], "cannot be used with"),
     ];
     for (command, expected) in cases {
         let text = failure(command, 2);
@@ -151,6 +160,8 @@ fn every_help_has_an_example() {
         &["config", "describe"],
         &["config", "alter"],
         &["dump"],
+        &["cluster", "start"],
+        &["cluster", "status"],
     ];
     for command in commands {
         let output = parshall(&[command, &["--help"][..]].concat());

@@ -115,6 +115,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(milliseconds).map(Duration::from_millis).map_err(|_| "a time may not be negative".to_owned())
 }
 
+/// As a shell takes it for one word.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +157,13 @@ mod tests {
         assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
         assert!(pair("a").is_err());
         assert!(pair("=b").is_err());
+    }
+
+    #[test]
+    fn a_shell_takes_it_for_one_word() {
+        assert_eq!(quoted("a=b/c"), "a=b/c");
+        assert_eq!(quoted("p99 > 20ms"), "'p99 > 20ms'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

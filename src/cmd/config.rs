@@ -17,7 +17,7 @@ use super::failure::Usage;
 use super::output;
 
 /// `ConfigResource.Type`.
-const TOPIC: i8 = 2;
+pub(crate) const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 /// `AlterConfigOp.OpType`.
 const SET: i8 = 0;

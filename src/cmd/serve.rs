@@ -1,17 +1,21 @@
-//! `parshall serve`: runs the broker until SIGTERM or Ctrl-C.
+//! `parshall serve`: runs the broker until SIGTERM or Ctrl-C. Alone it is a cluster of one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
 use broker::config::load::{self, Loaded, Sources};
+use broker::config::{BrokerConfig, Membership};
+use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::failure::Usage;
 
 /// Environment variables with our prefix that are not settings of the broker.
 const OTHER_VARIABLES: [&str; 3] = ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_LOG"];
 
-/// Run a broker.
+/// Run a broker: alone, or as a node of a cluster.
 ///
 /// It listens on 127.0.0.1:9092, keeps its data in ./parshall-data, and prints one line when it is ready.
 /// SIGTERM and Ctrl-C stop it cleanly; after a kill or a power loss it starts again with all that it acknowledged.
@@ -26,6 +30,16 @@ Examples:
   parshall serve --data-dir /var/lib/parshall --set log.retention.hours=24 --set num.partitions=3
   parshall serve --config server.toml
 
+Three nodes that begin a cluster, each on a machine of its own. The first; the others differ in --node-id and --listen:
+  parshall serve --node-id 1 --listen 10.0.0.1:9092 \\
+    --controller-quorum-voters 1@10.0.0.1:9093,2@10.0.0.2:9093,3@10.0.0.3:9093
+
+A fourth that joins them:
+  parshall serve --node-id 4 --listen 10.0.0.4:9092 --join 10.0.0.1:9093,10.0.0.2:9093
+
+Three on this machine, to try it out:
+  parshall cluster start
+
 A configuration file:
   \"log.dirs\" = \"/var/lib/parshall\"
   [log]
@@ -38,15 +52,33 @@ pub(crate) struct Args {
     /// Address to listen on (the setting `listeners`)
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Directory of the data (the setting `log.dirs`); ./parshall-data where neither is given
+    /// Directory of the data (the setting `log.dirs`); where neither is given ./parshall-data, or ./parshall-data-N for
+    /// a node of a cluster that was started with --node-id N
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Number of this node, unique in its cluster (the setting `node.id`)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    node_id: Option<i32>,
+    /// The nodes that begin a cluster together, this one among them, and where they reach each other: the same list on
+    /// each of them (the setting `controller.quorum.voters`)
+    #[arg(long, value_name = "ID@HOST:PORT,...", conflicts_with = "join")]
+    controller_quorum_voters: Option<String>,
+    /// Join the cluster of these nodes: the addresses where they reach each other, not those of clients (the setting
+    /// `controller.quorum.bootstrap.servers`)
+    #[arg(long, value_name = "HOST:PORT,...")]
+    join: Option<String>,
+    /// The rack or zone of this node, so that replicas spread over several (the setting `broker.rack`)
+    #[arg(long, value_name = "NAME")]
+    rack: Option<String>,
     /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// A setting by Kafka's name, as often as needed
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
+    /// Stop cleanly when the standard input ends, as a pipe does when the process behind it is gone
+    #[arg(long, hide_short_help = true)]
+    until_stdin_ends: bool,
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -55,26 +87,46 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
+    let until_stdin_ends = args.until_stdin_ends;
     let loaded = configuration(args)?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
-    // From here on a signal stops the broker cleanly, also while it starts.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let server = Server::start(loaded.config, broker::Env::real()).await?;
+    let reason_to_stop = async {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "interrupted",
+            () = end_of_stdin(), if until_stdin_ends => "the standard input has ended",
+        }
+    };
+    tokio::pin!(reason_to_stop);
+    let server = tokio::select! {
+        started = Server::start(loaded.config, broker::Env::real()) => started?,
+        // A node may wait for others for as long as it takes, and has promised nothing to anybody yet.
+        reason = &mut reason_to_stop => {
+            tracing::info!("{reason}: stopping before it was ready");
+            return Ok(());
+        }
+    };
     println!(
         "parshall {} is ready on {}, data in {}",
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display()
     );
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-        _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
-    }
+    let reason = reason_to_stop.await;
+    tracing::info!("{reason}: stopping");
     server.stop().await;
     Ok(())
+}
+
+/// Whatever is there to read is of no interest.
+async fn end_of_stdin() {
+    let mut stdin = tokio::io::stdin();
+    let mut ignored = [0; 64];
+    while stdin.read(&mut ignored).await.is_ok_and(|bytes| bytes > 0) {}
 }
 
 fn configuration(args: Args) -> Result<Loaded> {
@@ -94,16 +146,35 @@ fn configuration(args: Args) -> Result<Loaded> {
         let dir = dir.to_str().context("--data-dir is not UTF-8")?;
         flags.push(("log.dirs".into(), dir.to_owned()));
     }
+    let own_id = args.node_id.map(|id| id.to_string());
+    let named = [
+        ("node.id", own_id.clone()),
+        ("controller.quorum.voters", args.controller_quorum_voters),
+        ("controller.quorum.bootstrap.servers", args.join),
+        ("broker.rack", args.rack),
+    ];
+    flags.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
         .collect();
     let mut sources = Sources { flags, environment, file };
     let mut loaded = load::load(sources.clone());
-    if loaded.as_ref().is_ok_and(|loaded| ["log.dirs", "log.dir"].iter().all(|name| loaded.config.said(name).is_none()))
-    {
-        sources.flags.push(("log.dirs".into(), "./parshall-data".into()));
-        loaded = load::load(sources);
+    if let Ok(Loaded { config, .. }) = &loaded {
+        let is_alone = config.membership() == Ok(Membership::Alone);
+        if !is_alone && !says_any(config, ["node.id", "broker.id"]) {
+            // The number of another node would take that node's place.
+            bail!(Usage("a node of a cluster has a number of its own: name it with --node-id".to_owned()));
+        }
+        if !says_any(config, ["log.dirs", "log.dir"]) {
+            let suffix = own_id.filter(|_| !is_alone).map_or_else(String::new, |id| format!("-{id}"));
+            sources.flags.push(("log.dirs".into(), format!("./parshall-data{suffix}")));
+            loaded = load::load(sources);
+        }
     }
     loaded.map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+}
+
+fn says_any(config: &BrokerConfig, names: [&str; 2]) -> bool {
+    names.iter().any(|name| config.said(name).is_some())
 }

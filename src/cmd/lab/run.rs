@@ -12,7 +12,8 @@ use serde_json::json;
 use super::plan::{extent, scale};
 use super::source;
 use super::table::Display;
-use super::target::{Targets, quoted};
+use super::target::Targets;
+use crate::cmd::args::quoted;
 use crate::cmd::{output, time};
 
 const FAILED: u8 = 1;

@@ -7,12 +7,13 @@ use clap::ValueEnum;
 use client::Security;
 use lab::TargetSpec;
 
+use crate::cmd::args::quoted;
 use crate::cmd::failure::Usage;
 use crate::cmd::{args, properties};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Targets {
-    /// What is measured, as often as needed: a broker of our own that is started for it, or Apache Kafka [default:
+    /// What is measured, as often as needed: brokers of our own that are started for it, or Apache Kafka [default:
     /// embedded]
     #[arg(long, value_enum, value_name = "embedded|kafka", hide_possible_values = true)]
     target: Vec<Kind>,
@@ -30,8 +31,8 @@ pub(super) struct Targets {
     #[arg(long, value_name = "DIR", env = "KAFKA_HOME", hide_env_values = true)]
     kafka_home: Option<PathBuf>,
     /// Brokers of each target that is started
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
-    brokers: u32,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
+    brokers: u16,
     /// A setting of each broker that is started, as often as needed
     #[arg(long = "broker-set", value_name = "NAME=VALUE", value_parser = args::pair)]
     broker_set: Vec<(String, String)>,
@@ -79,7 +80,7 @@ impl Targets {
         Ok(specs)
     }
 
-    pub(super) fn brokers(&self) -> u32 {
+    pub(super) fn brokers(&self) -> u16 {
         self.brokers
     }
 
@@ -107,28 +108,5 @@ impl Targets {
         }
         self.broker_set.iter().for_each(|(name, value)| add("--broker-set", &format!("{name}={value}")));
         flags
-    }
-}
-
-/// As a shell takes it for one word.
-pub(super) fn quoted(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_takes_it_for_one_word() {
-        assert_eq!(quoted("a=b/c"), "a=b/c");
-        assert_eq!(quoted("p99 > 20ms"), "'p99 > 20ms'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert_eq!(quoted(""), "''");
     }
 }

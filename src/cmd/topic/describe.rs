@@ -9,11 +9,12 @@ use serde::Serialize;
 use wire::api::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponsePartition as Described, TopicRequest,
 };
-use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics};
+use wire::api::list_partition_reassignments::ListPartitionReassignmentsTopics;
 
 use super::{changed_settings, named_or_all};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output;
+use crate::cmd::partitions::{Placement, min_in_sync_replicas, reassignments};
 
 /// Show the partitions, replicas and changed settings of topics.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,7 @@ Examples:
   parshall topic describe
   parshall topic describe orders payments
   parshall topic describe orders --json
+  parshall topic describe --under-replicated-partitions
 
 Elr are the eligible leader replicas (KIP-966): out of the ISR, but with all that was acknowledged.")]
 pub(super) struct Describe {
@@ -31,11 +33,48 @@ pub(super) struct Describe {
     /// Leave out the brokers' own topics
     #[arg(long)]
     exclude_internal: bool,
+    #[command(flatten)]
+    only: Only,
     /// Print one JSON array
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     connection: Connection,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Only {
+    /// Show only partitions with fewer replicas in the ISR than they have
+    #[arg(long)]
+    under_replicated_partitions: bool,
+    /// Show only partitions without a leader
+    #[arg(long)]
+    unavailable_partitions: bool,
+    /// Show only partitions with fewer replicas in the ISR than min.insync.replicas
+    #[arg(long)]
+    under_min_isr_partitions: bool,
+    /// Show only partitions with just as many replicas in the ISR as min.insync.replicas
+    #[arg(long)]
+    at_min_isr_partitions: bool,
+}
+
+impl Only {
+    fn needs_min_isr(&self) -> bool {
+        self.under_min_isr_partitions || self.at_min_isr_partitions
+    }
+
+    fn is_all(&self) -> bool {
+        !(self.under_replicated_partitions || self.unavailable_partitions || self.needs_min_isr())
+    }
+
+    fn takes(&self, placement: &Placement<'_>, is_live: impl Fn(i32) -> bool) -> bool {
+        self.is_all()
+            || self.under_replicated_partitions && placement.is_under_replicated()
+            || self.unavailable_partitions && placement.is_unavailable(is_live)
+            || self.under_min_isr_partitions && placement.is_under_min_isr()
+            || self.at_min_isr_partitions && placement.is_at_min_isr()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -71,11 +110,43 @@ pub(super) async fn run(args: Describe) -> Result<()> {
         true => client.cluster().await?,
         false => client.existing(&args.topics.iter().map(String::as_str).collect::<Vec<_>>()).await?,
     };
-    let topics = collect(&client, &cluster, &args).await?;
+    let mut topics = collect(&client, &cluster, &args).await?;
+    select(&client, &cluster, &args.only, &mut topics).await?;
     if args.json {
         return Ok(output::print_json(&topics)?);
     }
+    let render = |topic: &Topic| match args.only.is_all() {
+        true => render(topic),
+        false => render_partitions(topic),
+    };
     Ok(output::print(&topics.iter().map(render).collect::<String>())?)
+}
+
+/// Leaves the partitions that were asked for, and the topics that have some.
+async fn select(client: &Client, cluster: &Metadata, only: &Only, topics: &mut Vec<Topic>) -> Result<()> {
+    if only.is_all() {
+        return Ok(());
+    }
+    let names: Vec<_> = topics.iter().map(|topic| topic.topic.as_str()).collect();
+    let min_in_sync = match only.needs_min_isr() {
+        true => min_in_sync_replicas(client, &names).await?,
+        false => HashMap::new(),
+    };
+    for topic in topics.iter_mut() {
+        let min_in_sync = min_in_sync.get(&topic.topic).copied().unwrap_or(1);
+        topic.partitions.retain(|partition| {
+            only.takes(&partition.placement(min_in_sync), |broker| cluster.brokers.contains_key(&broker))
+        });
+    }
+    topics.retain(|topic| !topic.partitions.is_empty());
+    Ok(())
+}
+
+impl Partition {
+    fn placement(&self, min_in_sync: usize) -> Placement<'_> {
+        let Self { leader, replicas, isr, adding_replicas: adding, .. } = self;
+        Placement { leader: *leader, replicas, isr, adding, min_in_sync }
+    }
 }
 
 async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result<Vec<Topic>> {
@@ -84,7 +155,11 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
     let names: Vec<_> = wanted.keys().map(String::as_str).collect();
     let mut settings = changed_settings(client, &names).await?;
     let mut elrs = eligible_leaders(client, &names).await?;
-    let mut moves = reassignments(client, &wanted).await;
+    let under_way = wanted.iter().map(|(name, topic)| ListPartitionReassignmentsTopics {
+        name: name.clone(),
+        partition_indexes: topic.partitions.iter().map(|partition| partition.index).collect(),
+    });
+    let mut moves = reassignments(client, Some(under_way.collect())).await;
     let topics = wanted.into_iter().map(|(name, topic)| {
         let partitions: Vec<_> = topic
             .partitions
@@ -147,33 +222,11 @@ async fn eligible_leaders(client: &Client, topics: &[&str]) -> Result<ByPartitio
     }
 }
 
-/// Replicas that are being added and removed. A broker that does not tell has none under way as far as we can know, as
-/// for Kafka's tool.
-async fn reassignments(
-    client: &Client,
-    topics: &std::collections::BTreeMap<String, client::Topic>,
-) -> ByPartition<(Vec<i32>, Vec<i32>)> {
-    let topics = topics.iter().map(|(name, topic)| ListPartitionReassignmentsTopics {
-        name: name.clone(),
-        partition_indexes: topic.partitions.iter().map(|partition| partition.index).collect(),
-    });
-    let request = ListPartitionReassignmentsRequest { topics: Some(topics.collect()), ..Default::default() };
-    let Ok(response) = client.send(&request).await else { return HashMap::new() };
-    let mut found = HashMap::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            let key = (topic.name.clone(), partition.partition_index);
-            found.insert(key, (partition.adding_replicas, partition.removing_replicas));
-        }
-    }
-    found
-}
-
 fn join(ids: &[i32]) -> String {
     ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// `TopicCommand.TopicDescription` and `PartitionDescription`.
+/// `TopicCommand.TopicDescription`, and its partitions.
 fn render(topic: &Topic) -> String {
     let mut text = format!("Topic: {}", topic.topic);
     if let Some(id) = &topic.topic_id {
@@ -185,6 +238,12 @@ fn render(topic: &Topic) -> String {
         "\tPartitionCount: {}\tReplicationFactor: {}\tConfigs: {configs}",
         topic.partition_count, topic.replication_factor
     );
+    text + &render_partitions(topic)
+}
+
+/// `TopicCommand.PartitionDescription`.
+fn render_partitions(topic: &Topic) -> String {
+    let mut text = String::new();
     for partition in &topic.partitions {
         let leader = partition.leader.map_or_else(|| "none".to_owned(), |id| id.to_string());
         let elr = |ids: &Option<Vec<i32>>| ids.as_deref().map_or_else(|| "N/A".to_owned(), join);

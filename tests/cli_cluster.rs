@@ -1,0 +1,190 @@
+//! `parshall cluster`, as far as one broker shows it, and the flags that make a broker a node.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+mod common;
+
+use common::{Broker, PARSHALL, signal};
+use serde_json::Value;
+
+const PAUSE: Duration = Duration::from_millis(20);
+/// Much longer than anything takes: the machine may be busy.
+const LOOKS: usize = 1500;
+
+fn parshall(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PARSHALL);
+    command.args(args).current_dir(dir).env_remove("PARSHALL_BOOTSTRAP_SERVER").env_remove("PARSHALL_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Starts a process that says when it is ready, and where.
+fn start(dir: &Path, args: &[&str]) -> (Child, String, String) {
+    let mut process = parshall(dir, args).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(", data").next());
+    let address = address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned();
+    (process, address, line)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LOOKS {
+        if is_so() {
+            return;
+        }
+        sleep(PAUSE);
+    }
+    panic!("it was not so for half a minute: {what}");
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn ended(process: Child) -> (Option<i32>, String) {
+    let output: Output = process.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The process of the only broker, of which the command has told on its standard error.
+fn only_broker(process: &mut Child) -> String {
+    let mut told = BufReader::new(process.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+    let line = told.find(|line| line.contains(": process ")).unwrap();
+    line.split(": process ").nth(1).unwrap().split(',').next().unwrap().to_owned()
+}
+
+fn status(address: &str) -> (Option<i32>, String) {
+    let output = parshall(Path::new("."), &["cluster", "status", "--bootstrap-server", address]).output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_cluster_says_where_it_is_and_stops_when_it_is_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["cluster", "start", "--nodes", "1", "--port", "0", "--data-dir", "new/c", "--set", "num.partitions=2"];
+    let (process, first, line) = start(dir.path(), &args);
+    assert!(line.ends_with(&format!(", data in {}\n", dir.path().join("new/c").display())), "{line}");
+    let (code, text) = status(&first);
+    assert!(code == Some(0) && text.starts_with("the cluster is well\n"), "{text}");
+    signal(&process, "-TERM");
+    let (code, text) = ended(process);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("broker 1 stops\n"), "{text}");
+
+    // The same command starts the same cluster.
+    let (process, second, _) = start(dir.path(), &args);
+    assert_eq!(first, second);
+    signal(&process, "-INT");
+    assert_eq!(ended(process).0, Some(0));
+    let output = parshall(dir.path(), &["cluster", "start", "--nodes", "2", "--data-dir", "new/c"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.contains("has 1 brokers; name another directory"), "{text}");
+}
+
+#[test]
+fn its_brokers_do_not_outlive_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut process, address, _) = start(dir.path(), &["cluster", "start", "--nodes", "1", "--port", "0"]);
+    assert!(TcpStream::connect(&address).is_ok());
+    process.kill().unwrap();
+    process.wait().unwrap();
+    until("the broker has ended", || TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn a_broker_that_cannot_start_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let args = ["cluster", "start", "--nodes", "3", "--port", &port.to_string()];
+    let output = parshall(dir.path(), &args).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
+    let last = text.lines().last().unwrap();
+    // Somebody may have the next port too.
+    assert!(last.starts_with("error: broker "), "{text}");
+    assert!(last.contains(" ended while it started (exit status: 1): error: cannot listen on 127.0.0.1:"), "{text}");
+    // It has never run, and may get other ports.
+    let args = ["cluster", "start", "--nodes", "1", "--port", "0"];
+    let (process, ..) = start(dir.path(), &args);
+    signal(&process, "-TERM");
+    assert_eq!(ended(process).0, Some(0));
+}
+
+#[test]
+fn a_broker_that_is_killed_can_be_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut process, address, _) = start(dir.path(), &["cluster", "start", "--nodes", "1", "--port", "0"]);
+    let broker = only_broker(&mut process);
+    assert!(Command::new("kill").args(["-9", &broker]).status().unwrap().success());
+    let mut text = String::new();
+    process.stderr.as_mut().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(1));
+    assert!(text.contains("warning: broker 1 has ended (signal: 9 (SIGKILL)); start it again with: "), "{text}");
+    assert!(text.ends_with("error: all brokers have ended; their data is still there\n"), "{text}");
+    let again = text.lines().find_map(|line| line.split(" again with: ").nth(1)).unwrap();
+    let words: Vec<_> = again.split(' ').collect();
+    assert_eq!(words[0], PARSHALL);
+    let (mut process, second, _) = start(dir.path(), &words[1..]);
+    assert_eq!(second, address);
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn a_node_has_a_number_a_rack_and_a_directory_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let voters = format!("7@127.0.0.1:{}", free_port());
+    let args = ["serve", "--node-id", "7", "--controller-quorum-voters", &voters, "--rack", "r1"];
+    let (mut process, address, line) = start(dir.path(), &[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    assert!(line.ends_with(", data in ./parshall-data-7\n"), "{line}");
+    let described =
+        parshall(dir.path(), &["cluster", "status", "--json", "--bootstrap-server", &address]).output().unwrap();
+    let described: Value = serde_json::from_slice(&described.stdout).unwrap();
+    let [broker] = &described["brokers"].as_array().unwrap()[..] else { panic!("{described}") };
+    assert_eq!((&broker["id"], &broker["rack"]), (&7.into(), &"r1".into()));
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn a_node_that_waits_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    // The other one is not there.
+    let voters = format!("1@127.0.0.1:{},2@127.0.0.1:1", free_port());
+    let args = ["serve", "--node-id", "1", "--controller-quorum-voters", &voters];
+    let mut command = parshall(dir.path(), &args);
+    let mut process = command.env("PARSHALL_LISTENERS", "PLAINTEXT://127.0.0.1:0").spawn().unwrap();
+    until("it has begun", || dir.path().join("parshall-data-1").exists());
+    signal(&process, "-TERM");
+    until("it has ended", || process.try_wait().unwrap().is_some());
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_is_in_the_first_line_and_the_exit_status() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "fine", "--partitions", "3"]);
+    let (code, text) = status(&broker.address);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("\npartitions: 3 in 1 topics\n  0 offline, 0 under min ISR, 3 at min ISR, "), "{text}");
+    broker.ok(&["topic", "create", "short", "--partitions", "30", "--config", "min.insync.replicas=2"]);
+    let (code, text) = status(&broker.address);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.starts_with("NOT WELL: 30 partitions are under min ISR\n"), "{text}");
+    assert!(text.ends_with("... and 10 more; --all shows them\n"), "{text}");
+    let output = broker.run(&["cluster", "status", "--all", "--json"], "");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &json["is_well"]), (Some(1), &false.into()));
+    assert_eq!(json["listed"].as_array().unwrap().len(), 30);
+    assert_eq!(json["listed"][0]["states"][0], "under min ISR");
+    assert_eq!((&json["quorum"]["leader"], &json["brokers"][0]["leaders"]), (&1.into(), &33.into()));
+}
