@@ -23,6 +23,7 @@ producer.acks = "all"
 published = [{ when = { rate_records_per_s = 500 }, records_per_s = 123456 }]
 [[case]]
 id = "both"
+brokers_used = 1
 rate_records_per_s = 2000
 consumers = 2
 consumer_groups = 2

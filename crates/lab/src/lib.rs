@@ -56,5 +56,5 @@ pub use scenario::{Case, Engine, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Requests, Stats, Tally};
 pub use suites::{Suite, suite, suites};
-pub use target::TargetSpec;
+pub use target::{LocalBroker, LocalCluster, LocalSpec, Ports, TargetError, TargetSpec};
 pub use verdict::{Limit, Verdict};

@@ -58,7 +58,7 @@ pub struct Plan {
     pub repeat: Option<u32>,
     pub targets: Vec<TargetSpec>,
     /// Of each target that is started.
-    pub brokers: u32,
+    pub brokers: u16,
     /// Where the data of brokers goes that are started; the system's place for temporary files otherwise.
     pub data_parent: Option<PathBuf>,
     /// Where results go.
@@ -130,6 +130,8 @@ pub enum CaseError {
          {wanted_partitions} and {wanted_replicas}"
     )]
     OtherTopic { topic: String, partitions: usize, replicas: usize, wanted_partitions: u32, wanted_replicas: u32 },
+    #[error("topic {topic} is there, and also on broker {broker}; the case uses the first {wanted} brokers")]
+    ElsewhereToo { topic: String, broker: i32, wanted: usize },
     #[error("consumers had not found what to read within {limit_s} s")]
     Unassigned { limit_s: u64 },
     #[error("what consumers are to read could not be put there: {reason}")]

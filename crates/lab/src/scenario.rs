@@ -181,7 +181,11 @@ fn check(load: &Load) -> Result<(), String> {
         ("producers", load.producers, 0),
         ("consumers", load.consumers, 0),
         ("consumer_groups", load.consumer_groups, 0),
+        ("brokers_used", load.brokers_used, 0),
     ];
+    if load.brokers_used > 0 && load.brokers_used < load.replicas {
+        return Err(format!("{} replicas do not fit on brokers_used = {}", load.replicas, load.brokers_used));
+    }
     for (name, count, least) in counts {
         if !(least..=COUNT_MAX).contains(&count) {
             return Err(format!("{name} is {count}; it takes {least} to {COUNT_MAX}"));
@@ -215,6 +219,11 @@ fn check(load: &Load) -> Result<(), String> {
 }
 
 impl Load {
+    /// Brokers without which it cannot be run.
+    pub fn brokers_min(&self) -> u32 {
+        self.brokers_needed.max(self.brokers_used).max(self.replicas)
+    }
+
     pub fn producer_settings(&self) -> Result<ProducerSettings, SettingError> {
         let mut settings = ProducerSettings::default();
         apply(&self.producer, |name, value| settings.set(name, value))?;
@@ -337,6 +346,7 @@ mod tests {
             ("[[case]]\nskip = [{ partition = 1 }]\n", "\"partition\""),
             ("[[case]]\npartitions = []\n", "one value at least"),
             ("[[case]]\npartitions = 0\n", "partitions is 0"),
+            ("[[case]]\nreplicas = [1, 3]\nbrokers_used = 2\n", "3 replicas do not fit on brokers_used = 2"),
             ("[[case]]\npublished = [{ record_per_s = 1 }]\n", "record_per_s"),
             ("[[case]]\nid = \"A\"\n[[chart]]\ntitle = \"c\"\ncases = [\"B\"]\ny = \"mib_per_s\"\n", "\"B\""),
         ] {

@@ -1,16 +1,18 @@
 //! The cluster that a run measures: brokers that are started for it and go with it, or whatever runs somewhere.
 //!
-//! A [`Target`] owns its processes and their data. Both are gone when it is stopped or dropped, however a run ends;
-//! only a kill of this process leaves them behind. Brokers do not get the terminal's Ctrl-C: the run ends first.
+//! A [`Target`] owns its processes and their data. Both are gone when it is stopped or dropped, however a run ends. A
+//! kill of this process leaves the data behind, and Apache Kafka. Brokers do not get the terminal's Ctrl-C: the run
+//! ends first.
 
 mod kafka;
+mod local;
+mod loopback;
 mod node;
 
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use client::{Broker, Client, ClientConfig, ClientError, Security};
@@ -19,11 +21,13 @@ use tokio::time::Instant;
 
 use crate::metrics_endpoint::{EndpointError, Endpoints};
 use crate::proc_probe::{ProcessSample, listener_of, sample_process};
+pub use local::{LocalBroker, LocalCluster, LocalSpec};
+pub use loopback::Ports;
 use node::Node;
 
 /// Environment variables of this beginning are settings of a broker; it gets those of the run and no others.
 const OWN_VARIABLES: &str = "PARSHALL_";
-const EMBEDDED_READY_MAX: Duration = Duration::from_secs(10);
+const EMBEDDED_READY_MAX: Duration = Duration::from_secs(30);
 /// How long servers that should be running are tried.
 const SERVERS_DEADLINE: Duration = Duration::from_secs(10);
 /// How long brokers may take to stop before they are killed.
@@ -31,7 +35,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TargetSpec {
-    /// A broker of our own as a child process (`program serve`).
+    /// Brokers of our own as child processes (`program serve`).
     Embedded { program: PathBuf, settings: Vec<(String, String)> },
     /// Apache Kafka from its distribution, or a directory with its jars. Each node is broker and controller.
     Kafka { home: PathBuf, settings: Vec<(String, String)> },
@@ -60,8 +64,6 @@ pub struct Target {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    #[error("the embedded target has one broker as yet; name a cluster with --bootstrap-server")]
-    OneBroker,
     #[error("cannot prepare the data of the brokers in {}: {error}", dir.display())]
     Data { dir: PathBuf, error: io::Error },
     #[error("cannot start {}: {error}", program.display())]
@@ -74,6 +76,8 @@ pub enum TargetError {
     Died { what: String, status: String, reason: String },
     #[error("{what} was not ready within {limit_s} s: {reason}")]
     NotReady { what: String, limit_s: u64, reason: String },
+    #[error("{what} saw {seen} of {brokers} brokers after {limit_s} s")]
+    NotTogether { what: String, seen: usize, brokers: usize, limit_s: u64 },
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     #[error(transparent)]
@@ -99,10 +103,9 @@ impl Target {
 
     /// Returns when the brokers serve. Their data goes to a new directory in `data_parent`, or else where the system
     /// has its temporary files. Servers that run already have as many brokers as they have.
-    pub async fn start(spec: &TargetSpec, brokers: u32, data_parent: Option<&Path>) -> Result<Self, TargetError> {
+    pub async fn start(spec: &TargetSpec, brokers: u16, data_parent: Option<&Path>) -> Result<Self, TargetError> {
         match spec {
-            TargetSpec::Embedded { .. } if brokers > 1 => Err(TargetError::OneBroker),
-            TargetSpec::Embedded { program, settings } => Self::embedded(program, settings, data_parent).await,
+            TargetSpec::Embedded { program, settings } => Self::embedded(program, settings, brokers, data_parent).await,
             TargetSpec::Kafka { home, settings } => kafka::start(home, settings, brokers, data_parent).await,
             TargetSpec::Servers { bootstrap, security, metrics } => {
                 let servers = Self::servers(bootstrap, security, SERVERS_DEADLINE).await?;
@@ -147,31 +150,34 @@ impl Target {
     async fn embedded(
         program: &Path,
         settings: &[(String, String)],
+        brokers: u16,
         data_parent: Option<&Path>,
     ) -> Result<Self, TargetError> {
         let dir = data_dir(data_parent)?;
-        let mut command = Command::new(program);
-        command.arg("serve").arg("--data-dir").arg(dir.path().join("broker-1"));
+        let ports = match brokers {
+            1 => vec![Ports { clients: 0, brokers: 0 }],
+            _ => Ports::free(brokers).map_err(|error| TargetError::Data { dir: dir.path().to_owned(), error })?,
+        };
         // A setting that comes later wins.
-        let defaults = [("listeners", "PLAINTEXT://127.0.0.1:0"), ("auto.create.topics.enable", "false")];
-        let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        for (name, value) in defaults.into_iter().chain(settings) {
-            command.arg("--set").arg(format!("{name}={value}"));
-        }
-        for name in own_variables(std::env::vars_os().map(|(name, _)| name)) {
-            command.env_remove(name);
-        }
-        command.env("PARSHALL_LOG", "warn");
-        let mut node = Node::spawn("the broker".to_owned(), command, dir.path().join("broker-1.log"))?;
-        let (version, address) = node.until_printed(EMBEDDED_READY_MAX, ready).await?;
+        let own = ("auto.create.topics.enable".to_owned(), "false".to_owned());
+        let spec = LocalSpec {
+            program: program.to_owned(),
+            ports,
+            dir: dir.path().to_owned(),
+            settings: [own].into_iter().chain(settings.iter().cloned()).collect(),
+            hidden_variables: own_variables(std::env::vars_os().map(|(name, _)| name)).collect(),
+            log_level: Some("warn"),
+        };
+        let mut cluster = spec.spawn()?;
+        cluster.until_ready(EMBEDDED_READY_MAX, |_| {}).await?;
         Ok(Self {
             label: "parshall".to_owned(),
-            bootstrap_servers: vec![address],
+            bootstrap_servers: cluster.bootstrap_servers(),
             security: Security::default(),
-            processes: vec![node.id()],
-            version,
+            processes: cluster.brokers().iter().map(|broker| broker.process).collect(),
+            version: cluster.brokers().first().map(|broker| broker.version.clone()).unwrap_or_default(),
             endpoints: None,
-            nodes: vec![node],
+            nodes: cluster.into_nodes(),
             dir: Some(dir),
         })
     }
@@ -227,6 +233,7 @@ fn is_here(broker: &Broker) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::process::Command;
 
     use super::*;
 
@@ -245,9 +252,9 @@ mod tests {
     }
 
     const READY: &str = "\
-        [ \"$1 $2\" = 'serve --data-dir' ] || exit 9\n\
-        mkdir \"$3\"; echo \"$@\" >\"$3/arguments\"; echo $PARSHALL_LOG >\"$3/log\"\n\
-        echo 'something else'; echo \"parshall 9.8.7 is ready on 127.0.0.1:4711, data in $3\"\n";
+        [ \"$1 $2 $5\" = 'serve --until-stdin-ends --data-dir' ] || exit 9\n\
+        mkdir \"$6\"; echo \"$@\" >\"$6/arguments\"; echo $PARSHALL_LOG >\"$6/log\"\n\
+        echo 'something else'; echo \"parshall 9.8.7 is ready on 127.0.0.1:4711, data in $6\"\n";
 
     fn children(parent: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(parent).unwrap().map(|entry| entry.unwrap().path());
@@ -278,6 +285,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn brokers_end_with_the_pipe_that_they_read_from() {
+        let (dir, spec) = program(&format!("{READY}exec cat"));
+        let mut target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        let node = &mut target.nodes[0];
+        assert!(node.ended().is_none());
+        node.end_input();
+        node.until_ended(Instant::now() + STOP_MAX).await;
+        assert!(node.ended().unwrap().success());
+    }
+
+    #[tokio::test]
     async fn dropping_it_kills_and_removes_too() {
         // It does not care for SIGTERM.
         let (dir, spec) = program(&format!("trap '' TERM\n{READY}sleep 60 & wait"));
@@ -295,8 +313,12 @@ mod tests {
         assert_eq!(error.to_string(), "the broker ended while it started (exit status: 3): the disk is on fire");
         assert!(children(dir.path()).is_empty());
 
-        let error = Target::start(&spec, 2, Some(dir.path())).await.unwrap_err();
-        assert!(matches!(error, TargetError::OneBroker), "{error}");
+        // The others are not waited for.
+        let (dir, spec) = program("[ $4 = 2 ] && { echo 'error: no room' >&2; exit 1; }; sleep 60 & wait");
+        let error = Target::start(&spec, 3, Some(dir.path())).await.unwrap_err();
+        assert_eq!(error.to_string(), "broker 2 ended while it started (exit status: 1): error: no room");
+        assert!(children(dir.path()).is_empty());
+
         let error = Target::start(&spec, 1, Some(&dir.path().join("missing"))).await.unwrap_err();
         assert!(matches!(error, TargetError::Data { .. }), "{error}");
         let spec = TargetSpec::Embedded { program: dir.path().join("missing"), settings: Vec::new() };

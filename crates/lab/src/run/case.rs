@@ -57,19 +57,23 @@ pub(super) async fn run_case(
 ) -> Result<Measured, CaseError> {
     let load = &case.load;
     let admin = client(around.target, "parshall-lab", Arc::default());
-    let brokers = admin.cluster().await?.brokers.len();
-    let needed = load.brokers_needed.max(load.replicas) as usize;
-    if needed > brokers {
-        return Err(CaseError::TooFewBrokers { needed, brokers });
+    let mut brokers: Vec<_> = admin.cluster().await?.brokers.keys().copied().collect();
+    brokers.sort_unstable();
+    let needed = load.brokers_min() as usize;
+    if needed > brokers.len() {
+        return Err(CaseError::TooFewBrokers { needed, brokers: brokers.len() });
+    }
+    if load.brokers_used > 0 {
+        brokers.truncate(load.brokers_used as usize);
     }
     let proxies = Proxies::start(&admin, around.target, load).await?;
-    let topics = Topics::make(&admin, load, around.unique).await?;
+    let topics = Topics::make(&admin, load, &brokers, around.unique).await?;
     let mut running = Running {
         around,
         load,
         detours: proxies.detours(),
         topics: &topics.names,
-        brokers,
+        brokers: brokers.len(),
         clock: Clock::at((around.wall_ms)()),
     };
     let result = running.run(&mut show).await;

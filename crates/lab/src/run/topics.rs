@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use client::{Client, ClientError, LATEST, TopicPartition};
 use wire::ErrorCode;
-use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
+use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
 use super::CaseError;
 use crate::scenario::Load;
@@ -15,8 +15,9 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    /// Makes what is missing. A topic that is there already has to be what the case wants.
-    pub(super) async fn make(client: &Client, load: &Load, unique: &str) -> Result<Self, CaseError> {
+    /// Makes what is missing, on these brokers where the case does not use all. A topic that is there already has to be
+    /// what the case wants.
+    pub(super) async fn make(client: &Client, load: &Load, brokers: &[i32], unique: &str) -> Result<Self, CaseError> {
         let is_kept = !load.topic.is_empty();
         let name = |number: u32| match (is_kept, load.topics) {
             (true, 1) => load.topic.clone(),
@@ -29,17 +30,11 @@ impl Topics {
             configs.map(|(name, value)| CreatableTopicConfig { name: name.clone(), value: Some(value.clone()) });
         let configs: Vec<_> = configs.collect();
         let mut topics = Self { names: Vec::new(), is_kept };
-        for name in names {
-            let topic = CreatableTopic {
-                name: name.clone(),
-                num_partitions: load.partitions as i32,
-                replication_factor: load.replicas.min(i16::MAX as u32) as i16,
-                configs: configs.clone(),
-                ..Default::default()
-            };
+        for (number, name) in names.into_iter().enumerate() {
+            let topic = CreatableTopic { name: name.clone(), configs: configs.clone(), ..shape(load, brokers, number) };
             let made = match client.create_topic(topic).await {
                 Err(ClientError::Refused { code: ErrorCode::TOPIC_ALREADY_EXISTS, .. }) if is_kept => {
-                    agrees(client, &name, load).await
+                    agrees(client, &name, load, brokers).await
                 }
                 made => made.map_err(CaseError::from),
             };
@@ -79,9 +74,40 @@ impl Topics {
     }
 }
 
-async fn agrees(client: &Client, name: &str, load: &Load) -> Result<(), CaseError> {
+/// Partitions and replicas of the topic of this number, from 0 on. Where a case does not use all brokers, they are
+/// dealt out here: each partition's on brokers that follow each other, the first by turns, also from topic to topic.
+fn shape(load: &Load, brokers: &[i32], number: usize) -> CreatableTopic {
+    if load.brokers_used == 0 {
+        return CreatableTopic {
+            num_partitions: load.partitions as i32,
+            replication_factor: load.replicas.min(i16::MAX as u32) as i16,
+            ..Default::default()
+        };
+    }
+    let first = number * load.partitions as usize;
+    let replicas = |partition: usize| {
+        let turn = brokers.iter().cycle().skip((first + partition) % brokers.len());
+        turn.take(load.replicas as usize).copied().collect()
+    };
+    let assignment = |partition: u32| CreatableReplicaAssignment {
+        partition_index: partition as i32,
+        broker_ids: replicas(partition as usize),
+    };
+    CreatableTopic {
+        num_partitions: -1,
+        replication_factor: -1,
+        assignments: (0..load.partitions).map(assignment).collect(),
+        ..Default::default()
+    }
+}
+
+async fn agrees(client: &Client, name: &str, load: &Load, brokers: &[i32]) -> Result<(), CaseError> {
     let metadata = client.existing(&[name]).await?;
     let partitions = &metadata.topic(name)?.partitions;
+    let mut elsewhere = partitions.iter().flat_map(|partition| &partition.replicas).filter(|id| !brokers.contains(id));
+    if let Some(&broker) = elsewhere.next().filter(|_| load.brokers_used > 0) {
+        return Err(CaseError::ElsewhereToo { topic: name.to_owned(), broker, wanted: brokers.len() });
+    }
     let (found, replicas) = (partitions.len(), partitions.first().map_or(0, |partition| partition.replicas.len()));
     if found == load.partitions as usize && replicas == load.replicas as usize {
         return Ok(());
@@ -93,4 +119,30 @@ async fn agrees(client: &Client, name: &str, load: &Load) -> Result<(), CaseErro
         wanted_partitions: load.partitions,
         wanted_replicas: load.replicas,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replicas(topic: CreatableTopic) -> Vec<Vec<i32>> {
+        topic.assignments.into_iter().map(|assignment| assignment.broker_ids).collect()
+    }
+
+    #[test]
+    fn a_case_that_uses_some_brokers_leaves_the_others_alone() {
+        let load = Load { partitions: 3, replicas: 2, brokers_used: 2, ..Load::default() };
+        let topic = shape(&load, &[4, 7], 0);
+        assert_eq!((topic.num_partitions, topic.replication_factor), (-1, -1));
+        assert_eq!(replicas(topic), [[4, 7], [7, 4], [4, 7]]);
+        assert_eq!(replicas(shape(&load, &[4, 7], 1)), [[7, 4], [4, 7], [7, 4]]);
+        let one = Load { brokers_used: 1, ..Load::default() };
+        assert_eq!(replicas(shape(&one, &[4], 5)), [[4]]);
+    }
+
+    #[test]
+    fn a_case_that_uses_all_leaves_it_to_the_cluster() {
+        let topic = shape(&Load { partitions: 3, replicas: 2, ..Load::default() }, &[1, 2, 3], 0);
+        assert_eq!((topic.num_partitions, topic.replication_factor, topic.assignments.len()), (3, 2, 0));
+    }
 }

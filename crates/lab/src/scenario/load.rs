@@ -270,6 +270,8 @@ macro_rules! load_keys {
 load_keys! {
     /// Brokers without which the case means nothing.
     brokers_needed: u32 = 1;
+    /// Topics are on so many of the target's brokers, those of the lowest ids, and the others idle; 0: on all.
+    brokers_used: u32 = 0;
     /// Name of a topic to use, which is made where it is missing and kept; otherwise topics are made and deleted.
     topic: String = String::new();
     /// How many topics; producers take them in turns.

@@ -6,24 +6,20 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use client::{Client, ClientConfig, Security};
-use tokio::time::{Instant, sleep};
+use client::Security;
 
-use super::node::Node;
+use super::loopback::{Ports, until_all_see_all};
+use super::node::{Input, Node};
 use super::{Target, TargetError, data_dir};
 
 /// A UUID in base64, as Apache Kafka writes it.
 const CLUSTER_ID: &str = "parshallLaboratoryAAAA";
 const FORMAT_MAX: Duration = Duration::from_secs(60);
 const READY_MAX: Duration = Duration::from_secs(60);
-/// One try to see the cluster; between tries is a look at whether the processes still run.
-const TRY_MAX: Duration = Duration::from_secs(1);
-const TRY_PAUSE: Duration = Duration::from_millis(100);
 /// What kafka-storage.sh takes.
 const FORMAT_HEAP: &str = "-Xmx256M";
 /// What kafka-server-start.sh takes where KAFKA_HEAP_OPTS says nothing.
@@ -51,7 +47,7 @@ rootLogger.appenderRef.out.ref = out
 pub(super) async fn start(
     home: &Path,
     settings: &[(String, String)],
-    brokers: u32,
+    brokers: u16,
     data_parent: Option<&Path>,
 ) -> Result<Target, TargetError> {
     let java = Java::find(home)?;
@@ -59,7 +55,7 @@ pub(super) async fn start(
     let prepared = |error| TargetError::Data { dir: dir.path().to_owned(), error };
     let log_config = dir.path().join("log4j2.properties");
     fs::write(&log_config, LOG_CONFIG).map_err(prepared)?;
-    let ports = free_ports(brokers as usize).map_err(prepared)?;
+    let ports = Ports::free(brokers).map_err(prepared)?;
     let names: Vec<_> = (1..=ports.len()).map(|id| format!("broker-{id}")).collect();
     let path = |name: &str, suffix: &str| dir.path().join(format!("{name}{suffix}"));
 
@@ -82,8 +78,8 @@ pub(super) async fn start(
         command.arg(path(name, ".properties"));
         nodes.push(java.spawn(name.clone(), command, path(name, ".log"))?);
     }
-    let bootstrap_servers: Vec<_> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.broker)).collect();
-    wait_for_all(&bootstrap_servers, &mut nodes).await?;
+    let bootstrap_servers: Vec<_> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.clients)).collect();
+    until_all_see_all(&bootstrap_servers, &mut nodes, READY_MAX).await?;
     Ok(Target {
         label: "kafka".to_owned(),
         bootstrap_servers,
@@ -94,30 +90,6 @@ pub(super) async fn start(
         nodes,
         dir: Some(dir),
     })
-}
-
-/// Every broker has to see all of them, and a controller.
-async fn wait_for_all(bootstrap_servers: &[String], nodes: &mut [Node]) -> Result<(), TargetError> {
-    let deadline = Instant::now() + READY_MAX;
-    for (index, address) in bootstrap_servers.iter().enumerate() {
-        let mut config = ClientConfig::new(vec![address.clone()]);
-        (config.deadline, config.connection.request_timeout) = (TRY_MAX, TRY_MAX);
-        let client = Client::new(config);
-        loop {
-            for node in &mut *nodes {
-                node.must_run()?;
-            }
-            let cluster = client.cluster().await;
-            if cluster.is_ok_and(|seen| seen.brokers.len() == bootstrap_servers.len() && seen.controller_id >= 0) {
-                break;
-            }
-            if Instant::now() >= deadline {
-                return Err(nodes[index].not_ready(READY_MAX));
-            }
-            sleep(TRY_PAUSE).await;
-        }
-    }
-    Ok(())
 }
 
 /// What it takes to run a class of Apache Kafka.
@@ -155,7 +127,7 @@ impl Java {
     }
 
     fn spawn(&self, what: String, command: Command, log: PathBuf) -> Result<Node, TargetError> {
-        Node::spawn(what, command, log).map_err(|error| match error {
+        Node::spawn(what, command, Input::Nothing, log).map_err(|error| match error {
             TargetError::Start { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 TargetError::NoJava { java: self.program.clone() }
             }
@@ -171,29 +143,10 @@ fn version_of(jar: &str) -> Option<&str> {
     (version.starts_with(|first: char| first.is_ascii_digit()) && !is_another).then_some(version)
 }
 
-#[derive(Clone, Copy)]
-struct Ports {
-    broker: u16,
-    controller: u16,
-}
-
-/// Ports on loopback that nobody has. Somebody else may still be faster; that node then says so and ends.
-fn free_ports(nodes: usize) -> io::Result<Vec<Ports>> {
-    // Held to the end, so that no two are the same.
-    let mut listeners = Vec::new();
-    let mut free_port = || -> io::Result<u16> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        listeners.push(listener);
-        Ok(port)
-    };
-    (0..nodes).map(|_| Ok(Ports { broker: free_port()?, controller: free_port()? })).collect()
-}
-
 /// The server.properties of one node, whose ids run from 1.
 fn properties(id: usize, ports: &[Ports], data_dir: &Path, settings: &[(String, String)]) -> String {
-    let Ports { broker, controller } = ports[id - 1];
-    let voters = ports.iter().enumerate().map(|(at, ports)| format!("{}@127.0.0.1:{}", at + 1, ports.controller));
+    let Ports { clients, brokers } = ports[id - 1];
+    let voters = ports.iter().enumerate().map(|(at, ports)| format!("{}@127.0.0.1:{}", at + 1, ports.brokers));
     let replicas = ports.len().min(3).to_string();
     let in_sync = if ports.len() < 3 { "1" } else { "2" };
     let own = [
@@ -201,8 +154,8 @@ fn properties(id: usize, ports: &[Ports], data_dir: &Path, settings: &[(String, 
         ("node.id", id.to_string()),
         ("controller.quorum.voters", voters.collect::<Vec<_>>().join(",")),
         ("controller.listener.names", "CONTROLLER".to_owned()),
-        ("listeners", format!("PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}")),
-        ("advertised.listeners", format!("PLAINTEXT://127.0.0.1:{broker}")),
+        ("listeners", format!("PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{brokers}")),
+        ("advertised.listeners", format!("PLAINTEXT://127.0.0.1:{clients}")),
         ("inter.broker.listener.name", "PLAINTEXT".to_owned()),
         ("listener.security.protocol.map", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned()),
         ("log.dirs", data_dir.display().to_string()),
@@ -267,7 +220,7 @@ mod tests {
 
     #[test]
     fn settings_come_last_and_cannot_break_out() {
-        let ports = [Ports { broker: 1, controller: 2 }, Ports { broker: 3, controller: 4 }];
+        let ports = [Ports { clients: 1, brokers: 2 }, Ports { clients: 3, brokers: 4 }];
         let settings = [("log.segment.bytes".to_owned(), "1\n2\\ü".to_owned())];
         let text = properties(2, &ports, Path::new("/data"), &settings);
         for line in [
@@ -281,15 +234,6 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert_eq!(text.lines().last(), Some("log.segment.bytes=1\\u000a2\\\\\\u00fc"));
-    }
-
-    #[test]
-    fn ports_are_all_different() {
-        let ports = free_ports(3).unwrap();
-        let mut all: Vec<_> = ports.iter().flat_map(|ports| [ports.broker, ports.controller]).collect();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 6);
     }
 
     #[tokio::test]

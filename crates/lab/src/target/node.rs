@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -11,7 +11,15 @@ use tokio::time::{Instant, sleep};
 
 use super::TargetError;
 
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What a child process reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Nothing,
+    /// A pipe that ends with this process, whatever ends it: a child that watches it does not outlive us.
+    UntilWeEnd,
+}
 
 /// A child process that is killed when it is dropped, with all that it started.
 #[derive(Debug)]
@@ -24,13 +32,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn spawn(what: String, mut command: Command, log: PathBuf) -> Result<Self, TargetError> {
+    pub(super) fn spawn(what: String, mut command: Command, input: Input, log: PathBuf) -> Result<Self, TargetError> {
         let open = || {
             let file = File::create(&log)?;
             Ok((file.try_clone()?, file))
         };
         let (stdout, stderr) = open().map_err(|error| TargetError::Data { dir: log.clone(), error })?;
-        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        let stdin = if input == Input::Nothing { Stdio::null() } else { Stdio::piped() };
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         // A group of its own: the terminal's Ctrl-C is not for it.
         command.process_group(0);
         let child =
@@ -42,26 +51,12 @@ impl Node {
         self.child.id()
     }
 
-    /// Waits until `found` finds something in what it has printed.
-    pub(super) async fn until_printed<T>(
-        &mut self,
-        limit: Duration,
-        found: impl Fn(&str) -> Option<T>,
-    ) -> Result<T, TargetError> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let printed = self.printed();
-            // A line that is not complete may still grow.
-            let complete = printed.rfind('\n').map_or(0, |end| end + 1);
-            if let Some(found) = found(&printed[..complete]) {
-                return Ok(found);
-            }
-            self.must_run()?;
-            if Instant::now() >= deadline {
-                return Err(self.not_ready(limit));
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+    /// What `found` finds in the whole lines that it has printed.
+    pub(super) fn find_printed<T>(&self, found: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let printed = self.printed();
+        // A line that is not complete may still grow.
+        let complete = printed.rfind('\n').map_or(0, |end| end + 1);
+        found(&printed[..complete])
     }
 
     /// Waits for a process that ends by itself, and must end well.
@@ -92,11 +87,16 @@ impl Node {
         TargetError::NotReady { what: self.what.clone(), limit_s: limit.as_secs(), reason: self.reason() }
     }
 
+    pub(super) fn not_together(&self, seen: usize, brokers: usize, limit: Duration) -> TargetError {
+        TargetError::NotTogether { what: self.what.clone(), seen, brokers, limit_s: limit.as_secs() }
+    }
+
     fn printed(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    fn reason(&self) -> String {
+    /// The line of what it has printed that says best what is wrong.
+    pub(super) fn reason(&self) -> String {
         let printed = self.printed();
         reason(&printed).unwrap_or("it printed nothing").to_owned()
     }
@@ -104,6 +104,12 @@ impl Node {
     /// Asks it to stop.
     pub(super) fn terminate(&mut self) {
         self.signal(Signal::TERM);
+    }
+
+    /// What happens when this process is gone.
+    #[cfg(test)]
+    pub(super) fn end_input(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// Waits for its end, until a point in time.
@@ -115,6 +121,11 @@ impl Node {
 
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// How it has ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     fn signal(&mut self, signal: Signal) {
