@@ -1,0 +1,398 @@
+"""The command `cluster`: three brokers under load, faults, and the account of every acknowledged record afterwards.
+
+A trial starts a cluster, puts a load and a probe on it, does its harm in cycles, heals what it broke, waits until every
+replica is in sync, and then reads everything back and compares the replicas' logs byte by byte.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import fnmatch
+import importlib
+import json
+import math
+import pathlib
+import pkgutil
+import random
+import shutil
+import statistics
+import tempfile
+import time
+import typing
+
+from . import cluster, control, disks, faulting, ledger, loyal, network, outcome, probe, replicas
+from .case import Skip
+
+TRIALS = {}
+PROBES = 3
+LOADED = 6
+# What the suite asks of a quick run on a machine that has other work: that nothing hangs.
+QUICK_PAUSE_MAX_S = 10.0
+
+
+@dataclasses.dataclass
+class Registered:
+    name: str
+    rows: tuple
+    does: str
+    cycles: int
+    quick: int
+    run: typing.Callable
+
+
+def trial(name, rows, does, cycles=1, quick=0):
+    """Registers a trial. `rows` are its numbers in the list of faults this project keeps, `does` what is injected in a cycle,
+    `quick` how many cycles of it belong to the short form."""
+
+    def register(function):
+        assert name not in TRIALS, name
+        TRIALS[name] = Registered(name, rows, does, cycles, quick, function)
+        return function
+
+    return register
+
+
+def percentile(values, percent):
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+class Work:
+    """What runs on a cluster while it is harmed: a load by a real client, and a probe of how long each partition stands still."""
+
+    def __init__(self, servers, topics):
+        self.servers, self.topics = servers, topics
+        self.load = self.probe = None
+
+    def begin(self, rate, size, settings):
+        addresses = {number: node.address for number, node in self.servers.nodes.items()}
+        self.load = ledger.Load(self.servers.bootstrap, "ledger", rate, size, settings)
+        self.probe = probe.Probe(addresses, "probe", self.topics["probe"])
+        self.load.start()
+        self.probe.start()
+        late = self.probe.wait_for_all(time.monotonic(), 30)
+        if late or not self.load.wait_for(rate // 2):
+            raise RuntimeError(f"the load does not come off the ground: {late} {dict(self.load.client_errors)}")
+        time.sleep(1)
+
+    def wait_for_all(self, since=None, seconds=60):
+        return self.probe.wait_for_all(time.monotonic() if since is None else since, seconds)
+
+
+class Trial(faulting.Fault):
+    def __init__(self, registered, options, home):
+        super().__init__(options.against, home)
+        self.registered, self.options = registered, options
+        self.quick = options.quick
+        self.cycles = options.cycles or (registered.quick if options.quick else registered.cycles)
+        self.random = random.Random(registered.name)
+        self.servers = self.work = None
+        self.loyal = []
+        self.pauses = collections.defaultdict(list)
+        self.figures = {}
+        self.limits = {}
+        self.done = 0
+
+    # Starting.
+
+    def cluster(self, nodes=3, with_network=False, with_disks=False, settings=None):
+        net = None
+        if with_network:
+            net = network.Network(nodes + 1)
+            self.undo.append(net.close)
+        self.servers = cluster.Cluster(
+            self.kind,
+            self.home,
+            nodes,
+            settings,
+            net,
+            self.disk if with_disks else None,
+            cluster.jars(self.options.kafka_home) if self.kind == "kafka" else None,
+        )
+        self.undo.append(self.servers.kill)
+        self.servers.start()
+        self.servers.wait_whole()
+        self.figures["first_start_s"] = round(self.servers.start_s, 3)
+        return self.servers
+
+    def disk(self, number):
+        return disks.Disk(*self.filesystem(f"disk-{number}", 600))
+
+    def begin(self, nodes=3, with_network=False, with_disks=False, rate=500, size=100, client=None, **configs):
+        """A cluster with a topic for the load and one for the probe, and both of them at work. The probe's partitions are led
+        by one node each. `configs` are the topics'."""
+        servers = self.cluster(nodes, with_network, with_disks)
+        configs = {"min_insync_replicas": 2, **configs}
+        turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+        servers.control.create("probe", assignment=turns, **configs)
+        servers.control.create("ledger", assignment=[turns[index % 3] for index in range(LOADED)], **configs)
+        servers.wait_whole()
+        self.work = Work(servers, {"probe": PROBES, "ledger": LOADED})
+        self.work.begin(rate, size, client)
+        self.epoch = servers.control.quorum().epoch
+        return servers, self.work
+
+    def topic(self, name, partitions, assignment=None, **configs):
+        """A topic of the trial's own, whose replicas are compared in the end like the others'."""
+        self.servers.control.create(name, partitions, 3, assignment, **configs)
+        self.work.topics[name] = partitions
+        return name
+
+    def stay_with(self, node, topic, name="loyal"):
+        """A client that speaks to one node only, at work when this returns; it is asked to account for itself in the end."""
+        faithful = loyal.Loyal(node.address, topic, name)
+        faithful.start()
+        if not faithful.wait_for(lambda: len(faithful.acknowledged) > 10 and faithful.read, 30):
+            raise RuntimeError(f"node {node.number} does not serve {topic}: {faithful.words()}")
+        self.loyal.append(faithful)
+        return faithful
+
+    def read(self, topic, partitions):
+        return ledger.read_all(self.servers.bootstrap, topic, partitions)[0]
+
+    # Harming.
+
+    def each(self):
+        """The numbers of the cycles; what one left behind is healed before the next."""
+        for cycle in range(self.cycles):
+            if cycle:
+                self.between()
+            yield cycle
+            self.done += 1
+
+    def between(self):
+        """Whole again, with every partition led by its preferred replica, as at the beginning."""
+        self.fallen()
+        self.servers.heal()
+        self.servers.wait_whole()
+        self.servers.control.elect_preferred()
+        self.wait_balanced()
+        late = self.work.wait_for_all()
+        self.require(f"{late} take no records in a cluster that is whole", not late)
+        time.sleep(0.5 + self.random.random())
+
+    def wait_balanced(self, seconds=30):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = self.servers.control.partitions(list(self.work.topics))
+            if found and all(partition.leader == partition.replicas[0] for partition in found.values()):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"leaders did not return to the preferred replicas within {seconds} s")
+
+    def fallen(self):
+        for node in self.servers.nodes.values():
+            if node.fell():
+                self.wrong.append(f"node {node.number} ended by itself with {node.process.returncode}")
+            self.wrong += [f"node {node.number}: {line}" for line in node.panics()]
+
+    @contextlib.contextmanager
+    def pause(self, label, lanes=None, until_acknowledged=True):
+        """Measures how long partitions stand still within the block, and until they go on. `lanes` are those that matter (all);
+        the others are told apart."""
+        work, start = self.work, time.monotonic()
+        chosen = work.probe.lanes if lanes is None else lanes
+        others = [lane for lane in work.probe.lanes if lane not in chosen]
+        noise = max(probe.longest_gap_s(lane.acknowledged_at, start - 1, start, True) for lane in work.probe.lanes)
+        yield start
+        if until_acknowledged:
+            late = work.wait_for_all()
+            self.require(f"{label}: {late} took no records for 60 s", not late)
+        end = time.monotonic()
+        measured = {
+            "probe": max((lane.gap_s(start, end) for lane in chosen), default=0.0),
+            "others": max((lane.gap_s(start, end) for lane in others), default=0.0),
+            "client": work.load.gap_s(start, end),
+            "noise": noise,
+        }
+        self.pauses[label].append({name: round(value, 4) for name, value in measured.items()})
+        shown = ", ".join(f"{name} {value * 1000:.0f}" for name, value in measured.items())
+        self.say(f"{label}: longest pause in ms: {shown}")
+
+    def limit(self, label, p50=None, p99=None):
+        """What the pauses of a label must stay below, for Parshall."""
+        self.limits[label] = {"p50": p50, "p99": p99}
+
+    # Accounting.
+
+    def finish(self, tolerate_failures=False):
+        """Heals, waits, reads everything back and compares; says and requires what has to be."""
+        servers, work = self.servers, self.work
+        self.fallen()
+        servers.heal()
+        whole_s = servers.wait_whole()
+        self.figures["elections"] = servers.control.quorum().epoch - self.epoch
+        late = work.wait_for_all()
+        self.require(f"{late} take no records in a cluster that is whole", not late)
+        work.probe.finish()
+        unanswered = work.load.finish()
+        self.require(f"{unanswered} records of the load are without an answer", not unanswered)
+        self.require(f"the client is broken: {work.load.broken}", not work.load.broken)
+        servers.wait_whole()
+        self.say(f"whole after {whole_s:.1f} s")
+        self.settle(tolerate_failures)
+        for faithful in self.loyal:
+            self.settle_loyal(faithful)
+        self.compare()
+        self.fallen()
+        self.judge_pauses()
+
+    def settle(self, tolerate_failures=False):
+        work, bootstrap = self.work, self.servers.bootstrap
+        total = ledger.Account()
+        for name, count, judge in (
+            ("ledger", LOADED, lambda values: ledger.settle_load(work.load, values)),
+            ("probe", PROBES, lambda values: ledger.settle_probe(work.probe, values)),
+        ):
+            values, errors = ledger.read_all(bootstrap, name, count)
+            account = judge(values)
+            self.say(f"{name}: {account}")
+            self.require(f"{name}: {account}", not account.wrong())
+            self.require(f"{name}: reading it back met {dict(errors)}", not errors)
+            total += account
+        failed = len(work.load.failed)
+        if failed or work.load.client_errors:
+            self.say(f"the client failed {dict(work.load.refused)}, and mentioned {dict(work.load.client_errors)}")
+        self.require(f"the client gave up {failed} records: {dict(work.load.refused)}", tolerate_failures or not failed)
+        self.account(total)
+        self.figures["client_failures"] = failed
+
+    def account(self, account):
+        """Adds to what the trial counted in all."""
+        so_far = self.figures.get("account")
+        self.figures["account"] = account if so_far is None else so_far + account
+
+    def settle_loyal(self, faithful):
+        """What one node said, also while the others had left it."""
+        values, errors = ledger.read_all(self.servers.bootstrap, faithful.topic, 1)
+        account, dirty = faithful.account(values[0]), faithful.dirty(values[0])
+        whose = f"{faithful.topic}, {faithful.name_bytes.decode()}"
+        self.say(f"{whose}: {account}; {len(faithful.read)} fetched, {dirty} of them not kept")
+        self.require(f"{whose}: {account}", not account.wrong())
+        self.require(f"{whose}: {dirty} records were read that the cluster did not keep", not dirty)
+        self.require(f"{whose}: reading it back met {dict(errors)}", not errors)
+        self.account(account)
+
+    def compare(self, seconds=30):
+        """Every replica of every partition, up to the high watermark. What a node still mends is waited for."""
+        end = time.monotonic() + seconds
+        while True:
+            wrong, compared = self._differences()
+            if not wrong or time.monotonic() > end:
+                break
+            time.sleep(1)
+        self.say(f"{compared} batches compared on all replicas" if not wrong else f"replicas differ: {wrong}")
+        self.wrong += wrong
+        self.figures["batches_compared"] = self.figures.get("batches_compared", 0) + compared
+        self.figures["replicas_differing"] = self.figures.get("replicas_differing", 0) + len(wrong)
+
+    def _differences(self):
+        wrong, compared = [], 0
+        state = self.servers.control.partitions(list(self.work.topics))
+        for (topic, index), partition in sorted(state.items()):
+            directories = {n: self.servers.nodes[n].log_directory(topic, index) for n in partition.replicas}
+            found, batches = replicas.differences(directories, self.servers.control.end_offset(topic, index))
+            wrong += [f"{topic}-{index}: {text}" for text in found]
+            compared += batches
+        return wrong, compared
+
+    def judge_pauses(self):
+        for label, measured in self.pauses.items():
+            own = [pause["probe"] for pause in measured]
+            found = {"p50": statistics.median(own), "p99": percentile(own, 99)}
+            self.say(f"{label}: p50 {found['p50'] * 1000:.0f} ms, p99 {found['p99'] * 1000:.0f} ms of {len(own)}")
+            for name, most in self.limits.get(label, {}).items():
+                most = QUICK_PAUSE_MAX_S if self.quick and most else most
+                if most and self.kind == "parshall":
+                    self.require(f"{label}: {name} of {found[name]:.2f} s, {most} s are allowed", found[name] <= most)
+
+    def record(self, seconds):
+        """The trial as one object, for a file."""
+        figures = dict(self.figures)
+        account = figures.pop("account", None)
+        return {
+            "broker": self.kind,
+            "trial": self.registered.name,
+            "rows": list(self.registered.rows),
+            "does": self.registered.does,
+            "cycles": self.done,
+            "seconds": round(seconds, 1),
+            "account": dataclasses.asdict(account) if account else None,
+            "pauses": self.pauses,
+            **figures,
+            "wrong": self.wrong,
+        }
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", default="parshall", choices=cluster.KINDS)
+    parser.add_argument("--kafka-home", metavar="DIR", help="measure the Apache Kafka in this directory (its jars or its distribution)")
+    parser.add_argument("--cases", default="*", metavar="GLOB", help="by name, several separated by commas")
+    parser.add_argument("--cycles", type=int, metavar="N", help="how often each does its harm")
+    parser.add_argument("--quick", action="store_true", help="the short form: a few cycles of what matters most")
+    parser.add_argument("--json", metavar="FILE", help="append what came out, one object per trial and line")
+    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs of trials that failed")
+    parser.add_argument("--table", nargs="+", metavar="FILE", help="no trial: a table of what such files hold")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    options.against = "kafka" if options.kafka_home else options.against
+    return options
+
+
+def keep_logs(home, directory):
+    for path in pathlib.Path(home).glob("node-*/*.log"):
+        target = pathlib.Path(directory) / path.parent.name
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target / path.name)
+
+
+def run_one(chosen, options):
+    """Returns "ok", "FAIL" or "skip", and why."""
+    home = tempfile.mkdtemp(prefix="compat-cluster-")
+    one, started = Trial(chosen, options, home), time.monotonic()
+    try:
+        chosen.run(one)
+    except Skip as skip:
+        return "skip", str(skip)
+    except Exception as error:  # a trial that breaks is a failed trial, the others go on
+        one.wrong.append(f"{type(error).__name__}: {error}")
+    finally:
+        if one.servers:
+            one.fallen()
+        one.close()
+        if one.wrong and options.keep:
+            keep_logs(home, pathlib.Path(options.keep) / chosen.name)
+        shutil.rmtree(home, ignore_errors=True)
+    took = time.monotonic() - started
+    if options.json:
+        with open(options.json, "a") as file:
+            print(json.dumps(one.record(took)), file=file)
+    for line in one.wrong:
+        print(f"     {line}", flush=True)
+    return ("FAIL" if one.wrong else "ok  "), f"{took:.0f} s"
+
+
+def main():
+    import cluster_cases
+
+    options = arguments()
+    if options.table:
+        print(outcome.table(options.table))
+        return 0
+    for module in pkgutil.iter_modules(cluster_cases.__path__):
+        importlib.import_module(f"cluster_cases.{module.name}")
+    chosen = [t for t in TRIALS.values() if any(fnmatch.fnmatch(t.name, glob) for glob in options.cases.split(","))]
+    chosen = [t for t in chosen if t.quick or not options.quick]
+    if options.list:
+        print("\n".join(f"{t.name}: rows {', '.join(map(str, t.rows))}: {t.does}, {t.cycles} times" for t in chosen))
+        return 0
+    counts = collections.Counter()
+    for one in chosen:
+        print(f"---- {one.name}: {one.does}", flush=True)
+        result, why = run_one(one, options)
+        counts[result] += 1
+        print(f"{result} {one.name} ({why})", flush=True)
+    print(f"{counts['ok  ']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return 1 if counts["FAIL"] else 0
