@@ -1,6 +1,6 @@
 //! What facts mean: whether the cluster is well, and what is wrong with which partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wire::api::describe_quorum::{PartitionData, ReplicaState};
@@ -233,6 +233,11 @@ impl QuorumStatus {
             Some(ms) if ms > BEHIND_MS_MAX => Some(format!("voter {} has been behind for {} s", voter.id, ms / 1000)),
             _ => None,
         }));
+        // Until the old disk has lost its vote it counts as a voter that is gone.
+        let members = || self.voters.iter().chain(&self.observers);
+        let has_two_disks = |voter: &&Member| members().filter(|member| member.id == voter.id).count() > 1;
+        let replaced: BTreeSet<i32> = self.voters.iter().filter(has_two_disks).map(|voter| voter.id).collect();
+        problems.extend(replaced.iter().map(|id| format!("the vote of node {id} is on its way to a new disk")));
         problems
     }
 }
@@ -309,12 +314,14 @@ mod tests {
         let Quorum::Described(quorum) = &mut facts.quorum else { panic!() };
         quorum.current_voters[2].last_caught_up_timestamp = 87_000;
         quorum.current_voters[0].last_fetch_timestamp = -1;
+        quorum.observers.push(voter(3, 99, 100_000, 100_000));
         let status = Status::of(&facts, 2);
         assert_eq!(
             status.problems,
             [
                 "the quorum has not heard of voter 1",
                 "voter 3 has been behind for 13 s",
+                "the vote of node 3 is on its way to a new disk",
                 "broker 3 is fenced",
                 "1 partition is offline",
                 "2 partitions are under min ISR",
