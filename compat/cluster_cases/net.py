@@ -58,9 +58,9 @@ def _one_way(t, label, pairs, seconds=10):
     with t.pause(label):
         servers.network.deafen(pairs)
         time.sleep(5)
-        settled = servers.control.quorum(1).epoch
+        settled = t.quorum(label).epoch
         time.sleep(seconds - 5)
-        last = servers.control.quorum(1).epoch
+        last = t.quorum(label).epoch
         servers.network.heal()
     t.say(f"{label}: {settled - epoch} elections in 5 s, {last - settled} in the {seconds - 5} s after")
     t.require(f"{label}: {last - epoch} elections", last - epoch <= ELECTIONS_MAX or t.kind != "parshall")

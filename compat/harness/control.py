@@ -4,6 +4,7 @@ Raw requests to any node, because a client library hides what one node says and 
 be dead, stopped, cut off or behind: whoever answers is heard, and the highest epoch is believed.
 """
 
+import concurrent.futures
 import dataclasses
 import socket
 import struct
@@ -199,14 +200,16 @@ class Control:
             return connection.ask(request)
 
     def _each(self, request, read, timeout_s=1.0):
-        """What each node that answers says, by its number."""
-        answers = {}
-        for number in self.addresses():
+        """What each node that answers says, by its number. All are asked at once: some may be cut off."""
+
+        def one(number):
             try:
-                answers[number] = read(self.ask(number, request, timeout_s))
+                return number, read(self.ask(number, request, timeout_s))
             except (OSError, wire.Closed, struct.error):
-                continue
-        return {number: answer for number, answer in answers.items() if answer is not None}
+                return number, None
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            return {number: answer for number, answer in pool.map(one, self.addresses()) if answer is not None}
 
     def views(self, topics=None):
         """Metadata as each node has it."""

@@ -58,6 +58,12 @@ class Load(threading.Thread):
             self.acknowledged_at[message.partition()].append(now)
 
     def run(self):
+        try:
+            self._run()
+        except KafkaException as error:  # it is fatal, and said once
+            self.broken = self.broken or error.args[0]
+
+    def _run(self):
         due = time.monotonic()
         while not self.over.is_set():
             now = time.monotonic()

@@ -210,6 +210,14 @@ class Trial(faulting.Fault):
         shown = ", ".join(f"{name} {value * 1000:.0f}" for name, value in measured.items())
         self.say(f"{label}: longest pause in ms: {shown}")
 
+    def quorum(self, label, seconds=1.5):
+        """The metadata quorum, which has to have a leader by now; a late one is waited for."""
+        late = time.monotonic() + seconds
+        found = self.servers.control.quorum()
+        over = time.monotonic() - late
+        self.require(f"{label}: the quorum had no leader for {over:.1f} s more", over <= 0)
+        return found
+
     def limit(self, label, p50=None, p99=None):
         """What the pauses of a label must stay below, for Parshall."""
         self.limits[label] = {"p50": p50, "p99": p99}
