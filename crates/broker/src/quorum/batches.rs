@@ -24,13 +24,13 @@ pub(super) fn of_control(control: ControlType, value: &[u8], now_ms: i64) -> Bat
     builder
 }
 
-/// What a new leader writes first (`LeaderChangeMessage`).
+/// What a new leader writes first (`LeaderChangeMessage`), in the version that Kafka's tools read.
 pub(super) fn of_leader_change(leader_id: i32, set: &VoterSet, now_ms: i64) -> Batch {
-    let voter = |voter: &super::Voter| Voter { voter_id: voter.node_id, voter_directory_id: voter.directory_id };
+    let voter = |voter: &super::Voter| Voter { voter_id: voter.node_id, ..Voter::default() };
     let voters: Vec<Voter> = set.voters.iter().map(voter).collect();
-    let message = LeaderChangeMessage { version: 1, leader_id, voters: voters.clone(), granting_voters: voters };
+    let message = LeaderChangeMessage { version: 0, leader_id, voters: voters.clone(), granting_voters: voters };
     let mut value = bytes::BytesMut::new();
-    message.write_body(&mut value, 1);
+    message.write_body(&mut value, 0);
     of_control(ControlType::LeaderChange, &value, now_ms).build()
 }
 
