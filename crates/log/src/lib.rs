@@ -12,6 +12,7 @@
 //!   is, is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
+mod checked;
 pub mod checkpoint;
 mod compact;
 mod config;
@@ -23,6 +24,7 @@ mod index;
 mod keymap;
 mod log;
 mod markers;
+mod mend;
 pub mod metadata;
 mod names;
 mod producers;
@@ -44,6 +46,7 @@ pub use epochs::{EpochEndOffset, EpochEntry};
 pub use error::{AppendError, LogError, ReadError};
 pub use fetched::{Fetched, FetchedError};
 pub use log::{Appended, Log, Origin};
+pub use mend::MendError;
 pub use producers::{BatchMetadata, ProducerState};
 pub use recovery::{Cut, OpenOptions, RecoveryReport};
 pub use scan::BadRange;

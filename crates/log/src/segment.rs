@@ -6,6 +6,7 @@
 //! pin`]), therefore whoever holds the segment reads the same file for ever.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use wire::batch::{BatchHeader, HEADER_BYTES};
 
+use crate::checked::Checked;
 use crate::disk::{Disk, File, OpenMode};
 use crate::error::ReadError;
 use crate::index::{ENTRIES_PER_WRITE, Entries, Entry, OffsetEntry, TimeEntry, entry_in_file, floor_in_file};
@@ -62,6 +64,7 @@ struct State {
     last_time_entry: i64,
     bytes_since_entry: u64,
     bad: Vec<BadRange>,
+    checked: Checked,
     /// Offsets at which batches start, with their positions.
     hints: [(i64, u32); HINTS],
     next_hint: usize,
@@ -230,6 +233,7 @@ impl Segment {
         state.bad.retain(|known| known.end_position <= range.position || known.position >= range.end_position);
         let place = state.bad.partition_point(|known| known.position < range.position);
         state.bad.insert(place, range);
+        state.checked.remove(&(range.position..range.end_position));
         for hint in &mut state.hints {
             if (range.position..range.end_position).contains(&u64::from(hint.1)) {
                 *hint = (-1, 0);
@@ -241,6 +245,45 @@ impl Segment {
             "bad batch found: these offsets cannot be read"
         );
         true
+    }
+
+    /// Forgets bad bytes that are good again up to `position` and `offset`.
+    pub(crate) fn note_mended(&self, range: &BadRange, position: u64, offset: i64) {
+        let mut state = self.state.lock();
+        if let Some(place) = state.bad.iter().position(|known| known == range) {
+            if position == range.end_position {
+                state.bad.remove(place);
+            } else {
+                state.bad[place] = BadRange { position, first_offset: offset, ..*range };
+            }
+        }
+        state.checked.add(range.position..position);
+    }
+
+    /// Whether this process has checked the CRCs of these bytes.
+    pub(crate) fn is_checked(&self, bytes: &Range<u64>) -> bool {
+        self.state.lock().checked.has(bytes)
+    }
+
+    pub(crate) fn note_checked(&self, bytes: Range<u64>) {
+        self.state.lock().checked.add(bytes);
+    }
+
+    /// Checks the CRCs of the batches from a place up to `end`. Says no, and marks it, if one of them is bad, or if the
+    /// file was cut meanwhile.
+    pub(crate) fn check(&self, place: Place, end: u64, size: u64, upper_offset: i64) -> io::Result<bool> {
+        let (start, lowest) = place;
+        let mut walk = self.verified(self.log_file()?, size, upper_offset).from(start, lowest);
+        while walk.position() < end {
+            let good = walk.position();
+            if let Some(Item::Bad { range, .. }) = walk.step()? {
+                self.mark_bad(range);
+                self.note_checked(start..good);
+                return Ok(false);
+            }
+        }
+        self.note_checked(start..walk.position());
+        Ok(!self.is_cut())
     }
 
     // --- Appending
@@ -632,8 +675,8 @@ impl Segment {
         self.index_file()?.set_len(0)?;
         self.time_index_file()?.set_len(0)?;
         let mut state = self.state.lock();
-        let bad = std::mem::take(&mut state.bad);
-        *state = State { is_loaded: true, max_timestamp: Some(TimestampOffset::NONE), bad, ..State::empty() };
+        let (bad, checked) = (std::mem::take(&mut state.bad), std::mem::take(&mut state.checked));
+        *state = State { is_loaded: true, max_timestamp: Some(TimestampOffset::NONE), bad, checked, ..State::empty() };
         self.indexes_synced.store(false, Ordering::Release);
         Ok(())
     }
@@ -680,6 +723,7 @@ impl State {
             last_time_entry: NO_TIMESTAMP,
             bytes_since_entry: 0,
             bad: Vec::new(),
+            checked: Checked::default(),
             hints: [(-1, 0); HINTS],
             next_hint: 0,
         }

@@ -31,6 +31,9 @@ pub struct LogView {
     epochs: Mutex<Epochs>,
 }
 
+/// How much that this process has not looked at yet is checked for one read: enough for it, and done in a moment.
+const CHECK_BYTES_MAX: u64 = 1 << 20;
+
 /// What readers may see.
 pub(crate) struct Published {
     /// At least one; the last is the active one.
@@ -232,6 +235,8 @@ impl LogView {
 
     /// Names the bytes from the batch that has `offset` on, up to the batch that has `end_offset` (exclusive), to a bad
     /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch.
+    ///
+    /// What lay on the disk before this process began is checked when it is named first, a part at a time.
     pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Span, ReadError> {
         self.find_span(offset, end_offset, max_bytes).map(|(span, _)| span)
     }
@@ -261,7 +266,7 @@ impl LogView {
             if part.segment.is_cut() {
                 continue;
             }
-            let Some((position, _)) = located? else {
+            let Some((position, lowest)) = located? else {
                 // The last batches of the segment were compacted away.
                 if part.upper_offset >= end_offset || part.upper_offset <= at {
                     return Ok((nothing, at));
@@ -272,6 +277,15 @@ impl LogView {
             let end = self.end_position(&part, position, end_offset)?;
             let available = end.saturating_sub(position);
             let mut length = available.min(u64::from(max_bytes));
+            if !part.segment.is_checked(&(position..position + length)) {
+                length = length.min(CHECK_BYTES_MAX);
+                let is_good =
+                    part.segment.check((position, lowest), position + length, part.size, part.upper_offset)?;
+                if !is_good {
+                    // A bad batch, which is known from now on, or a truncation.
+                    continue;
+                }
+            }
             if length < available {
                 let Some(first) = first_batch_bytes(&*file, position, &part, at)? else {
                     return Err(self.damaged(at)?);

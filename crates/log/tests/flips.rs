@@ -165,7 +165,7 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
     disk.flip_bit(path, 5000, 0);
     let victim = victim(&content, path, 5000);
     let header = content.batches[victim].0;
-    // Nobody knows yet: consumers check CRCs themselves.
+    // Nobody knows yet: this process wrote it, so only scrubbing looks again.
     assert!(view.span(header.base_offset, i64::MAX, 1).is_ok());
     let bad = scrub();
     assert_eq!(bad.len(), 1);
