@@ -116,7 +116,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display()
     );
-    let reason = reason_to_stop.await;
+    let reason = tokio::select! {
+        reason = reason_to_stop => reason,
+        () = server.disk_failed() => bail!(
+            "the disk of {} has failed (the log says how), so this node stops and others take over what it leads; \
+             look at the disk before you start it again",
+            server.data_dir().display()
+        ),
+    };
     tracing::info!("{reason}: stopping");
     server.stop().await;
     Ok(())

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use log::ReadError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
@@ -19,6 +21,9 @@ use crate::group::seam::BoxFuture;
 use crate::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
 use crate::meta::{Applied, Controller, MetadataCache, MetadataDelta, MetadataImage};
 use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
+
+/// How often damaged records are read again while somebody tries to mend them.
+const MENDING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The leader epochs in which partitions of `__consumer_offsets` were loaded, by partition. What a coordinator knows is
 /// what the log had then, so that it writes in no other epoch.
@@ -65,31 +70,32 @@ impl OffsetsLog for OffsetsTopic {
         let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition);
         Box::pin(async move {
             let partition = partition?;
-            let read = spawn_blocking(move || {
-                let mut from = from_offset;
-                loop {
-                    match partition.read(from, max_bytes) {
-                        // What is damaged is lost; the groups in the rest are not.
-                        Err(ReadError::Corrupt { first_offset, next_offset }) => {
-                            tracing::error!(
-                                partition = partition.index,
-                                first_offset,
-                                next_offset,
-                                "damaged records of groups are left out"
-                            );
-                            from = next_offset;
+            let mut from = from_offset;
+            loop {
+                let reading = Arc::clone(&partition);
+                match spawn_blocking(move || reading.read(from, max_bytes)).await {
+                    Ok(Ok(bytes)) => return Ok(bytes),
+                    Ok(Err(ReadError::Corrupt { first_offset, next_offset })) => {
+                        partition.note_damage();
+                        if partition.is_being_mended() {
+                            sleep(MENDING_INTERVAL).await;
+                            continue;
                         }
-                        result => return result,
+                        // What is damaged is lost; the groups in the rest are not.
+                        tracing::error!(
+                            partition = partition.index,
+                            first_offset,
+                            next_offset,
+                            "damaged records of groups are left out"
+                        );
+                        from = next_offset;
                     }
+                    Ok(Err(error)) => {
+                        tracing::error!(%error, "groups cannot be read");
+                        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+                    }
+                    Err(_) => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
                 }
-            });
-            match read.await {
-                Ok(Ok(bytes)) => Ok(bytes),
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "groups cannot be read");
-                    Err(ErrorCode::KAFKA_STORAGE_ERROR)
-                }
-                Err(_) => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
             }
         })
     }

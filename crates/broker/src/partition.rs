@@ -7,7 +7,9 @@
 //! Invariants: the high watermark never passes the log end and never goes back while this node leads; only a leader
 //! appends what clients send, only a follower what its leader sends.
 
+mod damage;
 mod following;
+mod noted;
 mod recovery_points;
 pub mod replica;
 mod role;
@@ -27,12 +29,14 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use log::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
+pub use damage::Damage;
 pub use following::FollowError;
+pub use noted::Noted;
 pub use recovery_points::RecoveryPoints;
-pub use role::IsrChanges;
 pub use settings::Settings;
 pub use sync::{SyncState, Syncer, Until, Waiting};
 pub use table::PartitionTable;
@@ -70,11 +74,16 @@ pub struct Shared {
     pub node_id: i32,
     /// `replica.lag.time.max.ms`.
     pub lag_max_ms: i64,
-    pub isr_changes: Arc<IsrChanges>,
+    /// Partitions with a change of their in-sync replicas that the controller has to be asked for.
+    pub isr_changes: Arc<Noted>,
+    /// Partitions with batches that cannot be read.
+    pub damaged: Arc<Noted>,
     pub recovery_points: Arc<RecoveryPoints>,
     pub syncer: Arc<Syncer>,
     /// Partitions with bytes that are not on disk and that nobody waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
+    /// Told when a log has failed.
+    pub failed: Arc<Notify>,
     /// Free space has fallen below the reserve: nothing is appended until it is back.
     pub disk_full: Arc<AtomicBool>,
 }
@@ -103,6 +112,7 @@ pub struct Partition {
     /// What a follower's leader has told last.
     leader_high_watermark: AtomicI64,
     offline: AtomicBool,
+    damage: Damage,
     is_dirty: AtomicBool,
     /// Size of the log when the producers' states were stored last.
     snapshot_size_bytes: AtomicU64,
@@ -175,6 +185,7 @@ impl Partition {
             sync_wanted: AtomicI64::new(-1),
             leader_high_watermark: AtomicI64::new(-1),
             offline: AtomicBool::new(false),
+            damage: Damage::default(),
             is_dirty: AtomicBool::new(false),
             snapshot_size_bytes: AtomicU64::new(view.size_bytes()),
             view,
@@ -184,6 +195,9 @@ impl Partition {
         // What a process that was killed had appended is not on disk yet, and nobody else will ask for it.
         if partition.view.synced_offset() < partition.view.log_end_offset() {
             partition.note_dirty();
+        }
+        if !partition.view.bad_ranges().is_empty() {
+            partition.note_damage();
         }
         partition
     }
@@ -533,6 +547,7 @@ impl Partition {
     fn fail(&self, error: &LogError) {
         if !self.offline.swap(true, Ordering::AcqRel) {
             tracing::error!(topic = %self.topic, partition = self.index, %error, "the log failed; the partition is offline");
+            self.shared.failed.notify_one();
         }
         self.waiters.wake_all();
     }

@@ -209,6 +209,8 @@ pub struct QuorumStatus {
     pub voters: Arc<VoterSet>,
     /// The first offset that is not known to be committed.
     pub high_watermark: i64,
+    /// Its log on this node takes no more.
+    pub has_failed: bool,
 }
 
 /// How far a member is, as the leader knows it.

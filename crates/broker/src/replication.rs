@@ -2,13 +2,15 @@
 //!
 //! [`Replication`] watches the metadata and keeps one [`fetcher`] for each node that leads partitions which this node
 //! follows. What a follower does with an answer is [`follow`]'s, without network or runtime. The leader's side of a
-//! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`].
+//! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`]. What has gone bad on the disk comes
+//! back from other replicas by [`mender`].
 //!
 //! Throttles of followers (`follower.replication.throttled.rate`) belong into [`follow`], where a request is built.
 
 mod fetcher;
 mod follow;
 pub mod isr;
+mod mender;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +24,7 @@ use tokio::task::JoinHandle;
 use wire::Uuid;
 
 use self::fetcher::{Assigned, Fetcher};
+pub use self::mender::Mender;
 use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::{Applied, MetadataCache, MetadataDelta, MetadataImage, Topic};

@@ -37,7 +37,7 @@ use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsTopic, group_config};
 use crate::partition::{PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
-use crate::replication::{Replication, isr};
+use crate::replication::{Mender, Replication, isr};
 use crate::{Broker, Env, maintenance, net};
 
 /// What links have to tell that nobody has taken note of yet.
@@ -135,6 +135,8 @@ impl Server {
             node_id,
             lag_max_ms: config.load().replica_lag_time_max_ms,
             isr_changes: Arc::default(),
+            damaged: Arc::default(),
+            failed: Arc::default(),
             recovery_points: Arc::default(),
             syncer,
             dirty: Arc::default(),
@@ -222,6 +224,13 @@ impl Server {
         let changes = Arc::clone(&broker.shared.isr_changes);
         background.spawn(isr::run(node_id, changes, Arc::clone(&metadata), asking));
         let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
+        let mender = Mender {
+            node_id,
+            listener: listener_name,
+            metadata: Arc::clone(&metadata),
+            damaged: Arc::clone(&broker.shared.damaged),
+        };
+        background.spawn(mender.run());
         background.spawn(isr::watch_lag(Arc::clone(&partitions), lag_max));
         let follower = Arc::new(GroupFollower {
             groups: Arc::clone(&groups),
@@ -270,6 +279,32 @@ impl Server {
 
     pub fn data_dir(&self) -> &Path {
         self.broker.partitions.data_dir()
+    }
+
+    /// Until a log of this node has failed, if there are others to take over what it leads: a disk that lost something
+    /// once is not to be trusted with more (as Kafka halts when its last log directory fails). A node alone goes on
+    /// with what still works.
+    pub async fn disk_failed(&self) {
+        let mut status = self.broker.quorum.status();
+        let is_alone = || self.broker.metadata.load().brokers().count() <= 1;
+        loop {
+            let quorum_failed = status.borrow_and_update().has_failed;
+            if quorum_failed && !is_alone() {
+                return;
+            }
+            tokio::select! {
+                () = self.broker.shared.failed.notified() => {
+                    if !is_alone() {
+                        return;
+                    }
+                }
+                changed = status.changed() => {
+                    if changed.is_err() {
+                        return std::future::pending().await;
+                    }
+                }
+            }
+        }
     }
 
     /// Stops cleanly: others take over what this broker leads, whatever was acknowledged is on disk afterwards, and the

@@ -27,7 +27,7 @@ impl Checked {
         let touched = &self.pieces[first..behind];
         let start = touched.first().map_or(piece.start, |known| known.start.min(piece.start));
         let end = touched.last().map_or(piece.end, |known| known.end.max(piece.end));
-        self.pieces.splice(first..behind, [start..end]);
+        self.pieces.splice(first..behind, std::iter::once(start..end));
         if self.pieces.len() > PIECES_MAX {
             let smallest = self.pieces.iter().enumerate().min_by_key(|(_, piece)| piece.end - piece.start);
             if let Some((place, _)) = smallest {
@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn one_that_covers_others_takes_their_place() {
-        assert_eq!(checked(&[5..10, 20..30, 40..50, 0..45]).pieces, [0..50]);
+        let checked = checked(&[5..10, 20..30, 40..50, 0..45]);
+        assert!(checked.has(&(0..50)));
+        assert_eq!(checked.pieces.len(), 1);
     }
 
     #[test]
@@ -80,7 +82,8 @@ mod tests {
 
     #[test]
     fn the_number_of_pieces_is_bounded_and_the_largest_stay() {
-        let mut checked = checked(&[0..1000]);
+        let mut checked = Checked::default();
+        checked.add(0..1000);
         for n in 0..2 * PIECES_MAX as u64 {
             checked.add(2000 + 10 * n..2000 + 10 * n + 5);
         }

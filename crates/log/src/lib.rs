@@ -19,6 +19,7 @@ mod config;
 pub mod disk;
 mod epochs;
 mod error;
+mod failed_sync;
 mod fetched;
 mod index;
 mod keymap;

@@ -16,6 +16,7 @@ use crate::config::{LogConfig, Now};
 use crate::disk::{Disk, read_up_to};
 use crate::epochs::Epochs;
 use crate::error::LogError;
+use crate::failed_sync;
 use crate::log::{Log, remove_if_there};
 use crate::names::{self, Kind, Stage, TRUNCATION_CHECKPOINT};
 use crate::producers::Producers;
@@ -264,6 +265,9 @@ impl Opening {
         let view = LogView::new(self.disk.clone(), self.dir.clone(), published, self.retired.clone(), epochs);
         view.epochs().truncate_from_end(log_end_offset);
         view.epochs().truncate_from_start(log_start_offset);
+        let unsynced = view.published().with_sizes();
+        let unsynced = &unsynced[unsynced.partition_point(|part| part.upper_offset <= synced_offset)..];
+        failed_sync::write_again(&*self.disk, &self.dir, unsynced)?;
         let view = Arc::new(view);
         let now = self.options.now;
         let mut log = Log::assemble(

@@ -15,6 +15,7 @@ use wire::batch::{BatchHeader, HEADER_BYTES};
 use crate::disk::{self, Disk, File, read_exact_at};
 use crate::epochs::{EpochEndOffset, EpochEntry, Epochs};
 use crate::error::{LogError, ReadError};
+use crate::failed_sync;
 use crate::scan::{BadRange, Item, Offsets, Walk, is_plausible};
 use crate::segment::Segment;
 
@@ -152,6 +153,7 @@ impl LogView {
         let reason: Arc<str> = format!("{what}: {error}").into();
         if self.failure.set(reason.clone()).is_ok() {
             tracing::error!(dir = %self.dir.display(), "log closed for good: {reason}");
+            failed_sync::note(&*self.disk, &self.dir);
         }
         LogError::Failed(self.failure.get().cloned().unwrap_or(reason))
     }

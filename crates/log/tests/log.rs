@@ -306,6 +306,26 @@ fn what_fits_is_kept_when_the_disk_fills_up_between_two_segments() {
 }
 
 #[test]
+fn what_a_failed_sync_left_out_is_written_again_by_the_next_process() {
+    let (disk, mut log) = new_log(&small_config());
+    append(&mut log, records(1).build(), at(0)).unwrap();
+    log.view().sync().unwrap();
+    append(&mut log, records(1).build(), at(0)).unwrap();
+    disk.fail(SimOp::Sync, 0, Errno::IO);
+    assert!(log.view().sync().is_err());
+    drop(log);
+    disk.kill();
+    // The kernel still has it, and calls it clean.
+    let (log, _) = open(&disk, &small_config(), options(1, false));
+    assert_eq!(log.view().sync().unwrap(), 2);
+    drop(log);
+    disk.crash();
+    let (log, _) = open(&disk, &small_config(), options(1, false));
+    assert_eq!(log.log_end_offset(), 2, "what a sync has promised is there");
+    assert!(!disk.paths().iter().any(|path| file_name(path) == "sync-failed"));
+}
+
+#[test]
 fn a_failed_sync_ends_the_log_for_ever() {
     let (disk, mut log) = new_log(&small_config());
     append(&mut log, records(1).build(), at(0)).unwrap();

@@ -265,7 +265,7 @@ impl Reading<'_> {
 
     fn for_consumer(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         target: &Target,
         room: Room,
         isolation: Isolation,
@@ -332,7 +332,7 @@ fn find_divergence(
 }
 
 fn read_span(
-    partition: &Partition,
+    partition: &Arc<Partition>,
     target: &Target,
     room: Room,
     end_offset: i64,
@@ -353,12 +353,13 @@ fn read_span(
     Ok(())
 }
 
-fn error_code(partition: &Partition, error: &ReadError) -> ErrorCode {
+fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
     match error {
         ReadError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         ReadError::Corrupt { .. } => {
             tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "a stored batch is unreadable");
-            ErrorCode::CORRUPT_MESSAGE
+            partition.note_damage();
+            partition.damage_error()
         }
         _ => {
             tracing::error!(topic = %partition.topic, partition = partition.index, %error, "a read failed");

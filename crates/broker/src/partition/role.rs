@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use log::{Log, LogError};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use wire::ErrorCode;
 
 use super::replica::{
@@ -90,30 +88,6 @@ pub(super) struct Progress {
     /// Bytes that consumers may read now; `None` if the high watermark did not move.
     replicated_bytes: Option<i64>,
     has_moved: bool,
-}
-
-/// Partitions with a change of their in-sync replicas that the controller has to be asked for.
-#[derive(Default)]
-pub struct IsrChanges {
-    wanted: Mutex<Vec<Arc<Partition>>>,
-    notify: Notify,
-}
-
-impl IsrChanges {
-    fn push(&self, partition: Arc<Partition>) {
-        self.wanted.lock().push(partition);
-        self.notify.notify_one();
-    }
-
-    /// Takes them all. A partition's proposal is asked for when it is sent.
-    pub fn take(&self) -> Vec<Arc<Partition>> {
-        std::mem::take(&mut *self.wanted.lock())
-    }
-
-    /// Until there may be some.
-    pub async fn wait(&self) {
-        self.notify.notified().await;
-    }
 }
 
 impl Partition {

@@ -34,6 +34,8 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         node_id: 1,
         lag_max_ms: 30_000,
         isr_changes: Arc::default(),
+        damaged: Arc::default(),
+        failed: Arc::default(),
         recovery_points: Arc::default(),
         syncer,
         dirty: Arc::default(),

@@ -225,6 +225,7 @@ impl<M: StateMachine> Node<M> {
             own_epoch: self.leader_epoch(),
             voters: Arc::clone(&self.voters),
             high_watermark: committed.unwrap_or(self.state_offset) + 1,
+            has_failed: self.failure.is_some(),
         }
     }
 

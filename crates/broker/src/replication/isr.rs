@@ -18,7 +18,7 @@ use super::Key;
 use crate::group::seam::BoxFuture;
 use crate::meta::MetadataCache;
 use crate::partition::replica::{AfterRefusal, Altered, Proposal};
-use crate::partition::{IsrChanges, Partition, PartitionTable};
+use crate::partition::{Noted, Partition, PartitionTable};
 
 /// How long to wait before a request is sent again: at first, and at most.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -33,12 +33,7 @@ pub trait AlterPartition: Send + Sync + 'static {
 }
 
 /// Sends changes for ever.
-pub async fn run(
-    node_id: i32,
-    changes: Arc<IsrChanges>,
-    metadata: Arc<MetadataCache>,
-    controller: Arc<dyn AlterPartition>,
-) {
+pub async fn run(node_id: i32, changes: Arc<Noted>, metadata: Arc<MetadataCache>, controller: Arc<dyn AlterPartition>) {
     let mut backoff = BACKOFF_MIN;
     let mut wanted: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
     loop {

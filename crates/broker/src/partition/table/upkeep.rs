@@ -54,10 +54,13 @@ impl PartitionTable {
             let offset = cleaned_to.entry((partition.topic.to_string(), partition.index)).or_default();
             match partition.compact(*offset, limits, &self.stopping) {
                 Ok(reached) => *offset = reached,
-                Err(LogError::Corrupt { first_offset, .. }) => tracing::warn!(
-                    topic = %partition.topic, partition = partition.index, first_offset,
-                    "not compacted: a damaged batch hides what keys it has"
-                ),
+                Err(LogError::Corrupt { first_offset, .. }) => {
+                    partition.note_damage();
+                    tracing::warn!(
+                        topic = %partition.topic, partition = partition.index, first_offset,
+                        "not compacted: a damaged batch hides what keys it has"
+                    );
+                }
                 Err(error) => {
                     tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "not compacted");
                 }
@@ -90,6 +93,9 @@ impl PartitionTable {
                             first_offset = bad.first_offset, next_offset = bad.next_offset,
                             "a stored batch is damaged and unreadable; the log goes on behind it"
                         );
+                    }
+                    if !scrubbed.bad_ranges.is_empty() {
+                        partition.note_damage();
                     }
                     left = left.saturating_sub(scrubbed.bytes);
                     if !scrubbed.is_done {

@@ -230,6 +230,8 @@ impl Cluster {
             node_id: id,
             lag_max_ms: LAG_MAX_MS,
             isr_changes: Arc::default(),
+            damaged: Arc::default(),
+            failed: Arc::default(),
             syncer: Syncer::idle(),
             recovery_points: Arc::default(),
             dirty: Arc::default(),

@@ -1,0 +1,65 @@
+//! Batches that have gone bad on the disk: who is told, and how a replica's take their place.
+//!
+//! As long as somebody tries to mend a partition its readers are asked to come back. Only what no replica can give is
+//! reported to them as corrupt.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use log::{BadRange, LogError, MendError};
+use wire::ErrorCode;
+
+use super::Partition;
+
+/// What is known of a partition's damage.
+#[derive(Default)]
+pub struct Damage(AtomicU8);
+
+const NONE: u8 = 0;
+const BEING_MENDED: u8 = 1;
+const LASTING: u8 = 2;
+
+impl Partition {
+    /// Has somebody mend what is bad in the log.
+    pub fn note_damage(self: &Arc<Self>) {
+        if self.damage.0.compare_exchange(NONE, BEING_MENDED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.shared.damaged.push(Arc::clone(self));
+        }
+    }
+
+    /// No replica has what is missing, or none can be reached; it is looked for again later.
+    pub fn note_lasting_damage(&self) {
+        self.damage.0.store(LASTING, Ordering::Release);
+    }
+
+    pub fn is_being_mended(&self) -> bool {
+        self.damage.0.load(Ordering::Acquire) == BEING_MENDED
+    }
+
+    /// What readers of a bad batch are told.
+    pub fn damage_error(&self) -> ErrorCode {
+        // Clients take the one for final; for the other they come back, perhaps to another broker.
+        if self.is_being_mended() { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::CORRUPT_MESSAGE }
+    }
+
+    /// The first place where bytes are bad and others could be. Where there is none the damage is forgotten.
+    pub fn next_to_mend(&self) -> Option<BadRange> {
+        // In this order: what is found meanwhile is noted anew.
+        self.damage.0.store(NONE, Ordering::Release);
+        let next = self.view.bad_ranges().into_iter().find(|range| range.position < range.end_position);
+        if next.is_some() {
+            self.damage.0.store(BEING_MENDED, Ordering::Release);
+        }
+        next
+    }
+
+    /// Puts a replica's batches in the place of bad ones. Takes place on the disk before it returns.
+    pub fn mend(self: &Arc<Self>, range: &BadRange, bytes: Bytes) -> Result<i64, MendError> {
+        let mended = self.with_log(|log| log.mend(range, bytes));
+        if let Err(MendError::Log(error @ LogError::Failed(_))) = &mended {
+            self.fail(error);
+        }
+        mended
+    }
+}

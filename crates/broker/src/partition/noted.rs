@@ -1,0 +1,32 @@
+//! Partitions that want somebody's attention.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Partition;
+
+/// Any number of threads note partitions, one task takes them.
+#[derive(Default)]
+pub struct Noted {
+    partitions: Mutex<Vec<Arc<Partition>>>,
+    news: Notify,
+}
+
+impl Noted {
+    pub(super) fn push(&self, partition: Arc<Partition>) {
+        self.partitions.lock().push(partition);
+        self.news.notify_one();
+    }
+
+    /// Takes them all; one that was noted twice is there twice.
+    pub fn take(&self) -> Vec<Arc<Partition>> {
+        std::mem::take(&mut *self.partitions.lock())
+    }
+
+    /// Until there may be some.
+    pub async fn wait(&self) {
+        self.news.notified().await;
+    }
+}

@@ -1,0 +1,161 @@
+//! Mends batches that have gone bad on this node's disk with those of other replicas.
+//!
+//! It reads as a consumer does, so it works the same on leaders and followers, and changes neither offsets nor in-sync
+//! replicas: a replica that has lost one batch still has all others. What is compacted may have other bytes elsewhere,
+//! which do not fit; such damage lasts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Connection, ConnectionConfig, ConnectionError};
+use log::{BadRange, LogError, MendError};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use wire::api::Request;
+use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
+use wire::{ErrorCode, Records};
+
+use super::Key;
+use crate::meta::MetadataCache;
+use crate::partition::{Noted, Partition};
+
+/// How long until damage that nobody could mend is looked at again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is asked for at a time, but for a batch that is larger.
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+pub struct Mender {
+    pub node_id: i32,
+    /// Under which name brokers are reached by brokers.
+    pub listener: String,
+    pub metadata: Arc<MetadataCache>,
+    pub damaged: Arc<Noted>,
+}
+
+/// Why a replica did not help.
+#[derive(Debug, thiserror::Error)]
+enum MendingError {
+    #[error("{0}")]
+    Connection(#[from] ConnectionError),
+    #[error("it answers {0}")]
+    Refused(ErrorCode),
+    #[error("{0}")]
+    Mend(#[from] MendError),
+    #[error("the thread that wrote ended")]
+    Panicked,
+}
+
+impl Mender {
+    /// Mends what is noted, for ever.
+    pub async fn run(self) {
+        let mut damaged: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
+        loop {
+            tokio::select! {
+                () = self.damaged.wait() => {}
+                () = sleep(RETRY_INTERVAL), if !damaged.is_empty() => {}
+            }
+            damaged.extend(self.damaged.take().into_iter().map(|found| ((found.topic_id, found.index), found)));
+            for (key, partition) in std::mem::take(&mut damaged) {
+                if !self.mend(&partition).await {
+                    damaged.insert(key, partition);
+                }
+            }
+        }
+    }
+
+    /// Whether there is nothing left to do.
+    async fn mend(&self, partition: &Arc<Partition>) -> bool {
+        while let Some(range) = partition.next_to_mend() {
+            let mut is_mended = false;
+            for (id, address) in self.other_replicas(partition) {
+                let error = match self.mend_from(&address, partition, range).await {
+                    Ok(()) => {
+                        is_mended = true;
+                        break;
+                    }
+                    Err(MendingError::Mend(MendError::Log(LogError::Failed(_)))) => return true,
+                    Err(error) => error,
+                };
+                tracing::warn!(
+                    topic = %partition.topic, partition = partition.index, first_offset = range.first_offset,
+                    next_offset = range.next_offset, replica = id, %error, "a bad batch is not mended by a replica"
+                );
+            }
+            if !is_mended {
+                partition.note_lasting_damage();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The others that can be asked: the leader first, then those in sync.
+    fn other_replicas(&self, partition: &Partition) -> Vec<(i32, String)> {
+        let image = self.metadata.load();
+        let topic = image.topic_by_id(partition.topic_id);
+        let Some(state) = topic.and_then(|topic| topic.partition(partition.index)) else { return Vec::new() };
+        let mut replicas: Vec<i32> = state.replicas.iter().copied().filter(|&id| id != self.node_id).collect();
+        replicas.sort_by_key(|id| (*id != state.leader, !state.isr.contains(id)));
+        let address = |id: i32| {
+            let endpoint = image.broker(id).filter(|broker| !broker.fenced)?.endpoint(&self.listener)?;
+            Some((id, crate::config::address(&endpoint.host, endpoint.port)))
+        };
+        replicas.into_iter().filter_map(address).collect()
+    }
+
+    async fn mend_from(
+        &self,
+        address: &str,
+        partition: &Arc<Partition>,
+        mut range: BadRange,
+    ) -> Result<(), MendingError> {
+        let config = ConnectionConfig {
+            client_id: format!("broker-{}-mends", self.node_id),
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout: ANSWER_TIMEOUT,
+            ..ConnectionConfig::default()
+        };
+        let connection = Connection::connect(address, &config).await?;
+        while range.first_offset < range.next_offset {
+            let bytes = fetch(&connection, partition, &range).await?;
+            let (mending, damage) = (Arc::clone(partition), range);
+            let next = spawn_blocking(move || mending.mend(&damage, bytes));
+            let next = next.await.map_err(|_| MendingError::Panicked)??;
+            // What is left of it, if it came in pieces.
+            let rest = partition.view().bad_ranges().into_iter().find(|bad| bad.first_offset == next);
+            match rest.filter(|rest| rest.next_offset == range.next_offset) {
+                Some(rest) => range = rest,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn fetch(connection: &Connection, partition: &Partition, range: &BadRange) -> Result<Bytes, MendingError> {
+    let size = (range.end_position - range.position).min(PIECE_BYTES_MAX) as i32;
+    let asked = FetchPartition {
+        partition: partition.index,
+        fetch_offset: range.first_offset,
+        partition_max_bytes: size,
+        ..FetchPartition::default()
+    };
+    let request = FetchRequest {
+        max_bytes: size,
+        topics: vec![FetchTopic { topic_id: partition.topic_id, partitions: vec![asked], ..FetchTopic::default() }],
+        ..FetchRequest::default()
+    };
+    let version = *FetchRequest::API.versions.end();
+    let response = connection.start_as(&request, version, ANSWER_TIMEOUT)?.await?;
+    let data = response.responses.into_iter().flat_map(|topic| topic.partitions).next();
+    let code = data.as_ref().map_or(response.error_code, |data| data.error_code);
+    match data.and_then(|data| data.records) {
+        Some(Records::Inline(bytes)) if code.is_none() => Ok(bytes),
+        _ if code.is_none() => Ok(Bytes::new()),
+        _ => Err(MendingError::Refused(code)),
+    }
+}
