@@ -111,6 +111,8 @@ pub struct Partition {
     sync_wanted: AtomicI64,
     /// What a follower's leader has told last.
     leader_high_watermark: AtomicI64,
+    /// See [`Partition::refuse_if_stalled`].
+    is_stalled: AtomicBool,
     offline: AtomicBool,
     damage: Damage,
     is_dirty: AtomicBool,
@@ -184,6 +186,7 @@ impl Partition {
             durable_offset: AtomicI64::new(0),
             sync_wanted: AtomicI64::new(-1),
             leader_high_watermark: AtomicI64::new(-1),
+            is_stalled: AtomicBool::new(false),
             offline: AtomicBool::new(false),
             damage: Damage::default(),
             is_dirty: AtomicBool::new(false),
@@ -337,6 +340,9 @@ impl Partition {
         }
         self.check_leader()?;
         if acks == Acks::All {
+            if self.is_stalled.load(Ordering::Acquire) {
+                return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            }
             // No more can be in sync than there are (`Partition.effectiveMinIsr`).
             let replicas = self.replica_count.load(Ordering::Acquire);
             let wanted = self.settings.load().min_insync_replicas.min(replicas);

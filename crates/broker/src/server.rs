@@ -253,6 +253,7 @@ impl Server {
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));
         let epoch = lifecycle.register(patience).await?;
         background.spawn(Arc::clone(&lifecycle).run(epoch));
+        background.spawn(Arc::clone(&lifecycle).watch_session());
         background.spawn(watch(Arc::clone(&broker)));
         background.spawn(groups.run());
         maintenance::start(&broker, &mut background);

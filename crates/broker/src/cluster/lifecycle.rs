@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use wire::ErrorCode;
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
@@ -33,11 +34,13 @@ pub enum RegistrationError {
 pub struct Lifecycle {
     broker: Arc<Broker>,
     registration: BrokerRegistrationRequest,
+    /// When the last sign of life was given that a controller has taken.
+    last_taken: Mutex<Instant>,
 }
 
 impl Lifecycle {
     pub fn new(broker: Arc<Broker>, registration: BrokerRegistrationRequest) -> Self {
-        Self { broker, registration }
+        Self { broker, registration, last_taken: Mutex::new(Instant::now()) }
     }
 
     /// Registers and returns the broker's epoch, when the metadata that says so is published here. Errors that time
@@ -66,18 +69,17 @@ impl Lifecycle {
 
     /// Gives signs of life until it is dropped, and registers again should the cluster have forgotten this broker.
     pub async fn run(self: Arc<Self>, mut epoch: i64) {
-        let config = self.broker.config();
-        let period = Duration::from_millis(u64::from(config.broker_heartbeat_interval_ms.unsigned_abs()));
-        let session = Duration::from_millis(u64::from(config.broker_session_timeout_ms.unsigned_abs()));
-        drop(config);
+        let (period, session) = self.times();
+        *self.last_taken.lock() = Instant::now();
         let mut ticks = interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            let given = Instant::now();
             // A sign of life that took longer than the session is none.
             match timeout(session, self.heartbeat(epoch, false)).await {
                 Ok(Ok(answer)) => match answer.error_code {
-                    ErrorCode::NONE => {}
+                    ErrorCode::NONE => *self.last_taken.lock() = given,
                     ErrorCode::STALE_BROKER_EPOCH | ErrorCode::BROKER_ID_NOT_REGISTERED => {
                         tracing::warn!("the cluster has forgotten this broker, which registers again");
                         match self.register(session).await {
@@ -91,6 +93,36 @@ impl Lifecycle {
                 Err(_) => tracing::debug!("no sign of life reaches the controller in time"),
             }
         }
+    }
+
+    /// Watches whether a controller still takes this broker for alive, until it is dropped. Where none does, others may
+    /// lead in its place, and what waits for their word waits for nothing.
+    pub async fn watch_session(self: Arc<Self>) {
+        let (period, session) = self.times();
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_over = false;
+        loop {
+            ticks.tick().await;
+            let was_over = std::mem::replace(&mut is_over, self.last_taken.lock().elapsed() > session);
+            if is_over {
+                self.broker.partitions.refuse_stalled(session.as_millis() as i64);
+            } else if was_over {
+                self.broker.partitions.resume();
+            }
+            if is_over && !was_over {
+                tracing::warn!(
+                    "no controller is heard of; what followers that are silent would have to confirm is refused"
+                );
+            }
+        }
+    }
+
+    /// How often signs of life are given, and after how long without them a broker is taken for dead.
+    fn times(&self) -> (Duration, Duration) {
+        let config = self.broker.config();
+        let millis = |ms: i32| Duration::from_millis(u64::from(ms.unsigned_abs()));
+        (millis(config.broker_heartbeat_interval_ms), millis(config.broker_session_timeout_ms))
     }
 
     /// Has all leaderships that others can take over moved to them, before this broker stops.

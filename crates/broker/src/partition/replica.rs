@@ -288,6 +288,15 @@ impl Leadership {
         true
     }
 
+    /// Whether somebody in sync has not fetched for so long, so that nothing gets replicated to all of them.
+    pub fn has_silent_in_sync_replica(&self, silence_ms: i64, now_ms: i64) -> bool {
+        let is_silent = |follower: &Follower| {
+            let last_seen_ms = follower.last_fetch_ms.max(follower.last_caught_up_ms);
+            self.assignment.isr.contains(&follower.id) && now_ms.saturating_sub(last_seen_ms) > silence_ms
+        };
+        self.followers.iter().any(is_silent)
+    }
+
     /// `Partition.handleAlterPartitionUpdate`. Returns whether the answer was for what is pending.
     pub fn altered(&mut self, proposal: &Proposal, altered: Altered, now_ms: i64) -> bool {
         let is_old = altered.leader_epoch != self.assignment.leader_epoch

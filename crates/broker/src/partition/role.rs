@@ -365,6 +365,23 @@ impl Partition {
         }
     }
 
+    /// Gives up what waits for followers that are silent, while no controller is heard of: they may have another leader
+    /// by now, which this node would be the last to know of, and clients are better off looking for it.
+    pub fn refuse_if_stalled(&self, silence_ms: i64) {
+        let now_ms = self.now_ms();
+        let is_stalled =
+            self.look_at_leadership(|leadership| leadership.has_silent_in_sync_replica(silence_ms, now_ms)) == Ok(true);
+        self.is_stalled.store(is_stalled, Ordering::Release);
+        if is_stalled {
+            self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+    }
+
+    /// A controller takes this node for what it is again.
+    pub fn resume(&self) {
+        self.is_stalled.store(false, Ordering::Release);
+    }
+
     /// What the controller is to be asked for.
     pub fn isr_proposal(&self) -> Option<Proposal> {
         self.look_at_leadership(Leadership::proposal).ok().flatten()

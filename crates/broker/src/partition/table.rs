@@ -181,6 +181,19 @@ impl PartitionTable {
         }
     }
 
+    /// Has leaders whose followers are silent for so long refuse what they cannot promise.
+    pub fn refuse_stalled(&self, silence_ms: i64) {
+        for partition in self.all().iter().filter(|partition| partition.is_leader()) {
+            partition.refuse_if_stalled(silence_ms);
+        }
+    }
+
+    pub fn resume(&self) {
+        for partition in self.all() {
+            partition.resume();
+        }
+    }
+
     /// Whether the last stop was a clean one.
     pub fn was_clean(&self) -> bool {
         self.was_clean

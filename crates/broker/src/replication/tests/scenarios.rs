@@ -69,6 +69,38 @@ fn an_acknowledgement_waits_for_the_disks_of_all() {
     assert_eq!(cluster.acked.len(), 1);
 }
 
+/// Its clients would wait for the whole of their time-outs for what another leader could do at once.
+#[test]
+fn a_leader_that_nobody_hears_refuses_what_silent_followers_would_have_to_confirm() {
+    let mut cluster = Cluster::new(5, 2, &[]);
+    cluster.produce(1, Acks::All);
+    cluster.settle();
+    assert_eq!(cluster.acked.len(), 1);
+    let leader = cluster.nodes[&1].partition();
+    cluster.pass(500);
+    cluster.produce(1, Acks::All);
+    cluster.sync(1);
+    leader.refuse_if_stalled(500);
+    cluster.take_answers();
+    assert!(!cluster.trace.iter().any(|line| line.starts_with("1 refuses")), "not silent for long enough");
+    cluster.pass(1);
+    leader.refuse_if_stalled(500);
+    cluster.take_answers();
+    let refused = |cluster: &Cluster| cluster.trace.iter().filter(|line| line.starts_with("1 refuses")).count();
+    assert_eq!(refused(&cluster), 1, "what waits: {:?}", cluster.trace);
+    cluster.produce(1, Acks::All);
+    cluster.take_answers();
+    assert_eq!(refused(&cluster), 2, "what comes: {:?}", cluster.trace);
+    cluster.produce(1, Acks::Leader);
+    cluster.take_answers();
+    assert_eq!(refused(&cluster), 2, "nobody has to confirm this: {:?}", cluster.trace);
+    cluster.fetch(2);
+    leader.refuse_if_stalled(500);
+    cluster.produce(1, Acks::All);
+    cluster.settle();
+    assert_eq!((refused(&cluster), cluster.acked.len()), (2, 2), "{:?}", cluster.trace);
+}
+
 #[test]
 fn a_follower_syncs_for_nobody_unless_somebody_waits() {
     let mut cluster = Cluster::new(4, 2, &[]);
