@@ -116,11 +116,11 @@ def eio(t):
     servers, work = t.begin()
     for cycle in t.each():
         node = servers.leader(PROBED, cycle % trial.PROBES)
-        injection = Injection(t, node, "fdatasync,fsync:error=EIO:when=1..3")
+        node.meant = True  # it may end, which is one way not to promise anything
         with t.pause("EIO", work.probe.led_by(node.number)):
-            time.sleep(3)
+            injection = Injection(t, node, "fdatasync,fsync:error=EIO:when=1..3")
+            time.sleep(2)
         t.say(f"node {node.number} lives: {node.alive()}")
-        node.meant = True  # it may have ended, which is one way not to promise anything
         injection.end()
         node.kill()
         with t.pause("return"):

@@ -115,7 +115,8 @@ class Injection:
             text=True,
         )
         time.sleep(1)
-        if self.process.poll() is not None:
+        # It ends with the process that it is attached to.
+        if self.process.poll() is not None and server.alive():
             raise Skip(f"strace cannot attach here: {self.process.stderr.read().strip()[:200]}")
         f.undo.append(self.end)
 
