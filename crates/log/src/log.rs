@@ -707,11 +707,22 @@ impl Log {
     /// Writes and syncs everything, so that the next opening has nothing to recover. Returns the recovery point.
     pub fn close(&mut self) -> Result<i64, LogError> {
         self.view.check()?;
-        self.index_result(self.active.complete_indexes())?;
+        let is_empty = self.active.size() == 0;
+        if !is_empty {
+            self.index_result(self.active.complete_indexes())?;
+        }
         self.write_snapshot(true)?;
         let end = self.view.sync()?;
-        self.active.sync_indexes().map_err(|error| self.view.fail("sync failed", &error))?;
+        if !is_empty {
+            self.active.sync_indexes().map_err(|error| self.view.fail("sync failed", &error))?;
+        }
+        self.release_files();
         Ok(end)
+    }
+
+    /// Lets go of all files: there may be more logs than the process may have descriptors.
+    pub(crate) fn release_files(&self) {
+        self.view.published().segments.iter().for_each(|segment| segment.release());
     }
 
     /// Ends all use of the directory, before it is renamed or removed because its topic was deleted. Reads that are

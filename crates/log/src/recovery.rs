@@ -231,7 +231,8 @@ impl Opening {
             // What is removed, now or by a process that died before it could sync, must not come back beside new data.
             self.disk.sync_dir(&self.dir)?;
         }
-        if found.is_empty() {
+        let is_new = found.is_empty();
+        if is_new {
             let segment = Arc::new(self.segment(log_end_offset, 0));
             segment.create()?;
             found.push(Found {
@@ -263,6 +264,9 @@ impl Opening {
             _ => self.rebuild_epochs(&published)?,
         };
         let view = LogView::new(self.disk.clone(), self.dir.clone(), published, self.retired.clone(), epochs);
+        if is_new {
+            view.note_dir_changed();
+        }
         view.epochs().truncate_from_end(log_end_offset);
         view.epochs().truncate_from_start(log_start_offset);
         let unsynced = view.published().with_sizes();
@@ -285,6 +289,7 @@ impl Opening {
         self.report.producers_from = log.reload_producers(trusted, now)?;
         log.active_first_timestamp =
             log.active.first_header(log.active.size(), log_end_offset)?.map(|header| header.max_timestamp);
+        log.release_files();
         self.report.bad_ranges = log.view.bad_ranges();
         self.report.log_start_offset = log_start_offset;
         self.report.log_end_offset = log_end_offset;

@@ -2,16 +2,16 @@
 //!
 //! The writer alone appends; any thread may read. `size` is what readers may see: it is published after the bytes are
 //! written (by [`LogView`](crate::LogView), which also keeps it in step with the log's end offset). Files are opened on
-//! first use, so that an idle log holds no descriptors. Before a file is renamed or removed it is opened ([`Segment::
+//! first use and let go when the log was opened or closed, so that an idle log holds no descriptors. Before a file is renamed or removed it is opened ([`Segment::
 //! pin`]), therefore whoever holds the segment reads the same file for ever.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use wire::batch::{BatchHeader, HEADER_BYTES};
 
 use crate::checked::Checked;
@@ -30,14 +30,29 @@ const TIMESTAMP_WALK_BYTES_MAX: u64 = 64 * 1024;
 /// How many places readers are likely to ask for next are remembered.
 const HINTS: usize = 8;
 
+/// A file that may be open.
+#[derive(Default)]
+struct Handle(RwLock<Option<Arc<dyn File>>>);
+
+impl Handle {
+    fn get(&self) -> Option<Arc<dyn File>> {
+        self.0.read().clone()
+    }
+
+    /// Keeps a file, unless there is one.
+    fn get_or_keep(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::clone(self.0.write().get_or_insert(file))
+    }
+}
+
 pub(crate) struct Segment {
     disk: Arc<dyn Disk>,
     dir: Arc<Path>,
     base_offset: i64,
     index_interval_bytes: u32,
-    log: OnceLock<Arc<dyn File>>,
-    index: OnceLock<Arc<dyn File>>,
-    time_index: OnceLock<Arc<dyn File>>,
+    log: Handle,
+    index: Handle,
+    time_index: Handle,
     size: AtomicU64,
     /// What of `size` is known to be on disk.
     synced_size: AtomicU64,
@@ -96,9 +111,9 @@ impl Segment {
             dir,
             base_offset,
             index_interval_bytes,
-            log: OnceLock::new(),
-            index: OnceLock::new(),
-            time_index: OnceLock::new(),
+            log: Handle::default(),
+            index: Handle::default(),
+            time_index: Handle::default(),
             size: AtomicU64::new(size),
             synced_size: AtomicU64::new(0),
             indexes_synced: AtomicBool::new(false),
@@ -111,8 +126,7 @@ impl Segment {
 
     /// Makes the log file of a new segment. Its name is durable after the directory's next sync.
     pub(crate) fn create(&self) -> io::Result<()> {
-        let file = self.disk.open(&self.path(Kind::Log), OpenMode::CreateEmpty)?;
-        let _ = self.log.set(file);
+        self.disk.open(&self.path(Kind::Log), OpenMode::CreateEmpty)?;
         let mut state = self.state.lock();
         state.is_loaded = true;
         state.max_timestamp = Some(TimestampOffset::NONE);
@@ -121,8 +135,8 @@ impl Segment {
 
     /// Takes files that are open already, and empty, for its own.
     pub(crate) fn adopt(&self, log: Arc<dyn File>, index: Arc<dyn File>, time_index: Arc<dyn File>) {
-        for (cell, file) in [(&self.log, log), (&self.index, index), (&self.time_index, time_index)] {
-            let _ = cell.set(file);
+        for (handle, file) in [(&self.log, log), (&self.index, index), (&self.time_index, time_index)] {
+            handle.get_or_keep(file);
         }
         let mut state = self.state.lock();
         state.is_loaded = true;
@@ -164,21 +178,21 @@ impl Segment {
         self.last_append_ms.store(monotonic_ms, Ordering::Relaxed);
     }
 
-    fn file(&self, cell: &OnceLock<Arc<dyn File>>, kind: Kind) -> io::Result<Arc<dyn File>> {
-        if let Some(file) = cell.get() {
-            return Ok(file.clone());
+    fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = handle.get() {
+            return Ok(file);
         }
         let mode = if kind == Kind::Log { OpenMode::ReadWrite } else { OpenMode::Create };
         let file = match self.disk.open(&self.path(kind), mode) {
             Ok(file) => file,
             // Renamed in the meantime, so somebody pinned it.
-            Err(error) => return cell.get().cloned().ok_or(error),
+            Err(error) => return handle.get().ok_or(error),
         };
         // Checked after the opening: another log may have taken over the directory's name by then.
         if self.retired.load(Ordering::SeqCst) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the log was deleted"));
         }
-        Ok(cell.get_or_init(|| file).clone())
+        Ok(handle.get_or_keep(file))
     }
 
     pub(crate) fn log_file(&self) -> io::Result<Arc<dyn File>> {
@@ -199,6 +213,13 @@ impl Segment {
         self.index_file()?;
         self.time_index_file()?;
         Ok(())
+    }
+
+    /// Lets go of the files, which are opened again on the next use. Not for a segment that was pinned.
+    pub(crate) fn release(&self) {
+        for handle in [&self.log, &self.index, &self.time_index] {
+            *handle.0.write() = None;
+        }
     }
 
     fn walk(&self, file: Arc<dyn File>, size: u64, upper_offset: i64, verify: bool) -> Walk {
@@ -291,6 +312,7 @@ impl Segment {
     /// Takes note of batches that were written. Called by the writer, before the new size is published. Returns whether
     /// enough index entries have gathered for [`Segment::write_indexes`].
     pub(crate) fn note_appended(&self, batches: &[Placed]) -> bool {
+        self.indexes_synced.store(false, Ordering::Release);
         let mut state = self.state.lock();
         if let Some(first) = batches.first() {
             state.hint(first.header.base_offset, first.position);

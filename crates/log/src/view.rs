@@ -88,7 +88,6 @@ pub struct Span {
     /// Stays readable after the segment is deleted.
     pub file: Arc<dyn File>,
     pub position: u64,
-    /// 0 if there is nothing at this offset yet.
     pub length: u32,
 }
 
@@ -111,7 +110,7 @@ impl LogView {
             dir,
             published: RwLock::new(published),
             sync: Mutex::new(()),
-            dir_is_dirty: AtomicBool::new(true),
+            dir_is_dirty: AtomicBool::new(false),
             failure: OnceLock::new(),
             retired,
             epochs: Mutex::new(epochs),
@@ -236,15 +235,16 @@ impl LogView {
     // --- Reading
 
     /// Names the bytes from the batch that has `offset` on, up to the batch that has `end_offset` (exclusive), to a bad
-    /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch.
+    /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch. `None` if
+    /// there is nothing yet; no file is opened for it.
     ///
     /// What lay on the disk before this process began is checked when it is named first, a part at a time.
-    pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Span, ReadError> {
-        self.find_span(offset, end_offset, max_bytes).map(|(span, _)| span)
+    pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
+        Ok(self.find_span(offset, end_offset, max_bytes)?.map(|(span, _)| span))
     }
 
     /// The span, and an offset in its segment from which its first batch is found.
-    fn find_span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<(Span, i64), ReadError> {
+    fn find_span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<(Span, i64)>, ReadError> {
         let mut at = offset;
         loop {
             let (part, log_end_offset) = {
@@ -258,11 +258,9 @@ impl LogView {
             if self.retired.load(Ordering::SeqCst) {
                 return Err(ReadError::Closed);
             }
-            let file = part.segment.log_file()?;
-            let nothing = Span { file: file.clone(), position: part.size, length: 0 };
             let end_offset = end_offset.min(log_end_offset);
             if at >= end_offset {
-                return Ok((nothing, at));
+                return Ok(None);
             }
             let located = part.segment.locate(at, part.size, part.upper_offset);
             if part.segment.is_cut() {
@@ -271,11 +269,12 @@ impl LogView {
             let Some((position, lowest)) = located? else {
                 // The last batches of the segment were compacted away.
                 if part.upper_offset >= end_offset || part.upper_offset <= at {
-                    return Ok((nothing, at));
+                    return Ok(None);
                 }
                 at = part.upper_offset;
                 continue;
             };
+            let file = part.segment.log_file()?;
             let end = self.end_position(&part, position, end_offset)?;
             let available = end.saturating_sub(position);
             let mut length = available.min(u64::from(max_bytes));
@@ -294,7 +293,7 @@ impl LogView {
                 };
                 length = length.max(first).min(available);
             }
-            return Ok((Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) }, at));
+            return Ok(Some((Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) }, at)));
         }
     }
 
@@ -316,7 +315,7 @@ impl LogView {
     /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none
     /// yet. For users inside the process; those outside check CRCs themselves.
     pub fn read(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
-        let (span, at) = self.find_span(offset, end_offset, max_bytes)?;
+        let Some((span, at)) = self.find_span(offset, end_offset, max_bytes)? else { return Ok(Bytes::new()) };
         let mut bytes = vec![0; span.length as usize];
         match read_exact_at(&*span.file, &mut bytes, span.position) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}

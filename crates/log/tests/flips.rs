@@ -180,7 +180,7 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
             other => panic!("{other:?}"),
         }
     }
-    let before = view.span(header.base_offset - 1, i64::MAX, u32::MAX).unwrap();
+    let before = view.span(header.base_offset - 1, i64::MAX, u32::MAX).unwrap().unwrap();
     assert_eq!(before.position + u64::from(before.length), bad[0].position);
 }
 

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +11,11 @@ use common::*;
 use log::disk::read_exact_at;
 use log::simdisk::SimOp;
 use log::{
-    AppendError, Appended, Log, LogConfig, LogError, Now, OpenOptions, Origin, ReadError, RealDisk, SimDisk,
+    AppendError, Appended, Disk, Log, LogConfig, LogError, Now, OpenOptions, Origin, ReadError, RealDisk, SimDisk,
     TimestampOffset, TimestampType,
 };
 use rustix::io::Errno;
+use wire::Uuid;
 use wire::batch::{Batch, BatchBuilder};
 
 fn new_log(config: &LogConfig) -> (SimDisk, Log) {
@@ -184,8 +186,9 @@ fn a_span_has_a_whole_batch_and_ends_where_it_should() {
         (24, i64::MAX, 10, 0, 0),
     ] {
         let span = view.span(offset, end, max_bytes).unwrap();
-        assert_eq!(span.length, length, "{offset} {end} {max_bytes}");
-        assert!(length == 0 || span.position == u64::from(position), "{offset} {end} {max_bytes}");
+        let found = span.map(|span| (span.position, span.length));
+        let expected = (length > 0).then_some((u64::from(position), length));
+        assert_eq!(found, expected, "{offset} {end} {max_bytes}");
     }
     for offset in [-1, 25] {
         assert!(matches!(view.span(offset, i64::MAX, 1), Err(ReadError::OffsetOutOfRange { .. })));
@@ -199,7 +202,7 @@ fn a_deleted_segment_stays_readable_for_those_who_have_it() {
     for _ in 0..9 {
         append(&mut log, batch(1, 300, &mut Rng::new(1), at(0)).build(), at(0)).unwrap();
     }
-    let span = log.view().span(0, i64::MAX, 100).unwrap();
+    let span = log.view().span(0, i64::MAX, 100).unwrap().unwrap();
     assert_eq!(log.delete_old_segments(5, at(0)).unwrap(), 2, "not above the high watermark");
     assert_eq!(log.view().log_start_offset(), 4);
     assert_eq!(segments(&disk), [4, 6, 8]);
@@ -323,6 +326,36 @@ fn what_a_failed_sync_left_out_is_written_again_by_the_next_process() {
     let (log, _) = open(&disk, &small_config(), options(1, false));
     assert_eq!(log.log_end_offset(), 2, "what a sync has promised is there");
     assert!(!disk.paths().iter().any(|path| file_name(path) == "sync-failed"));
+}
+
+#[test]
+fn logs_without_anything_to_do_need_no_descriptors() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let config = LogConfig::default();
+    let in_dir = |path: PathBuf| path.starts_with(dir.path());
+    let open_files = || {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        files
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .filter(|path| in_dir(path.clone()))
+            .count()
+    };
+    let path = dir.path().join("t-0");
+    let (mut log, _) = Log::create(disk.clone(), path.clone(), config.clone(), Uuid([1; 16]), at(0)).unwrap();
+    assert!(log.view().span(0, i64::MAX, 100).unwrap().is_none());
+    assert_eq!(open_files(), 0, "new");
+    append(&mut log, records(1).build(), at(0)).unwrap();
+    assert_eq!(open_files(), 1);
+    let recovery_point = log.close().unwrap();
+    assert_eq!(open_files(), 0, "closed");
+    for (recovery_point, clean) in [(recovery_point, true), (0, false)] {
+        let (log, _) = Log::open(disk.clone(), path.clone(), config.clone(), options(recovery_point, clean)).unwrap();
+        assert!(log.view().span(1, i64::MAX, 100).unwrap().is_none());
+        assert_eq!(open_files(), 0, "opened, after a clean stop: {clean}");
+        assert!(log.view().span(0, i64::MAX, 100).unwrap().is_some());
+        assert_eq!(open_files(), 1);
+    }
 }
 
 #[test]

@@ -52,11 +52,11 @@ fn bad_at(log: &Log, offset: i64) -> BadRange {
 fn what_was_damaged_before_the_start_is_not_served() {
     let (_, batches, log) = damaged(&[7]);
     let view = log.view();
-    let span = view.span(0, i64::MAX, u32::MAX).unwrap();
+    let span = view.span(0, i64::MAX, u32::MAX).unwrap().unwrap();
     assert_eq!(span.length as usize, batches[..7].iter().map(Bytes::len).sum::<usize>(), "all in front of it");
     let range = bad_at(&log, first_offset(7));
     assert_eq!((range.first_offset, range.next_offset), (first_offset(7), first_offset(8)));
-    let behind = view.span(first_offset(8), i64::MAX, u32::MAX).unwrap();
+    let behind = view.span(first_offset(8), i64::MAX, u32::MAX).unwrap().unwrap();
     assert_eq!(behind.length as usize, batches[8..].iter().map(Bytes::len).sum::<usize>(), "all behind it");
 }
 
@@ -64,10 +64,10 @@ fn what_was_damaged_before_the_start_is_not_served() {
 fn what_was_checked_is_not_checked_again() {
     let (disk, batches, log) = damaged(&[]);
     let view = log.view();
-    let whole = view.span(0, i64::MAX, u32::MAX).unwrap().length as usize;
+    let whole = view.span(0, i64::MAX, u32::MAX).unwrap().unwrap().length as usize;
     assert_eq!(whole, batches.iter().map(Bytes::len).sum::<usize>());
     disk.flip_bit(&segment_paths(&disk)[0], 1000, 0);
-    assert_eq!(view.span(0, i64::MAX, u32::MAX).unwrap().length as usize, whole, "scrubbing finds that");
+    assert_eq!(view.span(0, i64::MAX, u32::MAX).unwrap().unwrap().length as usize, whole, "scrubbing finds that");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn the_batches_of_a_replica_take_the_place_of_bad_ones() {
 
     assert_eq!(log.view().bad_ranges(), []);
     assert_eq!(disk.get(&segment_paths(&disk)[0]).unwrap(), batches.concat(), "byte for byte");
-    let span = log.view().span(0, i64::MAX, u32::MAX).unwrap();
+    let span = log.view().span(0, i64::MAX, u32::MAX).unwrap().unwrap();
     assert_eq!(span.length as usize, batches.concat().len());
     // On disk too.
     disk.crash();

@@ -343,8 +343,7 @@ fn read_span(
     }
     match partition.view().span(target.fetch_offset, end_offset, room.bytes_max as u32) {
         // Only the first batch of an answer may exceed the limits.
-        Ok(span) if span.length == 0 || (i64::from(span.length) > room.bytes_max && !room.is_first) => {}
-        Ok(span) => read.span = Some(span),
+        Ok(span) => read.span = span.filter(|span| i64::from(span.length) <= room.bytes_max || room.is_first),
         Err(error) => {
             read.error = error_code(partition, &error);
             read.urgent = true;

@@ -79,7 +79,22 @@ impl From<QuorumError> for ControllerError {
 
 type Outcome = Result<(), ControllerError>;
 type Finish = Box<dyn FnOnce(Outcome) + Send>;
-type Job = Box<dyn FnOnce(&Context<'_>) -> (Vec<MetadataRecord>, Finish) + Send>;
+type Job = Box<dyn FnOnce(&Context<'_>) -> (Vec<MetadataRecord>, Answer) + Send>;
+
+/// The answer to a request, ready to be sent.
+struct Answer {
+    finish: Finish,
+    sent: Sent,
+}
+
+/// When a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// As soon as what was decided is committed: who asks goes by what it hears of the metadata itself.
+    Committed,
+    /// When it is in force on the node that has decided it too, and clients that are told so find it there.
+    Published,
+}
 
 /// The way to the active controller, wherever it is. Cheap to clone. The task ends when the last clone is gone.
 #[derive(Clone)]
@@ -110,8 +125,8 @@ impl Controller {
         Self { node_id: config.load().node_id, jobs, quorum, peers, liveness, cache, config }
     }
 
-    /// Has a request decided by the active controller. What it decided is in force on this node when this returns, and
-    /// on others soon. While there is no controller it is looked for.
+    /// Has a request decided by the active controller. What it decided for a client is in force on this node when this
+    /// returns, and on others soon; brokers hear of it with the metadata. While there is no controller it is looked for.
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
         let patience = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + patience;
@@ -143,7 +158,8 @@ impl Controller {
         let liveness = Arc::clone(&self.liveness);
         let node_id = self.node_id;
         let timeout_ms = i64::from(self.config.load().broker_session_timeout_ms);
-        self.submit(move |context| {
+        let sent = if R::IS_OF_BROKERS { Sent::Committed } else { Sent::Published };
+        self.submit(sent, move |context| {
             // What this node asks for itself, no other process asks in its place.
             request.decide(context, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
         })
@@ -230,6 +246,7 @@ impl Controller {
 
     async fn submit<T: Send + 'static>(
         &self,
+        sent: Sent,
         decide: impl FnOnce(&Context<'_>) -> Decision<T> + Send + 'static,
     ) -> Result<T, ControllerError> {
         let (reply, answer) = oneshot::channel();
@@ -237,7 +254,7 @@ impl Controller {
             let decision = decide(context);
             // Who asked may be gone by then.
             let finish: Finish = Box::new(move |outcome| _ = reply.send(outcome.map(|()| decision.answer)));
-            (decision.records, finish)
+            (decision.records, Answer { finish, sent })
         });
         self.jobs.send(job).await.map_err(|_| ControllerError::Stopped)?;
         answer.await.map_err(|_| ControllerError::Stopped)?
@@ -245,20 +262,20 @@ impl Controller {
 
     /// Fences brokers that gave no sign of life for too long, by id and epoch. Only the active controller does.
     pub async fn fence_brokers(&self, brokers: Vec<(i32, i64)>) -> Result<(), ControllerError> {
-        self.submit(move |context| Decision { records: changes::heartbeats::fence(context, &brokers), answer: () })
-            .await
+        let fence = move |context: &Context<'_>| changes::heartbeats::fence(context, &brokers);
+        self.submit(Sent::Committed, move |context| Decision { records: fence(context), answer: () }).await
     }
 
     /// Gives up to `max` partitions back to their preferred leaders, if that is switched on. The answer is whether
     /// there may be more of them. Only the active controller does.
     pub async fn balance_leaders(&self, max: usize) -> Result<bool, ControllerError> {
-        self.submit(move |context| changes::elections::balance(context, max)).await
+        self.submit(Sent::Published, move |context| changes::elections::balance(context, max)).await
     }
 
     /// Elects any replica in up to `max` partitions without a leader, where that is allowed. The answer is whether
     /// there may be more of them. Only the active controller does.
     pub async fn elect_unclean_leaders(&self, max: usize) -> Result<bool, ControllerError> {
-        self.submit(move |context| changes::elections::elect_unclean(context, max)).await
+        self.submit(Sent::Published, move |context| changes::elections::elect_unclean(context, max)).await
     }
 }
 
@@ -287,7 +304,10 @@ impl Task {
         let epoch = match self.settle().await {
             Ok(epoch) => epoch,
             // What it would come to does not matter.
-            Err(error) => return first(&self.context(&self.cache.load(), &self.config.load())).1(Err(error)),
+            Err(error) => {
+                let (_, answer) = first(&self.context(&self.cache.load(), &self.config.load()));
+                return (answer.finish)(Err(error));
+            }
         };
         let mut image = MetadataImage::clone(&self.cache.committed());
         let after = image.offset();
@@ -296,14 +316,14 @@ impl Task {
             config = Arc::new(with_dynamic(&config, &image).0);
         }
         let mut records = Vec::new();
-        let mut finishes = Vec::new();
+        let mut answers: Vec<Answer> = Vec::new();
         let mut next = Some(first);
         while let Some(job) = next {
-            let (decided, finish) = job(&self.context(&image, &config));
+            let (decided, answer) = job(&self.context(&image, &config));
             match self.foresee(&image, &decided, epoch) {
                 Ok(after) => image = after,
                 Err(error) => {
-                    finish(Err(error));
+                    (answer.finish)(Err(error));
                     next = jobs.next();
                     continue;
                 }
@@ -312,19 +332,25 @@ impl Task {
                 config = Arc::new(with_dynamic(&config, &image).0);
             }
             records.extend(decided);
-            finishes.push(finish);
+            answers.push(answer);
             // An entry takes what one operation may have, and the rest of the operation that goes beyond.
             next = if records.len() < RECORDS_MAX { jobs.next() } else { None };
         }
         let outcome = self.commit(epoch, after, &records).await;
+        for answer in answers.extract_if(.., |answer| answer.sent == Sent::Committed) {
+            (answer.finish)(outcome.clone().map(|_| ()));
+        }
+        if answers.is_empty() {
+            return;
+        }
         // The next requests need not wait until everybody has followed these.
         let cache = Arc::clone(&self.cache);
         tokio::spawn(async move {
             if let Ok(offset) = outcome {
                 cache.wait_for(offset).await;
             }
-            for finish in finishes {
-                finish(outcome.clone().map(|_| ()));
+            for answer in answers {
+                (answer.finish)(outcome.clone().map(|_| ()));
             }
         });
     }

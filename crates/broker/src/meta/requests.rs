@@ -26,6 +26,10 @@ use super::image::MetadataImage;
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
+    /// Whether it is brokers that ask for it, on their own behalf. They must not wait until the controller has opened
+    /// the logs of thousands of new partitions, say: their signs of life would come too late.
+    const IS_OF_BROKERS: bool = false;
+
     /// `is_alive` says of a broker whether it is known to run.
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<Self::Response>;
 
@@ -117,6 +121,8 @@ impl Decided for AlterConfigsRequest {
 }
 
 impl Decided for AllocateProducerIdsRequest {
+    const IS_OF_BROKERS: bool = true;
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AllocateProducerIdsResponse> {
         changes::brokers::allocate_producer_ids(context, self.broker_id).map(|block| match block {
             Ok(block) => AllocateProducerIdsResponse {
@@ -130,6 +136,8 @@ impl Decided for AllocateProducerIdsRequest {
 }
 
 impl Decided for BrokerRegistrationRequest {
+    const IS_OF_BROKERS: bool = true;
+
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<BrokerRegistrationResponse> {
         changes::brokers::register(context, &self, is_alive(self.broker_id))
     }
@@ -141,6 +149,8 @@ impl Decided for BrokerRegistrationRequest {
 }
 
 impl Decided for BrokerHeartbeatRequest {
+    const IS_OF_BROKERS: bool = true;
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<BrokerHeartbeatResponse> {
         changes::heartbeats::heartbeat(context, &self)
     }
@@ -161,6 +171,8 @@ impl Decided for UnregisterBrokerRequest {
 }
 
 impl Decided for AlterPartitionRequest {
+    const IS_OF_BROKERS: bool = true;
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionResponse> {
         changes::alter_partition::alter(context, &self)
     }

@@ -135,7 +135,7 @@ impl Round {
                     continue;
                 }
                 let after = partition.isr_refused(proposal, data.error_code);
-                tracing::info!(
+                tracing::debug!(
                     topic = %partition.topic, partition = partition.index, code = %data.error_code, ?after,
                     "a change of in-sync replicas was refused"
                 );
