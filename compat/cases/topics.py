@@ -5,7 +5,7 @@ import re
 from harness.case import case
 
 
-def _described(line):
+def described(line):
     """Drops the topic id and puts configs in order. Where Kafka's eligible leader replicas are on, it lists min.insync.replicas
     for every topic, as its cluster has that set."""
     line = re.sub(r"TopicId: \S+", "TopicId: ID", line)
@@ -31,11 +31,11 @@ def lifecycle(c):
         "cleanup.policy=compact,delete",
     )
     c.create(plain)
-    c.tool("TopicCommand", "--describe", "--topic", orders, show=_described)
-    c.tool("TopicCommand", "--describe", "--topic", plain, show=_described)
+    c.tool("TopicCommand", "--describe", "--topic", orders, show=described)
+    c.tool("TopicCommand", "--describe", "--topic", plain, show=described)
     c.tool("TopicCommand", "--list", show=lambda line: line if line in ("orders", "plain") else None)
     c.tool("TopicCommand", "--alter", "--topic", orders, "--partitions", 5)
-    c.tool("TopicCommand", "--describe", "--topic", orders, show=_described)
+    c.tool("TopicCommand", "--describe", "--topic", orders, show=described)
     for question in (
         "--under-replicated-partitions",
         "--unavailable-partitions",
@@ -43,11 +43,11 @@ def lifecycle(c):
         "--at-min-isr-partitions",
         "--topics-with-overrides",
     ):
-        c.tool("TopicCommand", "--describe", question, "--topic", orders, show=_described)
+        c.tool("TopicCommand", "--describe", question, "--topic", orders, show=described)
     c.tool("TopicCommand", "--delete", "--topic", orders)
-    c.tool("TopicCommand", "--describe", "--topic", orders, show=_described)
+    c.tool("TopicCommand", "--describe", "--topic", orders, show=described)
     c.create(orders, "--partitions", 2)
-    c.tool("TopicCommand", "--describe", "--topic", orders, show=_described)
+    c.tool("TopicCommand", "--describe", "--topic", orders, show=described)
 
 
 @case("topics-refused")

@@ -6,9 +6,12 @@ clock times, no addresses, no wording of error messages (the kinds of errors cou
 
 import dataclasses
 import importlib
+import json
+import pathlib
 import pkgutil
 import re
 import subprocess
+import tempfile
 import typing
 
 from . import install
@@ -31,14 +34,20 @@ class Case:
     name: str
     run: typing.Callable
     needs_data: bool
+    nodes: int
+
+    @property
+    def needs_processes(self):
+        return self.needs_data or self.nodes > 1
 
 
-def case(name, needs_data=False):
-    """Registers a case. `needs_data`: it reads the broker's files, so it cannot run against an address alone."""
+def case(name, needs_data=False, nodes=1):
+    """Registers a case. `needs_data`: it reads the broker's files, so it cannot run against an address alone. Neither can one
+    of several `nodes`, which kills some of them; it leaves them whole."""
 
     def register(function):
         assert name not in CASES, name
-        CASES[name] = Case(name, function, needs_data)
+        CASES[name] = Case(name, function, needs_data, nodes)
         return function
 
     return register
@@ -50,11 +59,12 @@ def load(package):
 
 
 class Context:
-    """What a case gets to work with."""
+    """What a case gets to work with. `broker` is a harness.cluster.Cluster for a case of several nodes."""
 
     def __init__(self, name, bootstrap, tag, driver, broker=None):
         self.case, self.bootstrap, self.tag, self.driver, self.broker = name, bootstrap, tag, driver, broker
         self.lines = []
+        self.home = tempfile.TemporaryDirectory(prefix="compat-case-")
 
     def name(self, base):
         """A topic or group name of this run's own."""
@@ -64,11 +74,21 @@ class Context:
         self.lines += [self.plain(line) for line in str(text).splitlines()]
 
     def plain(self, line):
-        line = line.replace(f"-{self.tag}", "").replace(self.bootstrap, "BOOTSTRAP")
-        if self.broker is not None:
+        line = line.replace(f"-{self.tag}", "").replace(self.bootstrap, "BOOTSTRAP").replace(f"{self.home.name}/", "")
+        for node in getattr(self.broker, "nodes", {}).values():
+            line = re.sub(rf"\b{re.escape(node.bootstrap)}\b", f"NODE-{node.number}", line)
+            line = line.replace(":".join(map(str, node.quorum_address)), f"CONTROLLER-{node.number}")
+            line = line.replace(str(node.data), "DATA")
+        if hasattr(self.broker, "data"):
             line = line.replace(f"{self.broker.data}/", "")
         line = re.sub(r"\borg\.apache\.kafka\.common\.errors\.(\w+): .*", r"\1", line)
         return re.sub(r"[ \t]+", " ", line).strip()
+
+    def file(self, name, content):
+        """A file for a tool to read, JSON unless it is text. In the transcript it is called by its name alone."""
+        path = pathlib.Path(self.home.name, name)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
 
     def start(self, name, *arguments, stdin="", timeout_s=60, server="--bootstrap-server"):
         where = [server, self.bootstrap] if server else []
@@ -118,7 +138,7 @@ class Context:
 def _is_error_text(line):
     return bool(
         re.match(
-            r"Error while executing|\[\d{4}-|at [\w.$]+\(|\.\.\. \d+ more|Caused by|WARNING:|(java|org)\.[\w.]+(Exception|Error)\b",
+            r"Error while executing|\[\d{4}-|at [\w.$/]+\(|\.\.\. \d+ more|Caused by|WARNING:|(java|org)\.[\w.]+(Exception|Error)\b",
             line,
         )
     )

@@ -157,7 +157,7 @@ class KafkaNode(Node, broker.Kafka):
     def _java(self, main, *arguments, heap=broker.KAFKA_HEAP):
         command = ["java", *heap, *broker.KAFKA_JVM, f"-Dserver.log={self.home}/server.log"]
         command += [f"-Dlog4j2.configurationFile={self.home}/log4j2.properties"]
-        return [*command, "-cp", f"{self.cluster.kafka_libs}/*", main, *arguments]
+        return [*command, "-cp", f"{self.cluster.kafka_libs or jars()}/*", main, *arguments]
 
     def _command(self):
         nodes = len(self.cluster.founders())
@@ -277,7 +277,23 @@ class Cluster:
     def rss_bytes(self):
         return {node.number: node.rss_bytes() for node in self.nodes.values() if node.alive()}
 
+    def alive(self):
+        return all(node.alive() for node in self.nodes.values())
+
+    def log_tail(self):
+        return "\n".join(node.log_tail() for node in self.nodes.values() if not node.alive())
+
     def kill(self):
         """Every process is gone when this returns, also one that was stopped."""
         for node in self.nodes.values():
             node.kill()
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()
+            raise
+
+    def __exit__(self, *_exception):
+        self.kill()

@@ -8,6 +8,7 @@ import itertools
 import json
 import pathlib
 import queue
+import re
 import subprocess
 import tempfile
 import threading
@@ -54,6 +55,28 @@ def alone(name, *arguments, timeout_s=60):
         command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
         return Result(done.returncode, done.stdout, done.stderr)
+
+
+def until(wanted, name, *arguments, timeout_s=60):
+    """Runs a tool that goes on for ever in a JVM of its own, until it prints a line that matches. Returns that line."""
+    with tempfile.TemporaryDirectory(prefix="compat-tool-") as home:
+        command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
+        tool = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        give_up = threading.Timer(timeout_s, tool.kill)
+        give_up.start()
+        try:
+            lines = []
+            for line in tool.stdout:
+                if re.search(wanted, line):
+                    return line.strip()
+                lines.append(line)
+            raise RuntimeError(f"{name} ended without a line like {wanted}:\n{''.join(lines)[-2000:]}")
+        finally:
+            give_up.cancel()
+            tool.kill()
+            tool.wait()
 
 
 class Driver:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import difflib
 import secrets
 import shutil
@@ -11,7 +12,7 @@ import time
 
 import cases
 
-from . import broker, case, driver, install
+from . import broker, case, cluster, driver, install
 
 EXPECT = install.COMPAT / "expect"
 # What makes a run quick on both sides; everything else stays at its default.
@@ -21,6 +22,8 @@ SETTINGS = {
     "log.cleaner.backoff.ms": 200,
 }
 KAFKA_SETTINGS = {**SETTINGS, "log.initial.task.delay.ms": 500}
+# A broker of ours is fenced as soon as its host refuses connections.
+KAFKA_CLUSTER_SETTINGS = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
 
 
 def expectation(name, against):
@@ -35,8 +38,8 @@ def expectation(name, against):
 def run_one(chosen, bootstrap, tag, jvm, server):
     context = case.Context(chosen.name, bootstrap, tag, jvm, server)
     try:
-        if chosen.needs_data and server is None:
-            raise case.Skip("it reads the broker's files")
+        if chosen.needs_processes and server is None:
+            raise case.Skip("it needs brokers that are started for it")
         chosen.run(context)
     except case.Skip as skip:
         return None, str(skip)
@@ -46,23 +49,24 @@ def run_one(chosen, bootstrap, tag, jvm, server):
 
 
 @contextlib.contextmanager
-def target(against):
-    """Yields (bootstrap, broker or None)."""
+def target(against, nodes):
+    """Yields (bootstrap, broker or cluster or None)."""
     if against not in broker.KINDS:
         yield against, None
         return
     home = tempfile.mkdtemp(prefix=f"compat-{against}-")
     settings = KAFKA_SETTINGS if against == "kafka" else SETTINGS
-    server = broker.KINDS[against](home, settings)
     try:
+        if nodes == 1:
+            server = broker.KINDS[against](home, settings)
+        else:
+            more = KAFKA_CLUSTER_SETTINGS if against == "kafka" else {}
+            server = cluster.Cluster(against, home, nodes, {**settings, **more})
         with server:
             print(f"# {against} on {server.bootstrap}, first answer after {server.start_s:.2f} s", flush=True)
             yield server.bootstrap, server
             if not server.alive():
-                print(
-                    f"# {against} ended during the run with {server.process.returncode}:\n{server.log_tail()}",
-                    flush=True,
-                )
+                print(f"# {against} ended during the run:\n{server.log_tail()}", flush=True)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -73,6 +77,30 @@ def choose(names):
     if not chosen:
         raise SystemExit(f"no such case; there are: {' '.join(sorted(case.CASES))}")
     return chosen
+
+
+def write(name, lines, differs):
+    """Takes a transcript down as what is expected from now on."""
+    head, suffix = ([f"# {differs}"], ".parshall.txt") if differs else ([], ".txt")
+    (EXPECT / f"{name}{suffix}").write_text("\n".join([*head, *lines]) + "\n")
+
+
+@dataclasses.dataclass
+class Tally:
+    passed: int = 0
+    failed: list = dataclasses.field(default_factory=list)
+    skipped: int = 0
+
+    def judge(self, name, lines, against, took):
+        expected = expectation(name, against)
+        if lines == expected:
+            self.passed += 1
+            print(f"ok   {name}{took}", flush=True)
+            return
+        self.failed.append(name)
+        print(f"FAIL {name}{took}", flush=True)
+        for line in difflib.unified_diff(expected or [], lines, "expected", against, lineterm="", n=2):
+            print(f"     {line}", flush=True)
 
 
 def main(record=False):
@@ -95,37 +123,29 @@ def main(record=False):
         return 0
     differs = options.differs if record else None
     against = ("parshall" if differs else "kafka") if record else options.against
-    passed, failed, skipped = 0, [], 0
+    tally, sound = Tally(), True
     jvm = driver.Driver()
     try:
-        with target(against) as (bootstrap, server):
-            for one in chosen:
-                started = time.monotonic()
-                lines, why = run_one(one, bootstrap, "r" + secrets.token_hex(4), jvm, server)
-                took = f"  ({time.monotonic() - started:.1f} s)" if options.times else ""
-                if lines is None:
-                    skipped += 1
-                    print(f"skip {one.name}: {why}", flush=True)
-                elif record:
-                    head, suffix = ([f"# {differs}"], ".parshall.txt") if differs else ([], ".txt")
-                    (EXPECT / f"{one.name}{suffix}").write_text("\n".join([*head, *lines]) + "\n")
-                    print(f"recorded {one.name}: {len(lines)} lines{took}", flush=True)
-                else:
-                    expected = expectation(one.name, against)
-                    if lines == expected:
-                        passed += 1
-                        print(f"ok   {one.name}{took}", flush=True)
-                        continue
-                    failed.append(one.name)
-                    print(f"FAIL {one.name}{took}", flush=True)
-                    for line in difflib.unified_diff(expected or [], lines, "expected", against, lineterm="", n=2):
-                        print(f"     {line}", flush=True)
-            alive = server is None or server.alive()
+        for nodes in sorted({one.nodes for one in chosen}):
+            with target(against, nodes) as (bootstrap, server):
+                for one in [one for one in chosen if one.nodes == nodes]:
+                    started = time.monotonic()
+                    lines, why = run_one(one, bootstrap, "r" + secrets.token_hex(4), jvm, server)
+                    took = f"  ({time.monotonic() - started:.1f} s)" if options.times else ""
+                    if lines is None:
+                        tally.skipped += 1
+                        print(f"skip {one.name}: {why}", flush=True)
+                    elif record:
+                        write(one.name, lines, differs)
+                        print(f"recorded {one.name}: {len(lines)} lines{took}", flush=True)
+                    else:
+                        tally.judge(one.name, lines, against, took)
+                sound = sound and (server is None or server.alive())
     finally:
         jvm.close()
     if record:
         return 0
-    if failed:
-        print(f"failed: {' '.join(failed)}")
-    print(f"{passed} passed, {len(failed)} failed, {skipped} skipped")
-    return 0 if not failed and alive else 1
+    if tally.failed:
+        print(f"failed: {' '.join(tally.failed)}")
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {tally.skipped} skipped")
+    return 0 if not tally.failed and sound else 1
