@@ -174,6 +174,54 @@ def reassign(c):
     c.tool("TopicCommand", "--delete", "--topic", topic)
 
 
+@case("replicated-throttle", nodes=3)
+def throttle(c):
+    """A move that is throttled: it goes on as fast as it may, is looked at, sped up, ended and called off."""
+    topic = c.name("throttled")
+    c.create(topic, "--replica-assignment", "1:2")
+    megabytes = 5
+    load = ("--num-records", megabytes * 1000, "--record-size", 1000, "--throughput", -1)
+    c.tool("ProducerPerformance", "--topic", topic, *load, show=lambda line: None)
+
+    def throttles():
+        for entity in (("topics", "--entity-name", topic), ("brokers", "--entity-name", 1)):
+            shown = lambda line: re.sub(r" synonyms=\{.*\}", "", line) if "throttled" in line else None
+            c.tool("ConfigCommand", "--describe", "--entity-type", *entity, show=shown, sort=True)
+
+    def move(*options):
+        c.tool(REASSIGN, "--execute", *options)
+
+    def look(moves):
+        c.tool(REASSIGN, "--list")
+        c.tool(REASSIGN, "--verify", "--reassignment-json-file", moves)
+        throttles()
+
+    away = c.file("away.json", _moves(topic, [3, 2]))
+    started = time.monotonic()
+    move("--throttle", 100000, "--reassignment-json-file", away)
+    look(away)
+    c.tool("TopicCommand", "--describe", "--topic", topic, show=_described)
+    move("--throttle", 1000000, "--reassignment-json-file", away)
+    move("--additional", "--throttle", 1000000, "--reassignment-json-file", away)
+    throttles()
+    _until_isr(c, topic, [2, 3])
+    # The last of the megabytes may be fetched as soon as the others are below the rate.
+    took_s = time.monotonic() - started
+    c.say(f"as long as the rate wants: {megabytes - 1.5 < took_s < 30}")
+    c.tool(REASSIGN, "--verify", "--preserve-throttles", "--reassignment-json-file", away)
+    throttles()
+    look(away)
+    back = c.file("back.json", _moves(topic, [1, 2]))
+    move("--throttle", 1000, "--replica-alter-log-dirs-throttle", 2000, "--reassignment-json-file", back)
+    look(back)
+    c.tool(REASSIGN, "--cancel", "--preserve-throttles", "--reassignment-json-file", back)
+    look(back)
+    c.tool(REASSIGN, "--cancel", "--reassignment-json-file", back)
+    throttles()
+    c.tool("TopicCommand", "--describe", "--topic", topic, show=_described)
+    c.tool("TopicCommand", "--delete", "--topic", topic)
+
+
 @case("replicated-quorum", nodes=3)
 def quorum(c):
     """kafka-metadata-quorum and kafka-cluster: who votes, who leads, who is there."""

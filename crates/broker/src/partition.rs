@@ -16,6 +16,7 @@ mod role;
 mod settings;
 mod sync;
 mod table;
+mod throttle;
 mod ticket;
 mod waiters;
 
@@ -40,6 +41,7 @@ pub use recovery_points::RecoveryPoints;
 pub use settings::Settings;
 pub use sync::{SyncState, Syncer, Until, Waiting};
 pub use table::PartitionTable;
+pub use throttle::{Quota, ThrottledReplicas};
 pub use ticket::{Outcome, Refusal, Ticket};
 pub use waiters::{FetchWait, Reader, Registration, Waiters};
 
@@ -222,6 +224,15 @@ impl Partition {
         let min_insync_replicas = settings.min_insync_replicas;
         self.settings.store(settings);
         self.note_min_insync_replicas(min_insync_replicas);
+    }
+
+    /// Whether what this replica sends to followers is throttled as long as they are not in sync.
+    pub fn is_throttled_as_leader(&self) -> bool {
+        self.settings.load().throttled_as_leader.has(self.index)
+    }
+
+    pub fn is_throttled_as_follower(&self) -> bool {
+        self.settings.load().throttled_as_follower.has(self.index)
     }
 
     pub fn leader_epoch(&self) -> i32 {

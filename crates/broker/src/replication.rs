@@ -4,8 +4,6 @@
 //! follows. What a follower does with an answer is [`follow`]'s, without network or runtime. The leader's side of a
 //! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`]. What has gone bad on the disk comes
 //! back from other replicas by [`mender`].
-//!
-//! Throttles of followers (`follower.replication.throttled.rate`) belong into [`follow`], where a request is built.
 
 mod fetcher;
 mod follow;
@@ -111,6 +109,7 @@ impl Replication {
             self.env.clone(),
             Arc::clone(&self.config),
             Arc::clone(&self.metadata),
+            Arc::clone(self.partitions.follower_quota()),
             Arc::clone(&assigned),
         );
         Running { assigned, task: self.runtime.spawn(fetcher.run()) }

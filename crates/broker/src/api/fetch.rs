@@ -123,6 +123,10 @@ pub(crate) async fn serve(
             reads = read(&session.targets, None);
         }
     }
+    if let Sender::Follower(_) = sender {
+        let quota = service.partitions.leader_quota();
+        followers::note_sent(quota, &session.targets, &reads, service.clock.now().monotonic_ms);
+    }
     respond(service, asked, session, reads)
 }
 
@@ -239,14 +243,21 @@ struct Room {
     bytes_max: i64,
     /// Only the first batch of an answer may exceed the limits.
     is_first: bool,
+    /// Throttled followers that are not in sync have to wait.
+    is_quota_exceeded: bool,
 }
 
 impl Reading<'_> {
     fn all(&self, targets: &Targets) -> Reads {
         let mut reads = Reads { parts: Vec::with_capacity(targets.len()), bytes: 0, urgent: false, has_news: false };
+        let is_quota_exceeded = match self.sender {
+            Sender::Follower(_) => self.service.partitions.leader_quota().is_exceeded(self.now_ms()),
+            Sender::Consumer { .. } => false,
+        };
         for target in targets.iter() {
             let left = i64::from(self.limits.max_bytes) - reads.bytes;
-            let room = Room { bytes_max: i64::from(target.max_bytes).min(left).max(0), is_first: reads.bytes == 0 };
+            let bytes_max = i64::from(target.max_bytes).min(left).max(0);
+            let room = Room { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded };
             let read = match (&target.partition, self.sender) {
                 (Err(code), _) => Err(*code),
                 (Ok(partition), Sender::Follower(follower)) => follower.read(partition, target, room, self.fetched_ms),
@@ -261,6 +272,10 @@ impl Reading<'_> {
             reads.parts.push(read);
         }
         reads
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.service.clock.now().monotonic_ms
     }
 
     fn for_consumer(

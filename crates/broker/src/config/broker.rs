@@ -107,6 +107,16 @@ settings! {
         "How long a leader may keep a follower waiting for records.";
     "replica.fetch.min.bytes" => replica_fetch_min_bytes: i32 = "1", AtLeast(0), ReadOnly,
         "Bytes that a follower waits for.";
+    "leader.replication.throttled.rate" => leader_replication_throttled_rate: i64
+        = "9223372036854775807", AtLeast(0), ClusterWide,
+        "Bytes per second that this broker sends to followers which are throttled and not in sync.";
+    "follower.replication.throttled.rate" => follower_replication_throttled_rate: i64
+        = "9223372036854775807", AtLeast(0), ClusterWide,
+        "Bytes per second that this broker fetches for partitions of its own which are throttled and not in sync.";
+    "replication.quota.window.num" => replication_quota_window_num: i32 = "11", AtLeast(1), ReadOnly,
+        "Windows over which these rates are means.";
+    "replication.quota.window.size.seconds" => replication_quota_window_size_seconds: i32 = "1", AtLeast(1), ReadOnly,
+        "The length of such a window.";
     "replica.selector.class" => replica_selector_class: Option<String> = null, OneOf(&[RACK_AWARE_REPLICA_SELECTOR]),
         ReadOnly, "How a leader chooses the replica that a consumer reads from. Unset, that is the leader itself.";
     "message.max.bytes" => message_max_bytes: i32 = "1048588", AtLeast(0), ClusterWide, "The largest record batch.";

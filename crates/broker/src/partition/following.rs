@@ -53,6 +53,11 @@ impl Partition {
         })
     }
 
+    /// Whether this follower has all that its leader has told to be replicated; not before it has told anything.
+    pub fn has_caught_up(&self) -> bool {
+        self.leader_high_watermark.load(Ordering::Acquire) >= 0 && self.offset_lag() == 0
+    }
+
     /// How many offsets this follower lacks of what its leader has told to be replicated; 0 on the leader.
     pub fn offset_lag(&self) -> i64 {
         if self.is_leader() {

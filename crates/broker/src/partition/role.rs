@@ -334,6 +334,11 @@ impl Partition {
         self.look_at_leadership(|leadership| leadership.is_replica(id))
     }
 
+    /// Whether a follower is in sync as far as the metadata says.
+    pub fn is_in_sync(&self, id: i32) -> bool {
+        self.look_at_leadership(|leadership| leadership.isr().contains(&id)).unwrap_or(false)
+    }
+
     /// In-sync followers that have an offset for consumers, and the log end of each.
     pub fn readable_followers(&self, offset: i64) -> Vec<(i32, i64)> {
         self.look_at_leadership(|leadership| leadership.readable_followers(offset).collect()).unwrap_or_default()

@@ -4,6 +4,7 @@ use log::LogConfig;
 use wire::batch::{Compression, Rules, TimestampType};
 use wire::compress::Codec;
 
+use super::ThrottledReplicas;
 use crate::config::{self, AckDurability, BrokerConfig, CompressionType, TopicConfig};
 
 pub struct Settings {
@@ -14,6 +15,9 @@ pub struct Settings {
     /// Whether `flush.ms` is shorter than the background flush, so that every append is synced at once.
     pub flush_always: bool,
     pub is_compacted: bool,
+    /// Replicas here whose followers are throttled, while they lead.
+    pub throttled_as_leader: ThrottledReplicas,
+    pub throttled_as_follower: ThrottledReplicas,
     /// What batches must be like.
     pub rules: Rules,
     pub log: LogConfig,
@@ -21,12 +25,15 @@ pub struct Settings {
 
 impl Settings {
     pub fn new(topic: &TopicConfig, broker: &BrokerConfig) -> Self {
+        let throttled = |elements: &[String]| ThrottledReplicas::parse(elements, broker.node_id);
         Self {
             ack_durability: topic.ack_durability,
             min_insync_replicas: topic.min_insync_replicas,
             flush_messages: topic.flush_messages,
             flush_always: topic.flush_ms < broker.log_background_flush_interval_ms,
             is_compacted: topic.is_compacted(),
+            throttled_as_leader: throttled(&topic.leader_replication_throttled_replicas),
+            throttled_as_follower: throttled(&topic.follower_replication_throttled_replicas),
             rules: rules(topic),
             log: topic.log_config(broker),
         }

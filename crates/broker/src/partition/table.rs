@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
 
 use super::replica::Registration;
-use super::{Partition, Settings, Shared};
+use super::{Partition, Quota, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 
@@ -69,6 +69,9 @@ pub struct PartitionTable {
     is_registered: AtomicBool,
     data_dir: PathBuf,
     config: Arc<ArcSwap<BrokerConfig>>,
+    /// What throttled replicas were sent from here, and fetched by this broker.
+    leader_quota: Quota,
+    follower_quota: Arc<Quota>,
     topics: RwLock<Topics>,
     /// Directories of deleted topics that wait for their end, and since when by the monotonic clock.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
@@ -122,6 +125,8 @@ impl PartitionTable {
             incarnation_id,
             is_registered: AtomicBool::new(false),
             data_dir,
+            leader_quota: Quota::of_leader(Arc::clone(&config)),
+            follower_quota: Arc::new(Quota::of_follower(Arc::clone(&config))),
             config,
             topics: RwLock::default(),
             deleted: Mutex::default(),
@@ -197,6 +202,14 @@ impl PartitionTable {
     /// Whether the last stop was a clean one.
     pub fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    pub fn leader_quota(&self) -> &Quota {
+        &self.leader_quota
+    }
+
+    pub fn follower_quota(&self) -> &Arc<Quota> {
+        &self.follower_quota
     }
 
     pub fn data_dir(&self) -> &Path {

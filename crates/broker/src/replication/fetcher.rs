@@ -28,7 +28,7 @@ use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits}
 use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::MetadataCache;
-use crate::partition::{Partition, Ticket};
+use crate::partition::{Partition, Quota, Ticket};
 
 /// How long the leader may take for an answer, besides what it may wait for records.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,6 +73,7 @@ pub(super) struct Fetcher {
     env: Env,
     config: Arc<ArcSwap<BrokerConfig>>,
     metadata: Arc<MetadataCache>,
+    quota: Arc<Quota>,
     assigned: Arc<Assigned>,
     added: watch::Receiver<()>,
     interrupted: Option<Instant>,
@@ -100,10 +101,11 @@ impl Fetcher {
         env: Env,
         config: Arc<ArcSwap<BrokerConfig>>,
         metadata: Arc<MetadataCache>,
+        quota: Arc<Quota>,
         assigned: Arc<Assigned>,
     ) -> Self {
         let added = assigned.added.subscribe();
-        Self { leader, env, config, metadata, assigned, added, interrupted: None }
+        Self { leader, env, config, metadata, quota, assigned, added, interrupted: None }
     }
 
     /// Fetches for ever. Whoever has started it aborts it.
@@ -112,7 +114,9 @@ impl Fetcher {
             let config = self.config.load();
             (config.node_id, Limits::new(&config))
         };
-        let mut follow = Some(Follow::new(node_id, limits));
+        let quota = Arc::clone(&self.quota);
+        let begin = || Follow::new(node_id, limits).throttled_by(Arc::clone(&quota));
+        let mut follow = Some(begin());
         let mut backoff_ms = 0;
         loop {
             let mut works = false;
@@ -124,7 +128,7 @@ impl Fetcher {
             tracing::debug!(leader = self.leader, backoff_ms, error = %ended, "cannot fetch from a leader for now");
             sleep(Duration::from_millis(backoff_ms as u64)).await;
             // What a task that ended took with it is assigned anew.
-            follow.get_or_insert_with(|| Follow::new(node_id, limits));
+            follow.get_or_insert_with(begin);
         }
     }
 

@@ -6,6 +6,10 @@
 //! A partition whose answer cannot be used waits on its own, 50 ms and then twice as long each time up to a second, and
 //! does not hold up the others. What was sent for a partition must be where it still is when the answer comes, or the
 //! answer is left; and whatever changes the log looks at the leader epoch under the log's lock.
+//!
+//! One that is throttled and has not caught up is not asked for while the follower's quota is exceeded (KIP-73,
+//! `RemoteLeaderEndPoint.shouldFollowerThrottle`). Of those that wait together, the one that has got records least
+//! lately is asked for first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use wire::{ErrorCode, Records};
 
 use super::Key;
 use crate::config::BrokerConfig;
-use crate::partition::{FollowError, Partition};
+use crate::partition::{FollowError, Partition, Quota};
 
 /// How long a partition waits after an answer that cannot be used: at first, and at most.
 pub(super) const BACKOFF_MIN_MS: i64 = 50;
@@ -61,6 +65,10 @@ pub(super) enum AnswerError {
 pub(super) struct Follow {
     node_id: i32,
     limits: Limits,
+    /// Of what throttled partitions fetch; all fetchers of the node share it.
+    quota: Option<Arc<Quota>>,
+    /// Answers so far.
+    answers: u64,
     partitions: BTreeMap<Key, Followed>,
     /// Those that may have something new to say.
     to_look_at: BTreeSet<Key>,
@@ -79,6 +87,8 @@ struct Followed {
     /// Not asked for before.
     retry_ms: i64,
     backoff_ms: i64,
+    /// The answer that had records last.
+    fed: u64,
 }
 
 impl Follow {
@@ -86,6 +96,8 @@ impl Follow {
         Self {
             node_id,
             limits,
+            quota: None,
+            answers: 0,
             partitions: BTreeMap::new(),
             to_look_at: BTreeSet::new(),
             to_forget: BTreeSet::new(),
@@ -93,6 +105,10 @@ impl Follow {
             session_id: 0,
             session_epoch: 0,
         }
+    }
+
+    pub(super) fn throttled_by(self, quota: Arc<Quota>) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     /// Fetches these and no others from now on.
@@ -108,7 +124,7 @@ impl Follow {
         for (key, partition) in assigned {
             self.partitions.entry(*key).or_insert_with(|| {
                 self.to_look_at.insert(*key);
-                Followed { partition: Arc::clone(partition), told: None, retry_ms: i64::MIN, backoff_ms: 0 }
+                Followed { partition: Arc::clone(partition), told: None, retry_ms: i64::MIN, backoff_ms: 0, fed: 0 }
             });
         }
     }
@@ -134,15 +150,24 @@ impl Follow {
 
     /// The next request, unless there is nothing to ask for now.
     pub(super) fn request(&mut self, broker_epoch: i64, now_ms: i64) -> Option<FetchRequest> {
-        if now_ms.saturating_sub(self.looked_at_all_ms) >= LOOK_INTERVAL_MS {
+        let is_exceeded = self.quota.as_ref().is_some_and(|quota| quota.is_exceeded(now_ms));
+        if is_exceeded || now_ms.saturating_sub(self.looked_at_all_ms) >= LOOK_INTERVAL_MS {
             self.looked_at_all_ms = now_ms;
             self.to_look_at.extend(self.partitions.keys().copied());
         }
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for key in std::mem::take(&mut self.to_look_at) {
+        for key in self.take_to_look_at() {
             let Some(followed) = self.partitions.get_mut(&key) else { continue };
             if followed.retry_ms > now_ms {
                 self.to_look_at.insert(key);
+                continue;
+            }
+            let partition = &followed.partition;
+            if is_exceeded && partition.is_throttled_as_follower() && !partition.has_caught_up() {
+                self.to_look_at.insert(key);
+                if followed.told.take().is_some() {
+                    self.to_forget.insert(key);
+                }
                 continue;
             }
             let Some(position) = followed.partition.position() else {
@@ -194,6 +219,12 @@ impl Follow {
         })
     }
 
+    fn take_to_look_at(&mut self) -> Vec<Key> {
+        let mut keys: Vec<Key> = std::mem::take(&mut self.to_look_at).into_iter().collect();
+        keys.sort_by_key(|key| self.partitions.get(key).map(|followed| followed.fed));
+        keys
+    }
+
     fn take_forgotten(&mut self) -> Vec<ForgottenTopic> {
         let mut forgotten: Vec<ForgottenTopic> = Vec::new();
         for (topic_id, index) in std::mem::take(&mut self.to_forget) {
@@ -229,6 +260,7 @@ impl Follow {
             (_, i32::MAX) => 1,
             (_, epoch) => epoch + 1,
         };
+        self.answers += 1;
         let mut to_sync = Vec::new();
         for topic in response.responses {
             for data in topic.partitions {
@@ -247,6 +279,13 @@ impl Follow {
         let Some(told) = followed.told.clone() else { return };
         self.to_look_at.insert(key);
         let partition = Arc::clone(&followed.partition);
+        let bytes = data.records.as_ref().map_or(0, Records::len) as i64;
+        if bytes > 0 {
+            followed.fed = self.answers;
+        }
+        if let Some(quota) = self.quota.as_ref().filter(|_| partition.is_throttled_as_follower()) {
+            quota.record(bytes, now_ms);
+        }
         let is_there = partition.position().is_some_and(|position| {
             position.fetch_offset == told.fetch_offset && position.leader_epoch == told.current_leader_epoch
         });

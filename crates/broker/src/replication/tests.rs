@@ -4,3 +4,4 @@
 mod cluster;
 mod random;
 mod scenarios;
+mod throttles;

@@ -8,17 +8,18 @@
 //! - soon, when the high watermark has moved since the follower was told: see
 //!   [`FetchWait::note_news`](crate::partition::FetchWait::note_news).
 //!
-//! Throttles (`leader.replication.throttled.rate`) would bound [`Room`] here for those that are not in sync.
+//! One that is throttled and not in sync gets no records while the quota is exceeded (KIP-73,
+//! `ReplicaManager.shouldLeaderThrottle`).
 
 use std::sync::Arc;
 
 use wire::ErrorCode;
 use wire::api::fetch::FetchRequest;
 
-use super::{Read, Room, find_divergence, read_span};
-use crate::api::fetch::sessions::Target;
-use crate::partition::Partition;
+use super::{Read, Reads, Room, find_divergence, read_span};
+use crate::api::fetch::sessions::{Target, Targets};
 use crate::partition::replica::FollowerFetch;
+use crate::partition::{Partition, Quota};
 
 /// A follower's state is a field of its own since.
 const REPLICA_STATE_SINCE: i16 = 15;
@@ -76,6 +77,9 @@ impl Follower {
             read.high_watermark = partition.high_watermark();
             read.last_stable_offset = partition.last_stable_offset();
         }
+        if room.is_quota_exceeded && partition.is_throttled_as_leader() && !partition.is_in_sync(self.id) {
+            read.span = None;
+        }
         let wanted = partition.sync_wanted_from(self.id);
         if wanted > target.synced_offset {
             read.sync_wanted = Some(wanted);
@@ -84,6 +88,14 @@ impl Follower {
         }
         Ok(read)
     }
+}
+
+/// Notes what is sent to throttled replicas. Those in sync are not held up, but they count.
+pub(super) fn note_sent(quota: &Quota, targets: &Targets, reads: &Reads, now_ms: i64) {
+    let throttled =
+        |target: &Target| target.partition.as_ref().is_ok_and(|partition| partition.is_throttled_as_leader());
+    let sent = targets.iter().zip(&reads.parts).filter(|(target, read)| read.span.is_some() && throttled(target));
+    quota.record(sent.map(|(_, read)| read.bytes()).sum(), now_ms);
 }
 
 /// Whether there is something that the sender should know soon.

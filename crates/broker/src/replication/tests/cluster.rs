@@ -54,6 +54,7 @@ impl Clock for TestClock {
 pub(super) struct Node {
     pub(super) id: i32,
     env: Env,
+    pub(super) config: Arc<ArcSwap<BrokerConfig>>,
     pub(super) table: PartitionTable,
     shared: Shared,
     sessions: FetchSessions,
@@ -242,14 +243,14 @@ impl Cluster {
         // None of them is from before the topic.
         let applied = (self.history.len() - 1).saturating_sub(images).max(1);
         let image = Arc::clone(&self.history[applied].0);
-        let table = PartitionTable::new(shared.clone(), PathBuf::from(DATA_DIR), config, incarnation_id)
+        let table = PartitionTable::new(shared.clone(), PathBuf::from(DATA_DIR), Arc::clone(&config), incarnation_id)
             .expect("what was noted can be read");
         table.load(&image).expect("the logs open");
         let metadata = MetadataCache::default();
         metadata.show(image);
         let sessions = FetchSessions::new(100);
         let (follows, wanted) = (BTreeMap::new(), BTreeMap::new());
-        self.nodes.insert(id, Node { id, env, table, shared, sessions, metadata, follows, wanted, applied });
+        self.nodes.insert(id, Node { id, env, config, table, shared, sessions, metadata, follows, wanted, applied });
         let broker_epoch = self.image().offset() + 1;
         let broker =
             RegisterBrokerRecord { broker_id: id, broker_epoch, incarnation_id, fenced: false, ..Default::default() };
@@ -367,7 +368,8 @@ impl Cluster {
         let leader = node.leader()?;
         let assigned = BTreeMap::from([((TOPIC_ID, 0), node.partition())]);
         let limits = Limits { partition_bytes_max: 300, response_bytes_max: 1000, wait_max_ms: 0, bytes_min: 1 };
-        let follow = node.follows.entry(leader).or_insert_with(|| Follow::new(id, limits));
+        let quota = Arc::clone(node.table.follower_quota());
+        let follow = node.follows.entry(leader).or_insert_with(|| Follow::new(id, limits).throttled_by(quota));
         follow.assign(&assigned);
         let broker_epoch = node.metadata.load().broker(id).map_or(-1, |broker| broker.epoch);
         let now_ms = node.env.clock.now().monotonic_ms;
