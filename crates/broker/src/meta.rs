@@ -29,4 +29,4 @@ pub use name::{
     CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, TRANSACTION_STATE, TopicName, is_internal, validate_name,
 };
 pub use publish::{Applied, MetadataCache, Publisher};
-pub use requests::{Decided, list_reassignments};
+pub use requests::Decided;

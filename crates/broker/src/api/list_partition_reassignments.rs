@@ -3,19 +3,20 @@
 //! Behaviour:
 //! - All of them (null), or those of the partitions that are named. A topic or partition that does not exist is no
 //!   error, as in Kafka.
+//! - The controller answers, so that whoever has just begun a move finds it, whichever broker is asked.
 
 use std::sync::Arc;
 
 use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 
-use super::RequestContext;
+use super::{RequestContext, controlled};
 use crate::Broker;
-use crate::meta::list_reassignments;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     _context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    list_reassignments(&broker.metadata.load(), &request)
+    let answer = controlled::within(request.timeout_ms, broker.controller.ask(request));
+    answer.await.unwrap_or_else(|error_code| ListPartitionReassignmentsResponse { error_code, ..Default::default() })
 }

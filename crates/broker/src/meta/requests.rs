@@ -22,7 +22,6 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 
 use super::changes::{self, Context, Decision};
-use super::image::MetadataImage;
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
@@ -54,6 +53,7 @@ macro_rules! with_decided_requests {
             wire::api::delete_topics::DeleteTopicsRequest
             wire::api::elect_leaders::ElectLeadersRequest
             wire::api::incremental_alter_configs::IncrementalAlterConfigsRequest
+            wire::api::list_partition_reassignments::ListPartitionReassignmentsRequest
             wire::api::unregister_broker::UnregisterBrokerRequest
         }
     };
@@ -190,12 +190,10 @@ impl Decided for AlterPartitionReassignmentsRequest {
     }
 }
 
-/// Partitions that are moving to other brokers. Every broker knows them.
-pub fn list_reassignments(
-    image: &MetadataImage,
-    request: &ListPartitionReassignmentsRequest,
-) -> ListPartitionReassignmentsResponse {
-    changes::reassignments::list(image, request)
+impl Decided for ListPartitionReassignmentsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<ListPartitionReassignmentsResponse> {
+        Decision { records: Vec::new(), answer: changes::reassignments::list(context.image, &self) }
+    }
 }
 
 fn code_and_message(outcome: changes::configs::Outcome) -> (ErrorCode, Option<String>) {

@@ -322,7 +322,7 @@ async fn a_cluster_of_two_goes_on_with_one() {
     let answer = controller.ask(to(&[1])).await.unwrap();
     assert_eq!((answer.responses[0].partitions[0].error_code, leader()), (ErrorCode::NONE, 1));
     controller.ask(to(&[2])).await.unwrap();
-    let moving = list_reassignments(&cache.load(), &ListPartitionReassignmentsRequest::default());
+    let moving = controller.ask(ListPartitionReassignmentsRequest::default()).await.unwrap();
     assert_eq!(moving.topics[0].partitions[0].adding_replicas, [2]);
     let answer = controller.ask(ElectLeadersRequest::default()).await.unwrap();
     let result = &answer.replica_election_results[0].partition_result[0];
