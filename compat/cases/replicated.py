@@ -222,6 +222,27 @@ def throttle(c):
     c.tool("TopicCommand", "--delete", "--topic", topic)
 
 
+@case("replicated-deletion", nodes=3)
+def deletion(c):
+    """kafka-delete-records: when it answers, the records are gone from whichever replica leads next."""
+    topic = c.name("shortened")
+    c.create(topic, "--replica-assignment", "1:2:3")
+    c.tool("ConsoleProducer", "--topic", topic, stdin="".join(f"record {number}\n" for number in range(10)))
+    wanted = c.file("offsets.json", {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 4}]})
+    c.tool("DeleteRecordsCommand", "--offset-json-file", wanted)
+    c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
+    c.broker.nodes[1].kill()
+    _until_isr(c, topic, [2, 3])
+    c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
+    c.tool("GetOffsetShell", "--topic", topic, "--time", -1)
+    wanted = c.file("offsets.json", {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": -1}]})
+    c.tool("DeleteRecordsCommand", "--offset-json-file", wanted)
+    _heal(c)
+    c.tool("LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", 0)
+    c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
+    c.tool("TopicCommand", "--delete", "--topic", topic)
+
+
 @case("replicated-quorum", nodes=3)
 def quorum(c):
     """kafka-metadata-quorum and kafka-cluster: who votes, who leads, who is there."""

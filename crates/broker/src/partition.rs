@@ -8,6 +8,7 @@
 //! appends what clients send, only a follower what its leader sends.
 
 mod damage;
+mod deletion;
 mod following;
 mod noted;
 mod recovery_points;

@@ -5,13 +5,16 @@
 //!   new start, which never goes back.
 //! - An offset beyond the high watermark is OFFSET_OUT_OF_RANGE.
 //! - A topic that is compacted and nothing else refuses: POLICY_VIOLATION.
-//! - Only the leader takes it. Followers learn the new start by their fetches; the answer does not wait for them.
+//! - Only the leader takes it. It is answered with the low watermark, when all live followers have deleted as much;
+//!   with REQUEST_TIMED_OUT, when they have not within the request's time. The leader has deleted nevertheless.
 //! - Of a partition that is named twice, the last offset counts, as in Kafka.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 use wire::ErrorCode;
 use wire::api::delete_records::{
     DeleteRecordsPartition, DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse,
@@ -20,6 +23,7 @@ use wire::api::delete_records::{
 
 use super::RequestContext;
 use crate::Broker;
+use crate::partition::Partition;
 
 /// The offset of a request that stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;
@@ -31,21 +35,54 @@ pub(super) async fn handle(
     _context: &RequestContext,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
+    let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let broker = Arc::clone(broker);
     let asked = request.topics.into_iter().filter(|topic| !topic.partitions.is_empty());
     // What lies above the new start is brought to the disk first.
-    let topics = spawn_blocking(move || asked.map(|topic| delete_in(&broker, topic)).collect());
-    let topics = topics.await.unwrap_or_else(|error| {
+    let deleted = spawn_blocking(move || asked.map(|topic| delete_in(&broker, topic)).collect::<Vec<_>>()).await;
+    let deleted = deleted.unwrap_or_else(|error| {
         tracing::error!(%error, "a deletion of records ended");
         Vec::new()
     });
+    let mut topics = Vec::with_capacity(deleted.len());
+    for (name, here) in deleted {
+        let mut partitions = Vec::with_capacity(here.len());
+        for (partition_index, outcome) in here {
+            let (low_watermark, error_code) = match outcome {
+                Ok(deletion) => deletion.on_all(deadline).await,
+                Err(code) => (-1, code),
+            };
+            partitions.push(DeleteRecordsPartitionResult { partition_index, low_watermark, error_code });
+        }
+        topics.push(DeleteRecordsTopicResult { name, partitions });
+    }
     DeleteRecordsResponse { topics, ..Default::default() }
 }
 
-fn delete_in(broker: &Broker, topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult {
+/// What became of one partition here.
+type Deleted = (i32, Result<Deletion, ErrorCode>);
+
+/// What this leader has deleted, and its followers may not have yet.
+struct Deletion {
+    partition: Arc<Partition>,
+    before_offset: i64,
+}
+
+impl Deletion {
+    /// Waits for the followers. Returns the low watermark, and whether it is where it should be.
+    async fn on_all(self, deadline: Instant) -> (i64, ErrorCode) {
+        match timeout_at(deadline, self.partition.wait_until_deleted(self.before_offset)).await {
+            Ok(Ok(low_watermark)) => (low_watermark, ErrorCode::NONE),
+            Ok(Err(code)) => (-1, code),
+            Err(_) => (self.partition.low_watermark().unwrap_or(-1), ErrorCode::REQUEST_TIMED_OUT),
+        }
+    }
+}
+
+fn delete_in(broker: &Broker, topic: DeleteRecordsTopic) -> (String, Vec<Deleted>) {
     let partitions = last_of_each(topic.partitions);
-    let partitions = partitions.iter().map(|asked| delete(broker, &topic.name, asked)).collect();
-    DeleteRecordsTopicResult { name: topic.name, partitions }
+    let deleted = partitions.iter().map(|asked| (asked.partition_index, delete(broker, &topic.name, asked))).collect();
+    (topic.name, deleted)
 }
 
 /// Each partition once, in the order in which they are first named.
@@ -64,15 +101,7 @@ fn last_of_each(asked: Vec<DeleteRecordsPartition>) -> Vec<DeleteRecordsPartitio
     partitions
 }
 
-fn delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> DeleteRecordsPartitionResult {
-    let (low_watermark, error_code) = match try_delete(broker, topic, asked) {
-        Ok(low_watermark) => (low_watermark, ErrorCode::NONE),
-        Err(code) => (-1, code),
-    };
-    DeleteRecordsPartitionResult { partition_index: asked.partition_index, low_watermark, error_code }
-}
-
-fn try_delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> Result<i64, ErrorCode> {
+fn delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> Result<Deletion, ErrorCode> {
     let partition = broker.partitions.find_by_name(topic, asked.partition_index)?;
     partition.check_leader_in_epoch(NO_EPOCH)?;
     let policy = partition.settings().log.cleanup_policy;
@@ -85,10 +114,11 @@ fn try_delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> R
         offset if (0..=high_watermark).contains(&offset) => offset,
         _ => return Err(ErrorCode::OFFSET_OUT_OF_RANGE),
     };
-    partition.with_log(|log| log.delete_records(offset)).map_err(|error| {
+    partition.delete_records(offset).map_err(|error| {
         tracing::error!(topic, partition = asked.partition_index, %error, "cannot delete records");
         ErrorCode::KAFKA_STORAGE_ERROR
-    })
+    })?;
+    Ok(Deletion { partition, before_offset: offset })
 }
 
 #[cfg(test)]

@@ -359,6 +359,14 @@ impl Leadership {
         self.durable_offset
     }
 
+    /// Where the logs of this node and of all live followers have begun by now (`Partition.lowWatermarkIfLeader`). One
+    /// that has not fetched yet holds it up.
+    pub fn low_watermark(&self, own_log_start_offset: i64) -> i64 {
+        let lives = |follower: &&Follower| follower.registration.is_some_and(|registration| registration.is_active);
+        let starts = self.followers.iter().filter(lives).map(|follower| follower.log_start_offset);
+        starts.fold(own_log_start_offset, i64::min)
+    }
+
     /// How far all who count have got, even if there are too few of them for the two offsets to move.
     pub fn reached(&self) -> Own {
         self.reached

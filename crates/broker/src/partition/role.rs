@@ -113,6 +113,8 @@ impl Partition {
             }
             self.waiters.wake_all();
         }
+        // A replica may be gone that had not deleted yet.
+        self.waiters.note_low_watermark();
         if let Some(progress) = taken.progress {
             self.announce(&progress);
         }
@@ -222,9 +224,15 @@ impl Partition {
     fn with_leadership<R>(&self, work: impl FnOnce(&mut Leadership) -> R) -> Option<R> {
         let mut guard = self.role.lock();
         let Role::Leader(leadership) = &mut guard.role else { return None };
+        let log_start_offset = self.log_start_offset();
+        let low_watermark = leadership.low_watermark(log_start_offset);
         let result = work(leadership);
+        let has_risen = leadership.low_watermark(log_start_offset) > low_watermark;
         let progress = self.publish(&mut guard);
         drop(guard);
+        if has_risen {
+            self.waiters.note_low_watermark();
+        }
         if let Some(progress) = progress {
             self.announce(&progress);
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::timeout;
 
 use super::Partition;
@@ -66,6 +67,8 @@ impl FetchWait {
 #[derive(Default)]
 pub struct Waiters {
     waits: Mutex<Vec<Arc<FetchWait>>>,
+    /// For those who wait until all replicas have deleted something.
+    low_watermark: Notify,
 }
 
 impl Waiters {
@@ -97,8 +100,18 @@ impl Waiters {
         }
     }
 
+    /// The next move of the low watermark, or anything else that [`Waiters::wake_all`] is called for.
+    pub fn low_watermark_moved(&self) -> Notified<'_> {
+        self.low_watermark.notified()
+    }
+
+    pub fn note_low_watermark(&self) {
+        self.low_watermark.notify_waiters();
+    }
+
     /// Wakes all, for a change that is not an append: truncation, a new leader, deletion.
     pub fn wake_all(&self) {
+        self.note_low_watermark();
         for wait in self.waits.lock().iter() {
             wait.urgent.notify_one();
         }

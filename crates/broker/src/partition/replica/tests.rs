@@ -49,6 +49,20 @@ fn the_only_replica_in_sync_goes_by_itself() {
 }
 
 #[test]
+fn the_low_watermark_is_the_least_start_of_those_that_live() {
+    let mut leadership = lead(&[1, 2], 1, 10);
+    assert_eq!(leadership.low_watermark(7), -1, "nothing is known of the others");
+    leadership.note_fetch(2, FollowerFetch { log_start_offset: 5, ..fetch(10, 1) }).unwrap();
+    leadership.note_fetch(3, FollowerFetch { log_start_offset: 4, ..fetch(8, 1) }).unwrap();
+    assert_eq!(leadership.low_watermark(7), 4, "it need not be in sync");
+    leadership.note_brokers(|id| active(7).filter(|_| id != 3), 2);
+    assert_eq!(leadership.low_watermark(7), 5);
+    assert_eq!(leadership.low_watermark(3), 3);
+    leadership.note_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
+    assert_eq!(leadership.low_watermark(7), 7);
+}
+
+#[test]
 fn the_offsets_are_those_of_the_slowest_in_sync() {
     let mut leadership = lead(&[1, 2, 3], 1, 10);
     assert_eq!(offsets(&leadership), (0, 0), "nothing is known of the others");

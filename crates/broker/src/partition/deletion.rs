@@ -1,0 +1,44 @@
+//! Deleting records from the start of the log (KIP-107), and waiting until the followers have done it too.
+//!
+//! A leader moves the start of its own log. Followers learn it with what they fetch, move theirs, and say so with the
+//! next fetch. The *low watermark* is the least start over the replicas that live: below it nobody has anything.
+
+use std::sync::Arc;
+
+use log::LogError;
+use wire::ErrorCode;
+
+use super::Partition;
+
+impl Partition {
+    /// Drops what is below the offset, which must not be above the high watermark. Followers are told at once.
+    pub fn delete_records(self: &Arc<Self>, offset: i64) -> Result<(), LogError> {
+        let before = self.log_start_offset();
+        let after = self.with_log(|log| log.delete_records(offset))?;
+        if after > before {
+            self.waiters().wake_all();
+        }
+        Ok(())
+    }
+
+    /// `Partition.lowWatermarkIfLeader`.
+    pub fn low_watermark(&self) -> Result<i64, ErrorCode> {
+        if self.is_offline() {
+            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+        }
+        self.look_at_leadership(|leadership| leadership.low_watermark(self.log_start_offset()))
+    }
+
+    /// Until the low watermark has reached an offset, or this node leads no more (`DelayedDeleteRecords`).
+    pub async fn wait_until_deleted(&self, offset: i64) -> Result<i64, ErrorCode> {
+        loop {
+            // From here on a move is not missed.
+            let moved = self.waiters().low_watermark_moved();
+            let low_watermark = self.low_watermark()?;
+            if low_watermark >= offset {
+                return Ok(low_watermark);
+            }
+            moved.await;
+        }
+    }
+}
