@@ -2,6 +2,7 @@
 //! as over the network, and a controller that is a few lines. Nothing runs by itself: each step is the test's.
 
 mod cluster;
+mod consumers;
 mod deletion;
 mod random;
 mod scenarios;

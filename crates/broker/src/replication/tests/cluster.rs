@@ -106,7 +106,7 @@ impl Node {
         self.table.find_by_name(TOPIC, 0).expect("the partition is here")
     }
 
-    fn service(&self) -> Service<'_> {
+    pub(super) fn service(&self) -> Service<'_> {
         Service {
             partitions: &self.table,
             sessions: &self.sessions,
