@@ -126,7 +126,8 @@ impl Controller {
     }
 
     /// Has a request decided by the active controller. What it decided for a client is in force on this node when this
-    /// returns, and on others soon; brokers hear of it with the metadata. While there is no controller it is looked for.
+    /// returns, and on others soon; brokers hear of it with the metadata. While there is no controller one is looked
+    /// for.
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
         let patience = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + patience;
