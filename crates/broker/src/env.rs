@@ -25,11 +25,6 @@ impl Env {
     pub fn new_id(&self) -> Uuid {
         Uuid::from_random(self.random.bytes())
     }
-
-    /// Holds up the calling thread, which must be one of its own and not the runtime's.
-    pub fn pause(&self, duration: Duration) {
-        std::thread::sleep(duration);
-    }
 }
 
 /// Two clocks: the wall clock for timestamps, and one that only ever goes forward for everything that waits.
@@ -39,6 +34,11 @@ pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64 {
         self.now().wall_ms
+    }
+
+    /// Holds up the calling thread, which must be one of its own and not the runtime's.
+    fn pause(&self, duration: Duration) {
+        std::thread::sleep(duration);
     }
 }
 

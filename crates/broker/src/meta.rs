@@ -16,6 +16,7 @@ mod placement;
 pub mod properties;
 mod publish;
 mod requests;
+mod round;
 #[cfg(test)]
 mod tests;
 
@@ -28,5 +29,6 @@ pub use image::{
 pub use name::{
     CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, TRANSACTION_STATE, TopicName, is_internal, validate_name,
 };
-pub use publish::{Applied, MetadataCache, Publisher};
+pub use publish::{Applied, Backlog, MetadataCache, Publisher};
 pub use requests::Decided;
+pub use round::Round;

@@ -29,10 +29,47 @@ const MENDING_INTERVAL: Duration = Duration::from_millis(50);
 /// what the log had then, so that it writes in no other epoch.
 pub(crate) type LoadedEpochs = Arc<Mutex<BTreeMap<i32, i32>>>;
 
+/// The partitions of `__consumer_offsets` on this node.
 #[derive(Clone)]
-pub(crate) struct OffsetsTopic {
+pub(crate) struct OffsetsPartitions {
     pub(crate) partitions: Arc<PartitionTable>,
     pub(crate) loaded: LoadedEpochs,
+}
+
+impl OffsetsPartitions {
+    /// Queues a batch in the epoch in which its partition was loaded. It is appended when what is returned is
+    /// committed.
+    pub(crate) fn enqueue(&self, partition: i32, batch: Batch) -> Result<(Touched, Arc<Ticket>), ErrorCode> {
+        let leader_epoch = self.loaded.lock().get(&partition).copied();
+        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
+        let leader_epoch = leader_epoch.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let ticket = Arc::new(Ticket::new(1));
+        let mut touched = Touched::default();
+        partition.enqueue_in_epoch(Some(leader_epoch), batch, Acks::All, &ticket, 0, &mut touched);
+        Ok((touched, ticket))
+    }
+
+    /// The first offset of a log, and the offset after its last record.
+    pub(crate) fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode> {
+        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
+        partition.check_leader()?;
+        // What is not replicated yet is not taken back as long as this node leads.
+        Ok((partition.log_start_offset(), partition.view().log_end_offset()))
+    }
+}
+
+/// What became of a batch.
+pub(crate) fn appended(outcomes: Vec<Outcome>) -> Result<i64, ErrorCode> {
+    match outcomes.into_iter().next() {
+        Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
+        Some(Outcome::Refused(refusal)) => Err(refusal.code),
+        None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct OffsetsTopic {
+    pub(crate) log: OffsetsPartitions,
     pub(crate) metadata: Arc<MetadataCache>,
     pub(crate) controller: Controller,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
@@ -40,34 +77,20 @@ pub(crate) struct OffsetsTopic {
 
 impl OffsetsLog for OffsetsTopic {
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
-        let leader_epoch = self.loaded.lock().get(&partition).copied().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-        let found = self.partitions.find_by_name(OFFSETS_TOPIC, partition);
-        let (partition, leader_epoch) = match found.and_then(|partition| Ok((partition, leader_epoch?))) {
-            Ok(found) => found,
-            Err(code) => return Box::pin(async move { Err(code) }),
-        };
-        let ticket = Arc::new(Ticket::new(1));
-        let mut touched = Touched::default();
-        partition.enqueue_in_epoch(Some(leader_epoch), batch, Acks::All, &ticket, 0, &mut touched);
+        let enqueued = self.log.enqueue(partition, batch);
         Box::pin(async move {
+            let (touched, ticket) = enqueued?;
             touched.commit();
-            match poll_fn(|cx| ticket.poll(cx)).await.pop() {
-                Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
-                Some(Outcome::Refused(refusal)) => Err(refusal.code),
-                None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
-            }
+            appended(poll_fn(|cx| ticket.poll(cx)).await)
         })
     }
 
     fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode> {
-        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
-        partition.check_leader()?;
-        // What is not replicated yet is not taken back as long as this node leads.
-        Ok((partition.log_start_offset(), partition.view().log_end_offset()))
+        self.log.offsets(partition)
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
-        let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition);
+        let partition = self.log.partitions.find_by_name(OFFSETS_TOPIC, partition);
         Box::pin(async move {
             let partition = partition?;
             let mut from = from_offset;
@@ -101,7 +124,7 @@ impl OffsetsLog for OffsetsTopic {
     }
 
     fn max_batch_bytes(&self) -> usize {
-        match self.partitions.any_of(OFFSETS_TOPIC) {
+        match self.log.partitions.any_of(OFFSETS_TOPIC) {
             Some(partition) => partition.settings().rules.max_message_bytes,
             None => self.config.load().message_max_bytes.unsigned_abs() as usize,
         }

@@ -163,7 +163,7 @@ impl QuorumError {
     }
 
     /// Whether the node can go on.
-    fn is_retriable(&self) -> bool {
+    pub fn is_retriable(&self) -> bool {
         match self {
             Self::NotLeader
             | Self::Superseded

@@ -6,7 +6,7 @@
 //! back from other replicas by [`mender`].
 
 mod fetcher;
-mod follow;
+pub(crate) mod follow;
 pub mod isr;
 mod mender;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use crate::meta::{Applied, MetadataCache, MetadataDelta, MetadataImage, Topic};
 use crate::partition::PartitionTable;
 
 /// A partition, by the id of its topic.
-type Key = (Uuid, i32);
+pub type Key = (Uuid, i32);
 
 /// Keeps a fetcher for each leader. To be subscribed to the metadata behind the partition table, whose roles it reads.
 pub struct Replication {

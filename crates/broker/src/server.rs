@@ -34,7 +34,7 @@ use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
 use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
 use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
-use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsTopic, group_config};
+use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
 use crate::partition::{PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
@@ -122,7 +122,7 @@ impl Server {
         let request_timeout = Duration::from_millis(u64::from(config.request_timeout_ms.unsigned_abs()));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let metadata = Arc::new(MetadataCache::default());
-        let publisher = Publisher::new(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
+        let publisher = Publisher::start(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
         let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(transport)))
             .await
             .expect("opening does not panic")?;
@@ -157,8 +157,7 @@ impl Server {
         );
         let loaded = LoadedEpochs::default();
         let offsets_topic = Arc::new(OffsetsTopic {
-            partitions: Arc::clone(&partitions),
-            loaded: Arc::clone(&loaded),
+            log: OffsetsPartitions { partitions: Arc::clone(&partitions), loaded: Arc::clone(&loaded) },
             metadata: Arc::clone(&metadata),
             controller: controller.clone(),
             config: Arc::clone(&config),

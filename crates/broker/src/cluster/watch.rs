@@ -49,7 +49,7 @@ impl Liveness {
     }
 
     /// This node becomes the controller. Of the one before it is known for how many milliseconds it has been silent.
-    fn begin(&self, before: Option<(i32, i64)>) {
+    pub fn begin(&self, before: Option<(i32, i64)>) {
         let now_ms = self.clock.now().monotonic_ms;
         let mut sessions = self.sessions.lock();
         let died = before.is_some_and(|(broker, _)| sessions.is_dead(broker));
@@ -63,7 +63,7 @@ impl Liveness {
     }
 
     /// Of these brokers, by id and epoch, those whose session is over.
-    fn over(&self, brokers: impl Iterator<Item = (i32, i64)>, timeout_ms: i64) -> Vec<(i32, i64)> {
+    pub fn over(&self, brokers: impl Iterator<Item = (i32, i64)>, timeout_ms: i64) -> Vec<(i32, i64)> {
         let now_ms = self.clock.now().monotonic_ms;
         let sessions = self.sessions.lock();
         brokers.filter(|(id, _)| sessions.is_over(*id, now_ms, timeout_ms)).collect()

@@ -17,13 +17,11 @@ use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
 use wire::api::forward::{ForwardRequest, ForwardResponse};
-use wire::state::metadata::MetadataRecord;
 use wire::{ErrorCode, Reader, Wire, Writer};
 
-use super::changes::{self, Context, Decision, RECORDS_MAX};
-use super::image::{MetadataImage, ResourceKind};
-use super::publish::{MetadataCache, with_dynamic};
+use super::publish::MetadataCache;
 use super::requests::{Decided, with_decided_requests};
+use super::round::Round;
 use crate::cluster::{Lane, Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::env::Random;
@@ -79,7 +77,8 @@ impl From<QuorumError> for ControllerError {
 
 type Outcome = Result<(), ControllerError>;
 type Finish = Box<dyn FnOnce(Outcome) + Send>;
-type Job = Box<dyn FnOnce(&Context<'_>) -> (Vec<MetadataRecord>, Answer) + Send>;
+/// Has something decided in a round. What it returns answers, unless it has refused already.
+type Job = Box<dyn FnOnce(Result<&mut Round, ControllerError>) -> Option<Answer> + Send>;
 
 /// The answer to a request, ready to be sent.
 struct Answer {
@@ -160,9 +159,9 @@ impl Controller {
         let node_id = self.node_id;
         let timeout_ms = i64::from(self.config.load().broker_session_timeout_ms);
         let sent = if R::IS_OF_BROKERS { Sent::Committed } else { Sent::Published };
-        self.submit(sent, move |context| {
+        self.submit(sent, move |round| {
             // What this node asks for itself, no other process asks in its place.
-            request.decide(context, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
+            round.request(request, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
         })
         .await
     }
@@ -248,35 +247,37 @@ impl Controller {
     async fn submit<T: Send + 'static>(
         &self,
         sent: Sent,
-        decide: impl FnOnce(&Context<'_>) -> Decision<T> + Send + 'static,
+        decide: impl FnOnce(&mut Round) -> Result<T, ControllerError> + Send + 'static,
     ) -> Result<T, ControllerError> {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |context| {
-            let decision = decide(context);
-            // Who asked may be gone by then.
-            let finish: Finish = Box::new(move |outcome| _ = reply.send(outcome.map(|()| decision.answer)));
-            (decision.records, Answer { finish, sent })
+        // Who asked may be gone by the time of the answer.
+        let job: Job = Box::new(move |round| match round.and_then(decide) {
+            Ok(decided) => {
+                let finish: Finish = Box::new(move |outcome| _ = reply.send(outcome.map(|()| decided)));
+                Some(Answer { finish, sent })
+            }
+            Err(error) => {
+                _ = reply.send(Err(error));
+                None
+            }
         });
         self.jobs.send(job).await.map_err(|_| ControllerError::Stopped)?;
         answer.await.map_err(|_| ControllerError::Stopped)?
     }
 
-    /// Fences brokers that gave no sign of life for too long, by id and epoch. Only the active controller does.
+    /// [`Round::fence`]. Only the active controller does.
     pub async fn fence_brokers(&self, brokers: Vec<(i32, i64)>) -> Result<(), ControllerError> {
-        let fence = move |context: &Context<'_>| changes::heartbeats::fence(context, &brokers);
-        self.submit(Sent::Committed, move |context| Decision { records: fence(context), answer: () }).await
+        self.submit(Sent::Committed, move |round| round.fence(&brokers)).await
     }
 
-    /// Gives up to `max` partitions back to their preferred leaders, if that is switched on. The answer is whether
-    /// there may be more of them. Only the active controller does.
+    /// [`Round::balance_leaders`]. Only the active controller does.
     pub async fn balance_leaders(&self, max: usize) -> Result<bool, ControllerError> {
-        self.submit(Sent::Published, move |context| changes::elections::balance(context, max)).await
+        self.submit(Sent::Published, move |round| round.balance_leaders(max)).await
     }
 
-    /// Elects any replica in up to `max` partitions without a leader, where that is allowed. The answer is whether
-    /// there may be more of them. Only the active controller does.
+    /// [`Round::elect_unclean_leaders`]. Only the active controller does.
     pub async fn elect_unclean_leaders(&self, max: usize) -> Result<bool, ControllerError> {
-        self.submit(Sent::Published, move |context| changes::elections::elect_unclean(context, max)).await
+        self.submit(Sent::Published, move |round| round.elect_unclean_leaders(max)).await
     }
 }
 
@@ -304,40 +305,19 @@ impl Task {
     async fn round(&mut self, first: Job, jobs: &mut impl Iterator<Item = Job>) {
         let epoch = match self.settle().await {
             Ok(epoch) => epoch,
-            // What it would come to does not matter.
             Err(error) => {
-                let (_, answer) = first(&self.context(&self.cache.load(), &self.config.load()));
-                return (answer.finish)(Err(error));
+                first(Err(error));
+                return;
             }
         };
-        let mut image = MetadataImage::clone(&self.cache.committed());
-        let after = image.offset();
-        let mut config = self.config.load_full();
-        if image.generation() != self.cache.load().generation() {
-            config = Arc::new(with_dynamic(&config, &image).0);
-        }
-        let mut records = Vec::new();
+        let mut round = Round::begin(epoch, &self.cache, &self.config, Arc::clone(&self.random));
         let mut answers: Vec<Answer> = Vec::new();
         let mut next = Some(first);
         while let Some(job) = next {
-            let (decided, answer) = job(&self.context(&image, &config));
-            match self.foresee(&image, &decided, epoch) {
-                Ok(after) => image = after,
-                Err(error) => {
-                    (answer.finish)(Err(error));
-                    next = jobs.next();
-                    continue;
-                }
-            }
-            if decided.iter().any(is_broker_setting) {
-                config = Arc::new(with_dynamic(&config, &image).0);
-            }
-            records.extend(decided);
-            answers.push(answer);
-            // An entry takes what one operation may have, and the rest of the operation that goes beyond.
-            next = if records.len() < RECORDS_MAX { jobs.next() } else { None };
+            answers.extend(job(Ok(&mut round)));
+            next = if round.is_full() { None } else { jobs.next() };
         }
-        let outcome = self.commit(epoch, after, &records).await;
+        let outcome = self.commit(&round).await;
         for answer in answers.extract_if(.., |answer| answer.sent == Sent::Committed) {
             (answer.finish)(outcome.clone().map(|_| ()));
         }
@@ -356,30 +336,6 @@ impl Task {
         });
     }
 
-    fn context<'a>(&'a self, image: &'a MetadataImage, config: &'a BrokerConfig) -> Context<'a> {
-        Context { image, config, random: &*self.random }
-    }
-
-    /// The image that records will lead to.
-    fn foresee(
-        &self,
-        image: &MetadataImage,
-        records: &[MetadataRecord],
-        epoch: i32,
-    ) -> Result<MetadataImage, ControllerError> {
-        if records.is_empty() {
-            return Ok(image.clone());
-        }
-        let offset = image.offset() + records.len() as i64;
-        match image.apply(records, offset, epoch) {
-            Ok((image, _)) => Ok(image),
-            Err(error) => {
-                tracing::error!(%error, "a decision does not fit the metadata");
-                Err(ControllerError::Internal(error.to_string().into()))
-            }
-        }
-    }
-
     /// The epoch to write in.
     async fn settle(&mut self) -> Result<i32, ControllerError> {
         if !self.is_settled && self.quorum.leader_epoch().is_some() {
@@ -389,21 +345,16 @@ impl Task {
         self.quorum.leader_epoch().ok_or(ControllerError::NotController)
     }
 
-    /// Returns the offset of the state that the records lead to, when they are committed.
-    async fn commit(&mut self, epoch: i32, after: i64, records: &[MetadataRecord]) -> Result<i64, ControllerError> {
-        if records.is_empty() {
-            return Ok(after);
+    /// Returns the offset of the state that a round leads to, when its entry is committed.
+    async fn commit(&mut self, round: &Round) -> Result<i64, ControllerError> {
+        if round.is_empty() {
+            return Ok(round.after());
         }
-        let values = records.iter().map(MetadataRecord::write).collect();
         self.is_settled = false;
-        let offset = self.quorum.propose(epoch, after, values).await?;
+        let offset = self.quorum.propose(round.epoch(), round.after(), round.values()).await?;
         self.is_settled = true;
         Ok(offset)
     }
-}
-
-fn is_broker_setting(record: &MetadataRecord) -> bool {
-    matches!(record, MetadataRecord::Config(record) if record.resource_type == ResourceKind::Broker as i8)
 }
 
 impl AlterPartition for Controller {

@@ -111,16 +111,24 @@ pub struct Publisher {
     cache: Arc<MetadataCache>,
     /// `None` once there is no more to come.
     backlog: Option<SyncSender<Committed>>,
+    /// What publishes, if that is a thread.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Publisher {
-    pub fn new(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> std::io::Result<Self> {
-        let (backlog, queue) = sync_channel(BACKLOG_MAX);
-        let publishing = Publishing { cache: Arc::clone(&cache), config };
+    /// Gives the publishing a thread.
+    pub fn start(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> std::io::Result<Self> {
+        let (mut publisher, backlog) = Self::prepare(cache, config);
         let thread = std::thread::Builder::new().name("metadata".to_owned());
-        let thread = thread.spawn(move || publishing.run(&queue))?;
-        Ok(Self { cache, backlog: Some(backlog), thread: Some(thread) })
+        publisher.thread = Some(thread.spawn(move || backlog.run())?);
+        Ok(publisher)
+    }
+
+    /// As [`Self::start`], for whoever publishes in its own time.
+    pub fn prepare(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> (Self, Backlog) {
+        let (sender, queue) = sync_channel(BACKLOG_MAX);
+        let backlog = Backlog { queue, cache: Arc::clone(&cache), config };
+        (Self { cache, backlog: Some(sender), thread: None }, backlog)
     }
 
     fn commit(&self, image: MetadataImage, delta: MetadataDelta) -> Result<(), StateMachineError> {
@@ -143,17 +151,27 @@ impl Drop for Publisher {
     }
 }
 
-/// The publishing thread: keeps the broker's dynamic settings, tells the listeners, publishes the image.
-struct Publishing {
+/// What is committed and to be published: keeps the broker's dynamic settings, tells the listeners, publishes the
+/// images.
+pub struct Backlog {
+    queue: Receiver<Committed>,
     cache: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
 }
 
-impl Publishing {
-    fn run(&self, queue: &Receiver<Committed>) {
-        for (image, delta) in queue {
+impl Backlog {
+    fn run(&self) {
+        for (image, delta) in &self.queue {
             self.publish(image, &delta);
         }
+    }
+
+    /// Publishes the next image, if there is one by now.
+    #[cfg(test)]
+    pub fn publish_next(&self) -> Option<Arc<MetadataImage>> {
+        let (image, delta) = self.queue.try_recv().ok()?;
+        self.publish(Arc::clone(&image), &delta);
+        Some(image)
     }
 
     fn publish(&self, image: Arc<MetadataImage>, delta: &MetadataDelta) {

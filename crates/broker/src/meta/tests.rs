@@ -52,7 +52,7 @@ impl World {
             segment_bytes: 1 << 20,
             snapshot_bytes: 4000,
         };
-        let publisher = Publisher::new(cache.clone(), config.clone()).unwrap();
+        let publisher = Publisher::start(cache.clone(), config.clone()).unwrap();
         bootstrap(&options, &[&options]).map_err(|error| error.to_string())?;
         let node = Node::open(&options, publisher, Box::new(NoPeers)).map_err(|error| error.to_string())?;
         let (quorum, thread) = Quorum::start(node).map_err(|error| error.to_string())?;

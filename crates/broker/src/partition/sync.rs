@@ -195,7 +195,7 @@ impl Partition {
     fn sync_once(self: &Arc<Self>) -> Option<Priority> {
         let is_busy = self.sync.inner.lock().again;
         if is_busy {
-            self.shared.env.pause(GATHER);
+            self.shared.env.clock.pause(GATHER);
         }
         self.append_queued();
         {

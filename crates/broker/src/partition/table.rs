@@ -11,7 +11,7 @@
 mod directories;
 mod upkeep;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,9 @@ use super::{Partition, Quota, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 
-/// Threads that open or make logs. They mostly wait for the disk.
-const OPENING_THREADS: usize = 8;
+/// Threads that open or make logs. They mostly wait for the disk. On a simulated one more than one would make each run
+/// another one.
+const OPENING_THREADS: usize = if cfg!(test) { 1 } else { 8 };
 
 /// The partitions of one topic, by index.
 struct OpenTopic {
@@ -57,7 +58,8 @@ impl Slot {
 
 #[derive(Default)]
 struct Topics {
-    by_id: HashMap<Uuid, Arc<OpenTopic>>,
+    /// In order, so that what is done to all partitions is done in the same order each time.
+    by_id: BTreeMap<Uuid, Arc<OpenTopic>>,
     by_name: HashMap<TopicName, Arc<OpenTopic>>,
 }
 

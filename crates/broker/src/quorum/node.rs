@@ -419,14 +419,14 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Whether nobody has been heard of in a dead leader's place.
-    pub(super) fn may_succeed(&self) -> bool {
+    pub fn may_succeed(&self) -> bool {
         let raft = &self.raft.raft;
         let is_heard_again = raft.leader_id != raft::INVALID_ID && raft.election_elapsed < ELECTION_TICKS;
         matches!(raft.state, StateRole::Follower | StateRole::PreCandidate) && !is_heard_again && raft.promotable()
     }
 
     /// Stops leading, as the others have had time to elect another leader. One that is alone goes on.
-    pub(super) fn resign(&mut self) {
+    pub fn resign(&mut self) {
         if self.leads() && !self.is_only_voter() && self.unfinished.is_none() {
             let term = self.raft.raft.term;
             self.raft.raft.msgs.clear();

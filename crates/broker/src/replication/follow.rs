@@ -26,22 +26,22 @@ use crate::config::BrokerConfig;
 use crate::partition::{FollowError, Partition, Quota};
 
 /// How long a partition waits after an answer that cannot be used: at first, and at most.
-pub(super) const BACKOFF_MIN_MS: i64 = 50;
-pub(super) const BACKOFF_MAX_MS: i64 = 1000;
+pub(crate) const BACKOFF_MIN_MS: i64 = 50;
+pub(crate) const BACKOFF_MAX_MS: i64 = 1000;
 /// How often partitions without answers are looked at for something to say: that more of them is on disk, say.
 const LOOK_INTERVAL_MS: i64 = 250;
 
 /// How much is asked for at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) partition_bytes_max: i32,
-    pub(super) response_bytes_max: i32,
-    pub(super) wait_max_ms: i32,
-    pub(super) bytes_min: i32,
+pub(crate) struct Limits {
+    pub(crate) partition_bytes_max: i32,
+    pub(crate) response_bytes_max: i32,
+    pub(crate) wait_max_ms: i32,
+    pub(crate) bytes_min: i32,
 }
 
 impl Limits {
-    pub(super) fn new(config: &BrokerConfig) -> Self {
+    pub(crate) fn new(config: &BrokerConfig) -> Self {
         Self {
             partition_bytes_max: config.replica_fetch_max_bytes,
             response_bytes_max: config.replica_fetch_response_max_bytes,
@@ -53,7 +53,7 @@ impl Limits {
 
 /// Why an answer as a whole is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AnswerError {
+pub(crate) enum AnswerError {
     /// The next request begins a session.
     #[error("the leader does not know the fetch session any more")]
     SessionLost,
@@ -62,7 +62,7 @@ pub(super) enum AnswerError {
 }
 
 /// The partitions that are fetched from one leader.
-pub(super) struct Follow {
+pub(crate) struct Follow {
     node_id: i32,
     limits: Limits,
     /// Of what throttled partitions fetch; all fetchers of the node share it.
@@ -92,7 +92,7 @@ struct Followed {
 }
 
 impl Follow {
-    pub(super) fn new(node_id: i32, limits: Limits) -> Self {
+    pub(crate) fn new(node_id: i32, limits: Limits) -> Self {
         Self {
             node_id,
             limits,
@@ -107,12 +107,12 @@ impl Follow {
         }
     }
 
-    pub(super) fn throttled_by(self, quota: Arc<Quota>) -> Self {
+    pub(crate) fn throttled_by(self, quota: Arc<Quota>) -> Self {
         Self { quota: Some(quota), ..self }
     }
 
     /// Fetches these and no others from now on.
-    pub(super) fn assign(&mut self, assigned: &BTreeMap<Key, Arc<Partition>>) {
+    pub(crate) fn assign(&mut self, assigned: &BTreeMap<Key, Arc<Partition>>) {
         let is_same = |key: &Key, followed: &Followed| {
             assigned.get(key).is_some_and(|partition| Arc::ptr_eq(partition, &followed.partition))
         };
@@ -129,12 +129,12 @@ impl Follow {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.partitions.is_empty()
     }
 
     /// Begins a new session with the next request, which ends the one before.
-    pub(super) fn begin_session(&mut self) {
+    pub(crate) fn begin_session(&mut self) {
         self.session_epoch = 0;
         self.to_forget.clear();
         for (key, followed) in &mut self.partitions {
@@ -144,12 +144,12 @@ impl Follow {
     }
 
     /// When the first of the partitions that wait may be asked for again.
-    pub(super) fn next_retry_ms(&self) -> Option<i64> {
+    pub(crate) fn next_retry_ms(&self) -> Option<i64> {
         self.partitions.values().filter(|followed| followed.backoff_ms > 0).map(|followed| followed.retry_ms).min()
     }
 
     /// The next request, unless there is nothing to ask for now.
-    pub(super) fn request(&mut self, broker_epoch: i64, now_ms: i64) -> Option<FetchRequest> {
+    pub(crate) fn request(&mut self, broker_epoch: i64, now_ms: i64) -> Option<FetchRequest> {
         let is_exceeded = self.quota.as_ref().is_some_and(|quota| quota.is_exceeded(now_ms));
         if is_exceeded || now_ms.saturating_sub(self.looked_at_all_ms) >= LOOK_INTERVAL_MS {
             self.looked_at_all_ms = now_ms;
@@ -243,7 +243,7 @@ impl Follow {
     }
 
     /// Does what an answer says. Returns the partitions that the leader wants to be on disk before the next request.
-    pub(super) fn apply(&mut self, response: FetchResponse, now_ms: i64) -> Result<Vec<Arc<Partition>>, AnswerError> {
+    pub(crate) fn apply(&mut self, response: FetchResponse, now_ms: i64) -> Result<Vec<Arc<Partition>>, AnswerError> {
         match response.error_code {
             ErrorCode::NONE => {}
             ErrorCode::FETCH_SESSION_ID_NOT_FOUND

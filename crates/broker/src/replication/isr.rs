@@ -69,19 +69,19 @@ pub async fn watch_lag(partitions: Arc<PartitionTable>, lag_max: Duration) {
 }
 
 /// What is asked for together.
-pub(super) struct Round {
+pub struct Round {
     proposals: BTreeMap<Key, (Arc<Partition>, Proposal)>,
 }
 
 impl Round {
-    pub(super) fn new(wanted: &BTreeMap<Key, Arc<Partition>>) -> Self {
+    pub fn new(wanted: &BTreeMap<Key, Arc<Partition>>) -> Self {
         let proposal = |(key, partition): (&Key, &Arc<Partition>)| {
             Some((*key, (Arc::clone(partition), partition.isr_proposal()?)))
         };
         Self { proposals: wanted.iter().filter_map(proposal).take(PARTITIONS_MAX).collect() }
     }
 
-    pub(super) fn request(&self, node_id: i32, broker_epoch: i64) -> AlterPartitionRequest {
+    pub fn request(&self, node_id: i32, broker_epoch: i64) -> AlterPartitionRequest {
         let mut topics: Vec<TopicRequest> = Vec::new();
         for (&(topic_id, partition_index), (_, proposal)) in &self.proposals {
             let state = |&(broker_id, epoch): &(i32, i64)| BrokerState {
@@ -107,7 +107,7 @@ impl Round {
 
     /// Tells the partitions what the controller said. What has to be asked again stays wanted; returns whether nothing
     /// of this round has.
-    pub(super) fn settle(
+    pub fn settle(
         self,
         wanted: &mut BTreeMap<Key, Arc<Partition>>,
         answer: Result<AlterPartitionResponse, ErrorCode>,
