@@ -16,6 +16,8 @@ mod partition;
 pub mod quorum;
 pub mod replication;
 mod server;
+#[cfg(test)]
+mod simulation;
 
 use std::sync::Arc;
 

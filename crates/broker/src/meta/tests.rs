@@ -29,6 +29,7 @@ use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::quorum::tests::{TestClock, bootstrap};
 use crate::quorum::{NoPeers, Node, Options, Quorum, QuorumError};
+use crate::simulation::env::SeededRandom;
 
 struct World {
     controller: Controller,
@@ -45,7 +46,7 @@ impl World {
         let options = Options {
             disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
             clock: Arc::new(TestClock::default()),
-            random: Arc::new(SeededRandom(Mutex::new(Rng::new(u64::from(incarnation))))),
+            random: Arc::new(SeededRandom::new(u64::from(incarnation))),
             dir: "/data/__cluster_metadata-0".into(),
             node_id: 1,
             directory_id: Uuid([9; 16]),
@@ -56,7 +57,7 @@ impl World {
         bootstrap(&options, &[&options]).map_err(|error| error.to_string())?;
         let node = Node::open(&options, publisher, Box::new(NoPeers)).map_err(|error| error.to_string())?;
         let (quorum, thread) = Quorum::start(node).map_err(|error| error.to_string())?;
-        let random = Arc::new(SeededRandom(Mutex::new(Rng::new(u64::from(incarnation)))));
+        let random = Arc::new(SeededRandom::new(u64::from(incarnation)));
         cache.wait_for(cache.committed().offset()).await;
         let listener = config.load().inter_broker_listener();
         let peers = Peers::new(1, listener, Duration::from_secs(1), cache.clone(), quorum.status());
@@ -125,19 +126,6 @@ impl World {
             Ok(answer) => answer.responses[0].error_code,
             Err(error) => error.code(),
         }
-    }
-}
-
-/// Ids that differ, from a seed.
-struct SeededRandom(Mutex<Rng>);
-
-impl crate::env::Random for SeededRandom {
-    fn bytes(&self) -> [u8; 16] {
-        let mut rng = self.0.lock();
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
-        bytes[8..].copy_from_slice(&rng.next_u64().to_be_bytes());
-        bytes
     }
 }
 

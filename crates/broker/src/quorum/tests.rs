@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::*;
-use crate::env::Random;
+use crate::simulation::env::SeededRandom;
 
 /// A clock that goes on by itself, a millisecond each time it is asked.
 #[derive(Default)]
@@ -24,23 +24,6 @@ impl Clock for TestClock {
     fn now(&self) -> Now {
         let ms = self.0.fetch_add(1, Ordering::Relaxed);
         Now { wall_ms: 1_700_000_000_000 + ms, monotonic_ms: ms }
-    }
-}
-
-/// Random bytes from a seed.
-pub(crate) struct SeededRandom(Mutex<Rng>);
-
-impl SeededRandom {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(Mutex::new(Rng::new(seed)))
-    }
-}
-
-impl Random for SeededRandom {
-    fn bytes(&self) -> [u8; 16] {
-        let mut rng = self.0.lock();
-        let [first, second] = [rng.next_u64(), rng.next_u64()];
-        (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
     }
 }
 

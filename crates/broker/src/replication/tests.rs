@@ -4,6 +4,5 @@
 mod cluster;
 mod consumers;
 mod deletion;
-mod random;
 mod scenarios;
 mod throttles;

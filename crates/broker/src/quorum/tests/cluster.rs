@@ -8,21 +8,12 @@ use raft::eraftpb::MessageType;
 use raft::{INVALID_ID, StateRole};
 
 use super::*;
+use crate::simulation::env::SimClock;
+use crate::simulation::network::Network;
 
 const STEP_MS: i64 = 10;
 const TICK_MS: i64 = 100;
 const JOIN_MS: i64 = 300;
-
-/// Simulated time.
-#[derive(Clone, Default)]
-struct SimClock(Arc<AtomicI64>);
-
-impl Clock for SimClock {
-    fn now(&self) -> Now {
-        let ms = self.0.load(Ordering::Relaxed);
-        Now { wall_ms: 1_700_000_000_000 + ms, monotonic_ms: ms }
-    }
-}
 
 /// All that has ever been applied anywhere, in its one order.
 #[derive(Default)]
@@ -76,13 +67,6 @@ impl StateMachine for Witness {
     }
 }
 
-struct Packet {
-    at_ms: i64,
-    from: Voter,
-    to: Voter,
-    message: Message,
-}
-
 type Outbox = Arc<Mutex<Vec<(Voter, Voter, Message)>>>;
 
 /// Puts messages where the cluster takes them from.
@@ -119,11 +103,8 @@ pub(super) struct Cluster {
     pub(super) machines: Vec<Machine>,
     founders: VoterSet,
     outbox: Outbox,
-    packets: Vec<Packet>,
-    /// Of each hundred messages, how many are lost, and how many come twice.
-    pub(super) loss_percent: u64,
-    /// Whether nothing that `.0` sends reaches `.1`.
-    pub(super) is_cut: BTreeMap<(usize, usize), bool>,
+    /// Messages, and whose they are.
+    pub(super) network: Network<(Voter, Message)>,
     pub(super) history: Arc<Mutex<History>>,
     leaders: BTreeMap<u64, u64>,
     next_value: usize,
@@ -158,9 +139,7 @@ impl Cluster {
             machines,
             founders: set,
             outbox: Outbox::default(),
-            packets: Vec::new(),
-            loss_percent: 0,
-            is_cut: BTreeMap::new(),
+            network: Network::new(|_| true),
             history: Arc::default(),
             leaders: BTreeMap::new(),
             next_value: 0,
@@ -228,7 +207,8 @@ impl Cluster {
     /// The process of a node is seen to be dead by those who can reach it.
     pub(super) fn tell_down(&mut self, n: usize) {
         for other in 0..self.machines.len() {
-            if self.cuts(other, n) || self.cuts(n, other) {
+            let (from, to) = (other as i32, n as i32);
+            if self.network.is_cut(from, to) || self.network.is_cut(to, from) {
                 continue;
             }
             let Some(node) = &mut self.machines[other].node else { continue };
@@ -259,10 +239,6 @@ impl Cluster {
 
     pub(super) fn fail_disk_at(&mut self, n: usize, op: SimOp, after: u64) {
         self.machines[n].disk.fail(op, after, Errno::IO);
-    }
-
-    fn cuts(&self, from: usize, to: usize) -> bool {
-        self.is_cut.get(&(from, to)).copied().unwrap_or(false)
     }
 
     /// Calls a node and looks at what came of it. A node whose disk failed for good is dead.
@@ -320,42 +296,28 @@ impl Cluster {
             assert_eq!(message.from, from.raft_id());
             (n, to.node_id, message.get_msg_type() as i32, message.index, message.term).hash(&mut self.trace);
             let is_snapshot = message.get_msg_type() == MessageType::MsgSnapshot;
-            let is_lost = self.cuts(n, to.node_id as usize) || self.rng.percent(self.loss_percent);
+            let packet = (from.clone(), message);
+            let is_lost = !self.network.send(&mut self.rng, self.now_ms, from.node_id, to.node_id, packet);
             if is_snapshot && (is_lost || self.rng.percent(90)) {
                 self.with(n, |node| node.report_snapshot(to.node_id, !is_lost));
             }
-            if is_lost {
-                if self.rng.percent(50) {
-                    self.with(n, |node| node.report_unreachable(to.node_id));
-                }
-                continue;
-            }
-            for _ in 0..if self.rng.percent(self.loss_percent / 2) { 2 } else { 1 } {
-                let longest = if self.rng.percent(self.loss_percent / 2) { 800 } else { 30 };
-                let at_ms = self.now_ms + 1 + self.rng.below(longest) as i64;
-                self.packets.push(Packet { at_ms, from: from.clone(), to: to.clone(), message: message.clone() });
+            if is_lost && self.rng.percent(50) {
+                self.with(n, |node| node.report_unreachable(to.node_id));
             }
         }
     }
 
     pub(super) fn step(&mut self) {
         self.now_ms += STEP_MS;
-        self.clock.0.store(self.now_ms, Ordering::Relaxed);
+        self.clock.pass(STEP_MS);
         self.post();
         let now_ms = self.now_ms;
-        let (mut due, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.packets).into_iter().partition(|packet| packet.at_ms <= now_ms);
-        self.packets = later;
-        due.sort_by_key(|packet| packet.at_ms);
-        for Packet { from, to, message, .. } in due {
+        for (_, to, (from, message)) in self.network.receive(now_ms) {
             // Whoever is at the address now gets it, whatever disk it has.
-            let (sender, receiver) = (from.node_id as usize, to.node_id as usize);
-            if !self.cuts(sender, receiver) {
-                self.with(receiver, |node| {
-                    node.introduce(vec![from]);
-                    node.receive(message)
-                });
-            }
+            self.with(to as usize, |node| {
+                node.introduce(vec![from]);
+                node.receive(message)
+            });
         }
         for (at_ms, n) in std::mem::take(&mut self.succession) {
             if at_ms > now_ms {
@@ -377,7 +339,11 @@ impl Cluster {
     fn ask_to_join(&mut self, n: usize) {
         let machine = &self.machines[n];
         let Some(leader) = self.leader() else { return };
-        if !machine.joins || machine.node.is_none() || machine.next_join_ms > self.now_ms || self.cuts(n, leader) {
+        if !machine.joins
+            || machine.node.is_none()
+            || machine.next_join_ms > self.now_ms
+            || self.network.is_cut(n as i32, leader as i32)
+        {
             return;
         }
         self.machines[n].next_join_ms = self.now_ms + JOIN_MS;

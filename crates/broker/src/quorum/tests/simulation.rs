@@ -2,14 +2,7 @@
 
 use super::cluster::Cluster;
 use super::*;
-
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
-    match number("PARSHALL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PARSHALL_SEEDS").unwrap_or(default),
-    }
-}
+use crate::simulation::env::seeds;
 
 /// Something goes wrong, or is set right.
 fn mishap(cluster: &mut Cluster, voters_min: usize) {
@@ -28,26 +21,22 @@ fn mishap(cluster: &mut Cluster, voters_min: usize) {
             down.into_iter().for_each(|n| cluster.start(n));
         }
         40..48 => {
-            // In two.
+            let nodes: Vec<i32> = (0..machines as i32).collect();
             let side = cluster.rng.below(1 << machines);
-            for from in 0..machines {
-                for to in 0..machines {
-                    cluster.is_cut.insert((from, to), (side >> from & 1) != (side >> to & 1));
-                }
-            }
+            cluster.network.split(&nodes, side);
         }
         48..56 => {
-            let (from, to) = (n, cluster.rng.below(machines as u64) as usize);
-            cluster.is_cut.insert((from, to), true);
+            let to = cluster.rng.below(machines as u64) as i32;
+            cluster.network.cut(n as i32, to);
         }
-        56..70 => cluster.is_cut.clear(),
+        56..70 => cluster.network.heal(),
         70..78 => cluster.fail_disk(n),
         78..82 => {
             if let Some(leader) = cluster.leader() {
                 cluster.transfer(leader);
             }
         }
-        82..86 => cluster.loss_percent = [0, 5, 20][cluster.rng.below(3) as usize],
+        82..86 => cluster.network.loss_percent = [0, 5, 20][cluster.rng.below(3) as usize],
         86..93 => {
             // With a new disk where one was. More than one of few must not be lost at a time.
             let (set, is_settled) = cluster.newest_set();
@@ -105,8 +94,8 @@ fn run(seed: u64) -> Outcome {
         }
         cluster.step();
     }
-    cluster.is_cut.clear();
-    cluster.loss_percent = 0;
+    cluster.network.heal();
+    cluster.network.loss_percent = 0;
     for n in 0..voters + others {
         cluster.stop(n, false);
         cluster.start(n);
@@ -176,10 +165,8 @@ fn somebody_leads_when_not_everybody_hears_everybody() {
                 }
                 // Each in turn is where the leader is.
                 for shift in 0..voters {
-                    cluster.is_cut = cuts
-                        .iter()
-                        .map(|(from, to)| (((from + shift) % voters, (to + shift) % voters), true))
-                        .collect();
+                    let shifted = |n: usize| ((n + shift) % voters) as i32;
+                    cuts.iter().for_each(|(from, to)| cluster.network.cut(shifted(*from), shifted(*to)));
                     let cut_ms = cluster.now_ms;
                     let acknowledged = cluster.acknowledged.len();
                     while cluster.acknowledged.len() < acknowledged + 3 {
@@ -201,7 +188,7 @@ fn somebody_leads_when_not_everybody_hears_everybody() {
                         "seed {seed}, {cuts:?}, {shift}: {}",
                         cluster.elections
                     );
-                    cluster.is_cut.clear();
+                    cluster.network.heal();
                     (0..100).for_each(|_| cluster.step());
                 }
             }
@@ -220,13 +207,13 @@ fn what_was_missed_is_written_together_and_torn_together() {
         }
         let late = (cluster.leader().unwrap() + 1) % 3;
         for (other, n) in [(0, late), (1, late), (2, late)] {
-            cluster.is_cut.insert((other, n), true);
+            cluster.network.cut(other, n as i32);
         }
         while cluster.acknowledged.len() < 15 {
             (0..3).for_each(|n| cluster.propose(n));
             cluster.step();
         }
-        cluster.is_cut.clear();
+        cluster.network.heal();
         cluster.fail_disk_at(late, [SimOp::Sync, SimOp::Write][seed as usize % 2], 1 + seed / 2 % 12);
         while cluster.is_up(late) && !cluster.is_converged() {
             cluster.step();

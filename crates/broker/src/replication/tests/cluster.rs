@@ -1,66 +1,39 @@
 //! The nodes, the controller, and what must hold at all times.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::pin::pin;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use log::{Now, SimDisk};
-use wire::api::Request;
+use log::SimDisk;
 use wire::api::alter_partition::{
     AlterPartitionRequest, AlterPartitionResponse, PartitionData, PartitionRequest, TopicData,
 };
 use wire::api::fetch::{FetchRequest, FetchResponse};
-use wire::batch::{Batch, BatchBuilder, Batches};
-use wire::record::RecordReader;
+use wire::batch::BatchBuilder;
 use wire::state::metadata::{
     BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord,
     RegisterBrokerRecord, TopicRecord,
 };
-use wire::{ErrorCode, Uuid, frame};
+use wire::{ErrorCode, Uuid};
 
-use crate::api::FetchSessions;
-use crate::api::fetch::{Asked, Service, serve};
 use crate::config::BrokerConfig;
-use crate::env::{Clock, Env};
+use crate::env::Env;
 use crate::meta::{self, Applied, MetadataCache, MetadataDelta, MetadataImage, NO_LEADER};
-use crate::net::Frame;
-use crate::partition::{Acks, Outcome, Partition, PartitionTable, Shared, Syncer, Ticket, Touched};
-use crate::replication::Key;
-use crate::replication::follow::{AnswerError, Follow, Limits};
+use crate::partition::{Acks, Outcome, Partition, Ticket, Touched};
 use crate::replication::isr::Round;
+use crate::simulation::env::SimClock;
+use crate::simulation::replica::{Replica, bytes_of, records};
 
 pub(super) const TOPIC: &str = "t";
 pub(super) const TOPIC_ID: Uuid = Uuid([7; 16]);
 pub(super) const LAG_MAX_MS: i64 = 1000;
 const DATA_DIR: &str = "/data";
-const FETCH_VERSION: i16 = 18;
-
-/// Time that passes when the test says so.
-pub(super) struct TestClock(AtomicI64);
-
-impl Clock for TestClock {
-    fn now(&self) -> Now {
-        let monotonic_ms = self.0.load(Ordering::SeqCst);
-        Now { monotonic_ms, wall_ms: 1_700_000_000_000 + monotonic_ms }
-    }
-}
 
 /// A node that runs.
 pub(super) struct Node {
-    pub(super) id: i32,
-    env: Env,
-    pub(super) config: Arc<ArcSwap<BrokerConfig>>,
-    pub(super) table: PartitionTable,
-    shared: Shared,
-    sessions: FetchSessions,
-    metadata: MetadataCache,
-    follows: BTreeMap<i32, Follow>,
-    wanted: BTreeMap<Key, Arc<Partition>>,
+    pub(super) replica: Replica,
     /// How much of the cluster's history it has applied.
     pub(super) applied: usize,
 }
@@ -82,7 +55,7 @@ pub(super) struct Acked {
 }
 
 pub(super) struct Cluster {
-    pub(super) clock: Arc<TestClock>,
+    pub(super) clock: SimClock,
     disks: BTreeMap<i32, SimDisk>,
     pub(super) nodes: BTreeMap<i32, Node>,
     /// Every image there was, and what came with it.
@@ -94,58 +67,14 @@ pub(super) struct Cluster {
     pub(super) trace: Vec<String>,
 }
 
-pub(super) fn poll<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("nothing in these tests waits"),
-    }
-}
-
 impl Node {
     pub(super) fn partition(&self) -> Arc<Partition> {
-        self.table.find_by_name(TOPIC, 0).expect("the partition is here")
-    }
-
-    pub(super) fn service(&self) -> Service<'_> {
-        Service {
-            partitions: &self.table,
-            sessions: &self.sessions,
-            metadata: &self.metadata,
-            clock: &*self.env.clock,
-            node_id: self.id,
-            max_bytes: i32::MAX,
-            selects_by_rack: false,
-        }
-    }
-
-    /// Answers a fetch, over the same bytes as on the network.
-    pub(super) fn answer(&self, request: &FetchRequest) -> FetchResponse {
-        let asked = Asked { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker: true };
-        let mut sent = bytes::BytesMut::new();
-        frame::write_request(&mut sent, FETCH_VERSION, 1, "test", request);
-        let sent = sent.freeze().slice(4..);
-        let mut reader = wire::Reader::new(&sent, 0, false);
-        frame::RequestHeader::read(&mut reader).expect("the header is ours");
-        let request: FetchRequest = frame::read_body(&mut reader).expect("the request is ours");
-        let (response, spans) = poll(serve(&self.service(), &asked, request));
-        let frame = Frame::encode_with_spans(&FetchRequest::API, FETCH_VERSION, 1, &response, spans).into_bytes();
-        frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
-    }
-
-    pub(super) fn sync(&self) {
-        self.shared.syncer.run_pending();
-    }
-
-    pub(super) fn flush_in_background(&self) {
-        for partition in std::mem::take(&mut *self.shared.dirty.lock()) {
-            partition.flush_in_background();
-        }
-        self.sync();
+        self.replica.table.find_by_name(TOPIC, 0).expect("the partition is here")
     }
 
     /// Whom it follows by its own knowledge.
     pub(super) fn leader(&self) -> Option<i32> {
-        self.table.find_by_name(TOPIC, 0).ok()?.followed_leader()
+        self.replica.table.find_by_name(TOPIC, 0).ok()?.followed_leader()
     }
 }
 
@@ -154,7 +83,7 @@ impl Cluster {
     pub(super) fn new(seed: u64, count: i32, settings: &[(&str, &str)]) -> Self {
         let ids: Vec<i32> = (1..=count).collect();
         let mut cluster = Self {
-            clock: Arc::new(TestClock(AtomicI64::new(10_000))),
+            clock: SimClock::default(),
             disks: ids.iter().map(|&id| (id, SimDisk::new(seed.wrapping_mul(31).wrapping_add(id as u64)))).collect(),
             nodes: BTreeMap::new(),
             history: vec![(Arc::default(), MetadataDelta::default())],
@@ -225,32 +154,19 @@ impl Cluster {
     pub(super) fn start_behind(&mut self, id: i32, images: usize) {
         self.incarnations += 1;
         let incarnation_id = Uuid([self.incarnations; 16]);
-        let env = Env { clock: Arc::clone(&self.clock) as _, disk: Arc::new(self.disks[&id].clone()), ..Env::real() };
-        let shared = Shared {
-            env: env.clone(),
-            node_id: id,
-            lag_max_ms: LAG_MAX_MS,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            syncer: Syncer::idle(),
-            recovery_points: Arc::default(),
-            dirty: Arc::default(),
-            disk_full: Arc::default(),
-        };
+        let env = Env { clock: Arc::new(self.clock.clone()), disk: Arc::new(self.disks[&id].clone()), ..Env::real() };
         env.disk.create_dir_all(Path::new(DATA_DIR)).expect("the disk works");
-        let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
+        let mut config = BrokerConfig::default();
+        (config.node_id, config.replica_lag_time_max_ms) = (id, LAG_MAX_MS);
         // None of them is from before the topic.
         let applied = (self.history.len() - 1).saturating_sub(images).max(1);
         let image = Arc::clone(&self.history[applied].0);
-        let table = PartitionTable::new(shared.clone(), PathBuf::from(DATA_DIR), Arc::clone(&config), incarnation_id)
+        let (config, metadata) = (Arc::new(ArcSwap::from_pointee(config)), Arc::new(MetadataCache::default()));
+        let replica = Replica::new(env, config, Arc::clone(&metadata), DATA_DIR.into(), incarnation_id)
             .expect("what was noted can be read");
-        table.load(&image).expect("the logs open");
-        let metadata = MetadataCache::default();
+        replica.table.load(&image).expect("the logs open");
         metadata.show(image);
-        let sessions = FetchSessions::new(100);
-        let (follows, wanted) = (BTreeMap::new(), BTreeMap::new());
-        self.nodes.insert(id, Node { id, env, config, table, shared, sessions, metadata, follows, wanted, applied });
+        self.nodes.insert(id, Node { replica, applied });
         let broker_epoch = self.image().offset() + 1;
         let broker =
             RegisterBrokerRecord { broker_id: id, broker_epoch, incarnation_id, fenced: false, ..Default::default() };
@@ -300,9 +216,9 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
         let Some((image, delta)) = self.history.get(node.applied + 1) else { return false };
         node.applied += 1;
-        node.table.apply(image, delta);
-        node.metadata.show(Arc::clone(image));
-        if node.table.find_by_name(TOPIC, 0).is_ok_and(|partition| partition.is_leader()) {
+        node.replica.table.apply(image, delta);
+        node.replica.metadata.show(Arc::clone(image));
+        if node.replica.table.find_by_name(TOPIC, 0).is_ok_and(|partition| partition.is_leader()) {
             self.check_leader(id);
         }
         true
@@ -355,7 +271,7 @@ impl Cluster {
 
     pub(super) fn sync(&mut self, id: i32) {
         if let Some(node) = self.nodes.get(&id) {
-            node.sync();
+            node.replica.sync();
         }
         self.take_answers();
     }
@@ -366,46 +282,30 @@ impl Cluster {
     pub(super) fn fetch_request(&mut self, id: i32) -> Option<(i32, FetchRequest)> {
         let node = self.nodes.get_mut(&id)?;
         let leader = node.leader()?;
-        let assigned = BTreeMap::from([((TOPIC_ID, 0), node.partition())]);
-        let limits = Limits { partition_bytes_max: 300, response_bytes_max: 1000, wait_max_ms: 0, bytes_min: 1 };
-        let quota = Arc::clone(node.table.follower_quota());
-        let follow = node.follows.entry(leader).or_insert_with(|| Follow::new(id, limits).throttled_by(quota));
-        follow.assign(&assigned);
-        let broker_epoch = node.metadata.load().broker(id).map_or(-1, |broker| broker.epoch);
-        let now_ms = node.env.clock.now().monotonic_ms;
-        Some((leader, follow.request(broker_epoch, now_ms)?))
+        Some((leader, node.replica.fetch_request(leader)?))
     }
 
-    /// Gives a follower an answer. Returns whether it has anything to sync first.
+    /// What a node answers to a fetch.
+    pub(super) fn answer(&self, id: i32, request: &FetchRequest) -> FetchResponse {
+        self.nodes[&id].replica.answer(request)
+    }
+
     pub(super) fn take_response(&mut self, id: i32, leader: i32, response: FetchResponse) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let Some(follow) = node.follows.get_mut(&leader) else { return };
-        let now_ms = node.env.clock.now().monotonic_ms;
-        match follow.apply(response, now_ms) {
-            Ok(to_sync) => {
-                let ticket = Arc::new(Ticket::new(to_sync.len().max(1)));
-                for (place, partition) in to_sync.iter().enumerate() {
-                    partition.sync_for_leader(&ticket, place);
-                }
-                node.sync();
-            }
-            Err(AnswerError::SessionLost) => {}
-            Err(error) => panic!("{error}"),
-        }
+        node.replica.take_response(leader, response).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// A connection broke: whatever was under way is lost.
     pub(super) fn disconnect(&mut self, id: i32, leader: i32) {
-        let follow = self.nodes.get_mut(&id).and_then(|node| node.follows.get_mut(&leader));
-        if let Some(follow) = follow {
-            follow.begin_session();
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.replica.disconnect(leader);
         }
     }
 
     /// One fetch from beginning to end. Returns whether there was one.
     pub(super) fn fetch(&mut self, id: i32) -> bool {
         let Some((leader, request)) = self.fetch_request(id) else { return false };
-        let Some(response) = self.nodes.get(&leader).map(|node| node.answer(&request)) else {
+        let Some(response) = self.nodes.get(&leader).map(|node| node.replica.answer(&request)) else {
             self.disconnect(id, leader);
             return false;
         };
@@ -418,22 +318,12 @@ impl Cluster {
 
     /// Takes what a leader asks the controller for.
     pub(super) fn isr_request(&mut self, id: i32) -> Option<(Round, AlterPartitionRequest)> {
-        let node = self.nodes.get_mut(&id)?;
-        let changes = node.shared.isr_changes.take();
-        node.wanted.extend(changes.into_iter().map(|partition| ((partition.topic_id, partition.index), partition)));
-        let round = Round::new(&node.wanted);
-        let broker_epoch = node.metadata.load().broker(id).map_or(-1, |broker| broker.epoch);
-        let request = round.request(id, broker_epoch);
-        if request.topics.is_empty() {
-            node.wanted.clear();
-            return None;
-        }
-        Some((round, request))
+        self.nodes.get_mut(&id)?.replica.isr_round()
     }
 
     pub(super) fn settle_isr(&mut self, id: i32, round: Round, answer: Result<AlterPartitionResponse, ErrorCode>) {
         if let Some(node) = self.nodes.get_mut(&id) {
-            round.settle(&mut node.wanted, answer);
+            node.replica.settle_isr(round, answer);
         }
         self.take_answers();
     }
@@ -489,7 +379,7 @@ impl Cluster {
     }
 
     pub(super) fn pass(&mut self, ms: i64) {
-        self.clock.0.fetch_add(ms, Ordering::SeqCst);
+        self.clock.pass(ms);
     }
 
     /// Lets everything that is under way come to its end.
@@ -502,8 +392,8 @@ impl Cluster {
                     self.fetch(id);
                 }
                 if let Some(node) = self.nodes.get(&id) {
-                    node.flush_in_background();
-                    node.table.shrink_isrs();
+                    node.replica.flush_in_background();
+                    node.replica.table.shrink_isrs();
                 }
                 self.change_isr(id);
                 self.take_answers();
@@ -523,21 +413,6 @@ impl Cluster {
         }
     }
 
-    /// The newest leader promises nothing that an in-sync replica does not have.
-    pub(super) fn check_watermarks(&self) {
-        let state = self.state();
-        let Some(leader) = self.nodes.get(&state.leader).map(Node::partition) else { return };
-        if !leader.is_leader() || leader.leader_epoch() != state.leader_epoch {
-            return;
-        }
-        for node in state.isr.iter().filter_map(|id| self.nodes.get(id)) {
-            let view = node.partition();
-            let (end, synced) = (view.view().log_end_offset(), view.view().synced_offset());
-            assert!(leader.high_watermark() <= end, "{} has {end} of {}", node.id, leader.high_watermark());
-            assert!(leader.durable_offset() <= synced, "{} synced {synced} of {}", node.id, leader.durable_offset());
-        }
-    }
-
     /// After everything has settled: all that run have the same bytes, and all that was acknowledged.
     pub(super) fn check_healed(&self) {
         let state = self.state();
@@ -553,36 +428,4 @@ impl Cluster {
             assert_eq!(partition.high_watermark(), high_watermark, "{id} knows what is replicated");
         }
     }
-}
-
-/// All bytes of a log.
-pub(super) fn bytes_of(partition: &Partition) -> Vec<u8> {
-    let view = partition.view();
-    let (mut offset, end) = (view.log_start_offset(), view.log_end_offset());
-    let mut bytes = Vec::new();
-    while offset < end {
-        let read = view.read(offset, end, 1 << 20).expect("what is stored is readable");
-        let last = batches(read.clone()).last().expect("there is a batch").header.next_offset();
-        bytes.extend_from_slice(&read);
-        offset = last;
-    }
-    bytes
-}
-
-fn batches(bytes: Bytes) -> impl Iterator<Item = Batch> {
-    Batches::new(bytes).map(|batch| batch.expect("what is stored is whole"))
-}
-
-/// What each offset of a log has.
-pub(super) fn records(partition: &Partition) -> BTreeMap<i64, u64> {
-    let mut records = BTreeMap::new();
-    for batch in batches(bytes_of(partition).into()) {
-        let section = batch.records(1 << 20).expect("the records are ours");
-        for record in RecordReader::new(&batch.header, &section) {
-            let record = record.expect("the records are ours");
-            let value = record.value.and_then(|value| value.try_into().ok()).expect("a value is a number");
-            records.insert(record.offset, u64::from_be_bytes(value));
-        }
-    }
-    records
 }

@@ -4,9 +4,10 @@ use wire::ErrorCode;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData};
 use wire::state::metadata::RegisterBrokerRecord;
 
-use super::cluster::{Cluster, TOPIC_ID, poll};
+use super::cluster::{Cluster, TOPIC_ID};
 use crate::api::fetch::{Asked, Service, serve};
 use crate::partition::Acks;
+use crate::simulation::replica::poll;
 
 const NEWEST: i16 = 18;
 
@@ -48,7 +49,7 @@ fn consume(cluster: &Cluster, id: i32, rack: &str, fetch_offset: i64, version: i
         rack_id: rack.to_owned(),
         ..FetchRequest::default()
     };
-    let service = Service { selects_by_rack: true, ..cluster.nodes[&id].service() };
+    let service = Service { selects_by_rack: true, ..cluster.nodes[&id].replica.service() };
     let asked = Asked { version, listener: "PLAINTEXT", is_inter_broker: false };
     let (mut response, _) = poll(serve(&service, &asked, request));
     response.responses.remove(0).partitions.remove(0)

@@ -1,7 +1,8 @@
 //! Single courses of events.
 
-use super::cluster::{Cluster, bytes_of, records};
+use super::cluster::Cluster;
 use crate::partition::Acks;
+use crate::simulation::replica::{bytes_of, records};
 
 fn ends(cluster: &Cluster) -> Vec<i64> {
     cluster.nodes.values().map(|node| node.partition().view().log_end_offset()).collect()
@@ -18,7 +19,7 @@ fn truncation_goes_by_epoch_and_not_by_high_watermark() {
     cluster.fetch(2);
     assert_eq!(ends(&cluster), [3, 3]);
     assert_eq!(cluster.nodes[&2].partition().high_watermark(), 0, "it has not been told yet");
-    cluster.nodes[&2].table.write_checkpoints().unwrap();
+    cluster.nodes[&2].replica.table.write_checkpoints().unwrap();
     cluster.crash(2, false);
     cluster.start(2);
     cluster.apply_all(1);
@@ -193,8 +194,8 @@ fn a_torn_batch_behind_a_cut_is_no_damage() {
         for _ in 0..6 {
             cluster.produce(1, Acks::Leader);
         }
-        cluster.nodes[&1].flush_in_background();
-        cluster.nodes[&1].table.write_checkpoints().unwrap();
+        cluster.nodes[&1].replica.flush_in_background();
+        cluster.nodes[&1].replica.table.write_checkpoints().unwrap();
         cluster.elect(2);
         cluster.apply_all(2);
         for _ in 0..6 {
@@ -217,7 +218,7 @@ fn an_answer_of_an_older_epoch_changes_nothing() {
     let mut cluster = Cluster::new(10, 3, &[]);
     cluster.produce(1, Acks::Leader);
     let (leader, request) = cluster.fetch_request(3).unwrap();
-    let late = cluster.nodes[&1].answer(&request);
+    let late = cluster.answer(1, &request);
     cluster.elect(2);
     cluster.apply_all(3);
     cluster.take_response(3, leader, late);
@@ -230,7 +231,7 @@ fn a_batch_that_is_damaged_on_its_way_is_asked_for_again() {
     cluster.produce(1, Acks::Leader);
     cluster.produce(1, Acks::Leader);
     let (leader, request) = cluster.fetch_request(2).unwrap();
-    let mut response = cluster.nodes[&1].answer(&request);
+    let mut response = cluster.answer(1, &request);
     let data = &mut response.responses[0].partitions[0];
     let Some(wire::Records::Inline(bytes)) = &data.records else { panic!("records are inline") };
     let mut damaged = bytes.to_vec();

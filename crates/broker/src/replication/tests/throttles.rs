@@ -21,14 +21,14 @@ const THROTTLED: &[(&str, &str)] =
 /// Sets a rate of a broker while it runs.
 fn set(cluster: &Cluster, id: i32, name: &str, bytes_per_second: i64) {
     let config = BrokerConfig::new([(name.to_owned(), bytes_per_second.to_string())].into()).unwrap();
-    cluster.nodes[&id].config.store(Arc::new(config));
+    cluster.nodes[&id].replica.config.store(Arc::new(config));
 }
 
 /// As if other partitions had just taken all that there is.
 fn exceed(cluster: &Cluster) {
     let now_ms = cluster.clock.now().monotonic_ms;
-    cluster.nodes[&1].table.leader_quota().record(1_000_000, now_ms);
-    cluster.nodes[&2].table.follower_quota().record(1_000_000, now_ms);
+    cluster.nodes[&1].replica.table.leader_quota().record(1_000_000, now_ms);
+    cluster.nodes[&2].replica.table.follower_quota().record(1_000_000, now_ms);
 }
 
 /// Node 1 leads; node 2 comes back and lacks 200 records.
@@ -141,7 +141,7 @@ fn throttled_partitions_take_turns() {
     cluster.apply_all(2);
     for index in 0..PARTITIONS {
         let (ticket, mut touched) = (Arc::new(Ticket::new(100)), Touched::default());
-        let leader = cluster.nodes[&1].table.find_by_name("many", index).unwrap();
+        let leader = cluster.nodes[&1].replica.table.find_by_name("many", index).unwrap();
         for place in 0..100 {
             let mut builder = BatchBuilder::new();
             builder.push(0, None, Some(&[7; 8]), &[]);
@@ -151,10 +151,10 @@ fn throttled_partitions_take_turns() {
     }
     set(&cluster, 2, FOLLOWER_RATE, 390);
     let followed: BTreeMap<_, _> = (0..PARTITIONS)
-        .map(|index| ((topic_id, index), cluster.nodes[&2].table.find_by_name("many", index).unwrap()))
+        .map(|index| ((topic_id, index), cluster.nodes[&2].replica.table.find_by_name("many", index).unwrap()))
         .collect();
     let limits = Limits { partition_bytes_max: 300, response_bytes_max: 1000, wait_max_ms: 0, bytes_min: 1 };
-    let mut follow = Follow::new(2, limits).throttled_by(Arc::clone(cluster.nodes[&2].table.follower_quota()));
+    let mut follow = Follow::new(2, limits).throttled_by(Arc::clone(cluster.nodes[&2].replica.table.follower_quota()));
     // With one that is not throttled, requests go on, and the leader is told which partitions are left out.
     let mut assigned = followed.clone();
     assigned.insert((TOPIC_ID, 0), cluster.nodes[&2].partition());
@@ -162,7 +162,7 @@ fn throttled_partitions_take_turns() {
     for _ in 0..40 * 20 {
         let now_ms = cluster.clock.now().monotonic_ms;
         if let Some(request) = follow.request(-1, now_ms) {
-            follow.apply(cluster.nodes[&1].answer(&request), now_ms).unwrap();
+            follow.apply(cluster.nodes[&1].replica.answer(&request), now_ms).unwrap();
         }
         cluster.pass(50);
     }

@@ -1,0 +1,97 @@
+//! Whole brokers in one process and one thread, in simulated time, on simulated disks and a simulated network.
+//!
+//! Each node has the real quorum, the controller's real decisions, the real partitions with their logs, and followers
+//! and leaders that speak through encoded fetches. What is a task or a thread in a server is a few lines in [`broker`],
+//! called step by step; the coordinator of groups is the real groups in a driver of its own ([`groups`]). A fetch is
+//! never parked: followers ask again soon.
+//!
+//! Nodes are killed, lose power, alone or all at once, are stopped and go on, lose their disks, and have slow or
+//! failing ones; the network delays, loses, repeats, reorders and is cut one way or both; wall clocks jump; partitions
+//! move. The [`ledger`] sees everything and knows what must hold.
+//!
+//! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
+
+mod broker;
+mod clients;
+mod cluster;
+pub(crate) mod env;
+mod groups;
+mod ledger;
+mod messages;
+pub(crate) mod network;
+pub(crate) mod replica;
+
+use self::cluster::Cluster;
+use self::env::seeds;
+
+/// More than a cluster has nodes.
+const NODES_MAX: i32 = 4;
+/// How long things go wrong, in simulated time.
+const TROUBLE_MS: i64 = 20_000;
+
+/// What came about.
+#[derive(Debug, Default)]
+struct Outcome {
+    trace: u64,
+    acknowledged: usize,
+    committed: usize,
+    leaderships: usize,
+    eligible_elected: usize,
+}
+
+fn run(seed: u64) -> Outcome {
+    let mut cluster = Cluster::new(seed, (seed % 2) as i32);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&mut cluster)));
+    if let Err(panic) = outcome {
+        if std::env::var("PARSHALL_SEED").is_ok() {
+            eprintln!("{}", cluster.describe());
+        }
+        std::panic::resume_unwind(panic);
+    }
+    Outcome {
+        trace: cluster.trace(),
+        acknowledged: cluster.ledger.acknowledged,
+        committed: cluster.ledger.committed,
+        leaderships: cluster.ledger.leaderships,
+        eligible_elected: cluster.ledger.eligible_elected,
+    }
+}
+
+fn live(cluster: &mut Cluster) {
+    cluster.create_topics();
+    let per_mille = 5 + 5 * cluster.rng.below(5);
+    let until_ms = cluster.now_ms + TROUBLE_MS;
+    while cluster.now_ms < until_ms {
+        if cluster.rng.below(1000) < per_mille {
+            cluster.mishap();
+        }
+        cluster.step();
+    }
+    cluster.heal();
+}
+
+#[test]
+fn whatever_happens_no_promise_is_broken() {
+    let seeds = seeds(12);
+    let count = (seeds.end - seeds.start) as usize;
+    let mut all = Outcome::default();
+    for seed in seeds {
+        let outcome = std::panic::catch_unwind(|| run(seed));
+        let outcome = outcome.unwrap_or_else(|_| panic!("PARSHALL_SEED={seed} shows it again"));
+        all.acknowledged += outcome.acknowledged;
+        all.committed += outcome.committed;
+        all.leaderships += outcome.leaderships;
+        all.eligible_elected += outcome.eligible_elected;
+    }
+    eprintln!("{count} seeds: {all:?}");
+    // Enough has come about to say something. One seed alone may be a bad day.
+    assert!(count == 1 || all.acknowledged > 100 * count && all.committed > 10 * count, "{all:?}");
+    assert!(count == 1 || all.leaderships > 10 * count && all.eligible_elected > 0, "{all:?}");
+}
+
+#[test]
+fn a_seed_is_a_course_of_events() {
+    for seed in [1, 2] {
+        assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
+    }
+}

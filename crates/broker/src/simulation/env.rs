@@ -1,0 +1,76 @@
+//! Time and randomness of a simulation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use log::Now;
+use log::simdisk::Rng;
+use parking_lot::Mutex;
+
+use crate::env::{Clock, Random};
+
+/// The wall clock when a simulation begins.
+pub(crate) const START_WALL_MS: i64 = 1_700_000_000_000;
+
+/// Time that passes when the simulation says so. Clones are one clock.
+#[derive(Clone, Default)]
+pub(crate) struct SimClock {
+    ms: Arc<AtomicI64>,
+    wall_shift_ms: Arc<AtomicI64>,
+}
+
+impl SimClock {
+    /// The clock of another machine: time passes for all alike, but each has a wall clock of its own.
+    pub(crate) fn of_another_machine(&self) -> Self {
+        Self { ms: Arc::clone(&self.ms), wall_shift_ms: Arc::default() }
+    }
+
+    pub(crate) fn pass(&self, ms: i64) {
+        self.ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ms(&self) -> i64 {
+        self.ms.load(Ordering::Relaxed)
+    }
+
+    /// Somebody sets the wall clock, so far from the right time.
+    pub(crate) fn set_wall_shift_ms(&self, ms: i64) {
+        self.wall_shift_ms.store(ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Now {
+        let monotonic_ms = self.ms();
+        Now { monotonic_ms, wall_ms: START_WALL_MS + monotonic_ms + self.wall_shift_ms.load(Ordering::Relaxed) }
+    }
+
+    fn pause(&self, _duration: Duration) {}
+}
+
+/// Random bytes from a seed.
+pub(crate) struct SeededRandom(Mutex<Rng>);
+
+impl SeededRandom {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Mutex::new(Rng::new(seed)))
+    }
+}
+
+impl Random for SeededRandom {
+    fn bytes(&self) -> [u8; 16] {
+        let mut rng = self.0.lock();
+        let [first, second] = [rng.next_u64(), rng.next_u64()];
+        (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+    }
+}
+
+/// The seeds of a test: `PARSHALL_SEEDS` says how many, `PARSHALL_SEED` shows one again.
+pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
+    match number("PARSHALL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("PARSHALL_SEEDS").unwrap_or(default),
+    }
+}
