@@ -422,7 +422,8 @@ impl Partition {
             queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
         let settings = self.settings.load();
         let is_alone = self.is_alone();
-        let waits_for_disk = |acks| acks == Acks::All && settings.ack_durability == AckDurability::Disk;
+        let is_durable = settings.ack_durability == AckDurability::Disk && !log::is_mistaken!(AckBeforeSync);
+        let waits_for_disk = |acks| acks == Acks::All && is_durable;
         let start = self.view.log_end_offset();
         if !is_alone && senders.iter().any(|sender| waits_for_disk(sender.acks)) {
             // Before anybody sees the records, so that a follower that fetches them is told to sync them.

@@ -18,6 +18,8 @@ pub(crate) mod env;
 mod groups;
 mod ledger;
 mod messages;
+#[cfg(feature = "seeded-mistakes")]
+mod mistakes;
 pub(crate) mod network;
 pub(crate) mod replica;
 

@@ -12,6 +12,22 @@
 //!   is, is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
+/// Whether a mistake of [`mistakes`] is to be made here, which is nothing but `false` without them.
+#[cfg(feature = "seeded-mistakes")]
+#[macro_export]
+macro_rules! is_mistaken {
+    ($mistake:ident) => {
+        $crate::mistakes::is_made($crate::mistakes::Mistake::$mistake)
+    };
+}
+#[cfg(not(feature = "seeded-mistakes"))]
+#[macro_export]
+macro_rules! is_mistaken {
+    ($mistake:ident) => {
+        false
+    };
+}
+
 mod checked;
 pub mod checkpoint;
 mod compact;
@@ -27,6 +43,8 @@ mod log;
 mod markers;
 mod mend;
 pub mod metadata;
+#[cfg(feature = "seeded-mistakes")]
+pub mod mistakes;
 mod names;
 mod producers;
 mod recovery;

@@ -337,7 +337,9 @@ impl Leadership {
     /// Moves the two offsets as far as everybody who counts has got (`Partition.maybeIncrementLeaderHW`).
     fn advance(&mut self, now_ms: i64) {
         let mut reached = self.own;
-        for follower in self.followers.iter().filter(|follower| self.counts(follower, now_ms)) {
+        let counts =
+            |follower: &&Follower| !log::is_mistaken!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
+        for follower in self.followers.iter().filter(counts) {
             reached.log_end_offset = reached.log_end_offset.min(follower.log_end_offset);
             reached.synced_offset = reached.synced_offset.min(follower.synced_offset);
         }
@@ -437,6 +439,10 @@ impl Leadership {
     }
 
     fn is_maximal_isr(&self, id: i32) -> bool {
+        let is_going = |pending: &Pending| matches!(pending, Pending::Shrink(out) if out.contains(&id));
+        if log::is_mistaken!(StaleLeaderAcknowledges) && self.pending.as_ref().is_some_and(is_going) {
+            return false;
+        }
         self.assignment.isr.contains(&id) || self.pending == Some(Pending::Expand(id))
     }
 

@@ -97,6 +97,9 @@ impl Partition {
             if state.leader == self.shared.node_id {
                 self.lead(log, state, registrations)
             } else {
+                if log::is_mistaken!(TruncateToHighWatermark) {
+                    log.truncate_to(self.high_watermark(), self.shared.env.clock.now())?;
+                }
                 Ok(self.follow(state))
             }
         });

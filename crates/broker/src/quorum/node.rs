@@ -209,6 +209,9 @@ impl<M: StateMachine> Node<M> {
 
     /// The epoch in which this node leads and has applied all that came before.
     pub fn leader_epoch(&self) -> Option<i32> {
+        if log::is_mistaken!(DecideBeforeFirstCommit) {
+            return self.leads().then_some(self.raft.raft.term as i32);
+        }
         self.own_epoch.filter(|epoch| self.leads() && i64::from(*epoch) == self.raft.raft.term as i64)
     }
 
@@ -284,7 +287,7 @@ impl<M: StateMachine> Node<M> {
         let is_meant = match message.get_msg_type() {
             MsgAppend | MsgHeartbeat | MsgSnapshot => true,
             // A blank node is no voter, whatever others think: it may have voted and forgotten.
-            MsgRequestVote | MsgRequestPreVote => !self.is_blank_member(),
+            MsgRequestVote | MsgRequestPreVote => !self.is_blank_member() || log::is_mistaken!(EmptyDiskVotes),
             MsgAppendResponse
             | MsgHeartbeatResponse
             | MsgRequestVoteResponse

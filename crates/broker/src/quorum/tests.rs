@@ -2,7 +2,7 @@
 
 mod cluster;
 mod handle;
-mod simulation;
+pub(crate) mod simulation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -68,13 +68,13 @@ fn mishap(cluster: &mut Cluster, voters_min: usize) {
     }
 }
 
-struct Outcome {
+pub(crate) struct Outcome {
     trace: u64,
     acknowledged: usize,
     elections: usize,
 }
 
-fn run(seed: u64) -> Outcome {
+pub(crate) fn run(seed: u64) -> Outcome {
     let mut rng = Rng::new(seed ^ 0xface);
     let (voters, others) = [(3, 0), (3, 1), (3, 2), (4, 1), (5, 0)][rng.below(5) as usize];
     let mishaps_percent = 1 + rng.below(6);

@@ -1,0 +1,61 @@
+//! Mistakes that would break a promise, each made in one line at the place where the right decision is taken, so that
+//! tests can show that they would be found. There are none without the feature `seeded-mistakes`, which no release has.
+
+use std::cell::Cell;
+use std::sync::LazyLock;
+
+#[cfg(not(debug_assertions))]
+compile_error!("seeded-mistakes is for tests: it breaks what the broker promises, and no release may have it");
+
+/// The environment variable by which a process makes a mistake.
+const VARIABLE: &str = "PARSHALL_MISTAKE";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A leader acknowledges what is on no disk yet.
+    AckBeforeSync,
+    /// A leader acknowledges what no follower has.
+    AckBeforeInSyncReplicas,
+    /// A follower cuts its log to the high watermark that it knows of, and not where its leader's epochs end.
+    TruncateToHighWatermark,
+    /// A controller decides before an entry of its own epoch is committed.
+    DecideBeforeFirstCommit,
+    /// A leader that has stood still, or is cut off, does without followers before the controller agrees.
+    StaleLeaderAcknowledges,
+    /// A node with an empty disk is the voter that it was before, and votes.
+    EmptyDiskVotes,
+    /// Retention goes by the wall clock alone.
+    RetentionByWallClock,
+}
+
+impl Mistake {
+    pub const ALL: [(Self, &str); 7] = [
+        (Self::AckBeforeSync, "ack-before-sync"),
+        (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
+        (Self::TruncateToHighWatermark, "truncate-to-high-watermark"),
+        (Self::DecideBeforeFirstCommit, "decide-before-first-commit"),
+        (Self::StaleLeaderAcknowledges, "stale-leader-acknowledges"),
+        (Self::EmptyDiskVotes, "empty-disk-votes"),
+        (Self::RetentionByWallClock, "retention-by-wall-clock"),
+    ];
+}
+
+thread_local! {
+    static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
+}
+
+static OF_PROCESS: LazyLock<Option<Mistake>> = LazyLock::new(|| {
+    let name = std::env::var(VARIABLE).ok()?;
+    let known = Mistake::ALL.iter().find(|(_, known)| *known == name);
+    Some(known.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such mistake")).0)
+});
+
+/// Has this thread make a mistake from now on, or none.
+pub fn make(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+/// Whether a mistake is to be made here and now.
+pub fn is_made(mistake: Mistake) -> bool {
+    MADE.get().or(*OF_PROCESS) == Some(mistake)
+}
