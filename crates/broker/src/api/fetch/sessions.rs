@@ -148,6 +148,11 @@ impl Targets {
                     known.log_start_offset = target.log_start_offset;
                     known.synced_offset = target.synced_offset;
                     known.known_high_watermark = target.known_high_watermark;
+                    // A follower knows what it says that it knows: it leaves an answer that came too late for it.
+                    if target.known_high_watermark != i64::MAX {
+                        known.sent_high_watermark = target.known_high_watermark;
+                        known.sent_log_start_offset = target.log_start_offset;
+                    }
                 }
                 None => {
                     self.places.insert(target.key(), self.list.len());

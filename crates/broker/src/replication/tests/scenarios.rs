@@ -244,3 +244,21 @@ fn a_batch_that_is_damaged_on_its_way_is_asked_for_again() {
     cluster.fetch(2);
     assert_eq!(ends(&cluster), [2, 2]);
 }
+
+/// The leader's session takes for told what the follower has left.
+#[test]
+fn what_an_answer_said_that_came_too_late_is_said_again() {
+    let mut cluster = Cluster::new(11, 2, &[]);
+    cluster.produce(1, Acks::Leader);
+    cluster.fetch(2);
+    let (leader, request) = cluster.fetch_request(2).unwrap();
+    let late = cluster.answer(leader, &request);
+    assert_eq!(late.responses[0].partitions[0].high_watermark, 1);
+    cluster.elect(1);
+    cluster.apply_all(1);
+    cluster.apply_all(2);
+    cluster.take_response(2, leader, late);
+    assert_eq!(cluster.nodes[&2].partition().high_watermark(), 0, "it is of an older epoch");
+    cluster.fetch(2);
+    assert_eq!(cluster.nodes[&2].partition().high_watermark(), 1);
+}
