@@ -19,7 +19,7 @@ use crate::group::seam::BoxFuture;
 use crate::group::{GroupConfig, OFFSETS_TOPIC, OffsetsLog};
 use crate::meta::MetadataImage;
 use crate::offsets_topic::{OffsetsPartitions, appended};
-use crate::partition::{PartitionTable, Ticket};
+use crate::partition::{Partition, PartitionTable, Ticket};
 
 /// Partitions of `__consumer_offsets`.
 pub(super) const OFFSETS_PARTITIONS: i32 = 1;
@@ -166,7 +166,11 @@ impl OffsetsLog for Readable {
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
-        let read = self.0.read(partition, from_offset, max_bytes);
+        let found = self.0.partitions.find_by_name(OFFSETS_TOPIC, partition);
+        let read = |partition: Arc<Partition>| {
+            partition.read(from_offset, max_bytes).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)
+        };
+        let read = found.and_then(read);
         Box::pin(async move { read })
     }
 
