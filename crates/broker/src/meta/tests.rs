@@ -76,6 +76,8 @@ impl World {
         let answer =
             controller.ask(registration.to_request(previous_epoch)).await.map_err(|error| error.to_string())?;
         assert_eq!(answer.error_code, ErrorCode::NONE);
+        // It is answered when it is committed.
+        cache.wait_for(answer.broker_epoch).await;
         Ok(Self { controller, cache, liveness, config, thread })
     }
 
