@@ -141,7 +141,7 @@ impl Events {
     }
 }
 
-/// When to stand for election in the place of a leader that is dead.
+/// When to stand for election in the place of a leader that is dead, or where nobody may have led yet.
 struct Succession {
     next: Instant,
     rounds_left: u32,
@@ -195,6 +195,10 @@ impl<M: StateMachine> Driver<M> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let shared = Arc::clone(&self.arrived.shared);
+        // Where all start at the same time nobody leads. Where somebody does, those who hear it say no.
+        if let Some(rank) = self.node.rank() {
+            self.begin_succession(rank);
+        }
         loop {
             let stands_at = self.succession.as_ref().map_or_else(Instant::now, |succession| succession.next);
             tokio::select! {
@@ -351,15 +355,21 @@ impl<M: StateMachine> Driver<M> {
             if hints.is_down
                 && let Some(rank) = self.node.peer_down(node_id)
             {
-                self.succession = Some(Succession {
-                    next: Instant::now() + SUCCESSION_STEP * rank as u32,
-                    rounds_left: SUCCESSION_ROUNDS,
-                    step: SUCCESSION_STEP * self.node.status().voters.voters.len() as u32,
-                    epoch: self.node.status().epoch,
-                });
+                self.begin_succession(rank);
             }
         }
         self.finish();
+    }
+
+    /// Lets those of a lower rank stand first.
+    fn begin_succession(&mut self, rank: usize) {
+        let status = self.node.status();
+        self.succession = Some(Succession {
+            next: Instant::now() + SUCCESSION_STEP * rank as u32,
+            rounds_left: SUCCESSION_ROUNDS,
+            step: SUCCESSION_STEP * status.voters.voters.len() as u32,
+            epoch: status.epoch,
+        });
     }
 
     /// Stands in a dead leader's place, until somebody leads or asks for votes.

@@ -421,6 +421,12 @@ impl<M: StateMachine> Node<M> {
         left.position(|voter| voter.key() == self.key)
     }
 
+    /// How many voters stand before this one where nobody leads, if it is one of several.
+    pub fn rank(&self) -> Option<usize> {
+        let may_stand = self.raft.raft.promotable() && !self.is_only_voter();
+        self.voters.voters.iter().position(|voter| voter.key() == self.key).filter(|_| may_stand)
+    }
+
     /// Whether nobody has been heard of in a dead leader's place.
     pub fn may_succeed(&self) -> bool {
         let raft = &self.raft.raft;
