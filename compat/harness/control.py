@@ -196,7 +196,10 @@ class Control:
         self.addresses = addresses
 
     def ask(self, number, request, timeout_s=5.0):
-        with Connection(self.addresses()[number], timeout_s) as connection:
+        address = self.addresses().get(number)
+        if address is None:
+            raise ConnectionRefusedError(f"node {number} was killed a moment ago")
+        with Connection(address, timeout_s) as connection:
             return connection.ask(request)
 
     def _each(self, request, read, timeout_s=1.0):

@@ -19,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
+import traceback
 import typing
 
 from . import cluster, control, disks, faulting, ledger, loyal, network, outcome, probe, replicas
@@ -365,7 +366,8 @@ def run_one(chosen, options):
     except Skip as skip:
         return "skip", str(skip)
     except Exception as error:  # a trial that breaks is a failed trial, the others go on
-        one.wrong.append(f"{type(error).__name__}: {error}")
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        one.wrong.append(f"{type(error).__name__}: {error} ({pathlib.Path(where.filename).name}:{where.lineno})")
     finally:
         if one.servers:
             one.fallen()
