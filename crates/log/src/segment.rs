@@ -3,7 +3,7 @@
 //! The writer alone appends; any thread may read. `size` is what readers may see: it is published after the bytes are
 //! written (by [`LogView`](crate::LogView), which also keeps it in step with the log's end offset). Files are opened on
 //! first use and let go when the log was opened or closed, so that an idle log holds no descriptors. Before a file is
-//! renamed or removed it is opened ([`Segment::pin`]), therefore whoever holds the segment reads the same file for ever.
+//! renamed or removed it is opened ([`Segment::pin`]): whoever holds the segment reads the same file for ever.
 
 use std::io;
 use std::ops::Range;

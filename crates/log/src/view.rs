@@ -235,8 +235,8 @@ impl LogView {
     // --- Reading
 
     /// Names the bytes from the batch that has `offset` on, up to the batch that has `end_offset` (exclusive), to a bad
-    /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch. `None` if
-    /// there is nothing yet; no file is opened for it.
+    /// batch, to the end of the segment or to `max_bytes`, whichever comes first, but at least one whole batch. `None`
+    /// if there is nothing yet; no file is opened for it.
     ///
     /// What lay on the disk before this process began is checked when it is named first, a part at a time.
     pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
