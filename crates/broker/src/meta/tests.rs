@@ -254,8 +254,9 @@ async fn a_cluster_of_two_goes_on_with_one() {
         log_dirs: vec![Uuid([8; 16])],
         is_clean: true,
     };
+    // What brokers ask for is answered when it is committed.
     let answer = controller.ask(second.to_request(None)).await.unwrap();
-    let epochs = [1, 2].map(|id| cache.load().broker(id).unwrap().epoch);
+    let epochs = [1, 2].map(|id| cache.committed().broker(id).unwrap().epoch);
     assert_eq!((answer.error_code, answer.broker_epoch), (ErrorCode::NONE, epochs[1]));
     let other = BrokerRegistration { incarnation_id: Uuid([3; 16]), ..second };
     liveness.heard(2);
@@ -272,27 +273,27 @@ async fn a_cluster_of_two_goes_on_with_one() {
     };
     let create = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
     assert_eq!(controller.ask(create).await.unwrap().topics[0].error_code, ErrorCode::NONE);
-    let leader = || cache.load().partition("a", 0).unwrap().leader;
+    let leader = || cache.committed().partition("a", 0).unwrap().leader;
     controller.fence_brokers(vec![(2, epochs[1])]).await.unwrap();
     assert_eq!(leader(), 1);
     let beat = BrokerHeartbeatRequest {
         broker_id: 2,
         broker_epoch: epochs[1],
-        current_metadata_offset: cache.load().offset(),
+        current_metadata_offset: cache.committed().offset(),
         ..BrokerHeartbeatRequest::default()
     };
     let answer = controller.ask(beat).await.unwrap();
     assert_eq!((answer.error_code, answer.is_fenced), (ErrorCode::NONE, false));
 
     let members = [1, 2].map(|id| BrokerState { broker_id: id, broker_epoch: epochs[id as usize - 1] });
-    let partition = cache.load().partition("a", 0).unwrap().clone();
+    let partition = cache.committed().partition("a", 0).unwrap().clone();
     let asked = PartitionRequest {
         leader_epoch: partition.leader_epoch,
         partition_epoch: partition.partition_epoch,
         new_isr_with_epochs: members.to_vec(),
         ..PartitionRequest::default()
     };
-    let topic_id = cache.load().topic("a").unwrap().id;
+    let topic_id = cache.committed().topic("a").unwrap().id;
     let request = AlterPartitionRequest {
         broker_id: 1,
         broker_epoch: epochs[0],
