@@ -208,7 +208,10 @@ pub(crate) fn batches(partition: &Partition, from: i64, to: i64) -> Vec<Batch> {
         let read = view.read(offset, end, 1 << 20).expect("what is stored is readable");
         let before = all.len();
         all.extend(batches_of(read));
-        assert!(all.len() > before, "there is a batch");
+        // A high watermark that was noted before its log lost what was there, and was cut, may lie within a batch.
+        if all.len() == before {
+            break;
+        }
         offset = all[all.len() - 1].header.next_offset();
     }
     all
