@@ -19,6 +19,7 @@ const LOOKS: usize = 1500;
 fn parshall(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(PARSHALL);
     command.args(args).current_dir(dir).env_remove("PARSHALL_BOOTSTRAP_SERVER").env_remove("PARSHALL_LOG");
+    command.env("PARSHALL_CONSOLE", "off");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -130,6 +130,8 @@ fn mistakes_in_the_command() {
         (&["serve", "--controller-quorum-voters", "1@h1:9093"], "--node-id"),
         (&["serve", "--join", "h1:9093", "--controller-quorum-voters", "1@h1:9093"], "cannot be used with"),
         (&["serve", "--node-id", "one"], "--node-id"),
+        (&["serve", "--console", "9644"], "HOST:PORT, or off"),
+        (&["serve", "--console", "0.0.0.0:0"], "--insecure"),
         (&["cluster", "start", "--nodes", "0"], "--nodes"),
         (&["cluster", "start", "--port", "65534"], "need 6 ports"),
         (&["cluster", "start", "--set", "listeners=x"], "another one for each broker"),

@@ -227,7 +227,7 @@ fn a_fourth_joins_and_serves() {
     let [clients, brokers] = free.map(|listener| listener.local_addr().unwrap());
     let mut command = Command::new(PARSHALL);
     command.args(["serve", "--node-id", "4", "--rack", "r4", "--join", &peer, "--data-dir"]);
-    command.arg(dir.path().join("broker-4")).args(SETTINGS).env("PARSHALL_LOG", "warn");
+    command.arg(dir.path().join("broker-4")).args(SETTINGS).args(["--console", "off"]).env("PARSHALL_LOG", "warn");
     command.args(["--set", &format!("listeners=PLAINTEXT://{clients},CONTROLLER://{brokers}")]);
     command.args(["--set", "controller.listener.names=CONTROLLER"]);
     let _fourth = Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());

@@ -166,7 +166,7 @@ class Parshall(Broker):
         return self.home / "data"
 
     def _command(self):
-        command = [install.parshall(), "serve", "--listen", self.bootstrap, "--data-dir", self.data]
+        command = [install.parshall(), "serve", "--console", "off", "--listen", self.bootstrap, "--data-dir", self.data]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

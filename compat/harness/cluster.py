@@ -137,7 +137,7 @@ class ParshallNode(Node):
     kind = "parshall"
 
     def _command(self):
-        command = [install.parshall(), "serve", "--node-id", self.number, "--listen", self.bootstrap]
+        command = [install.parshall(), "serve", "--console", "off", "--node-id", self.number, "--listen", self.bootstrap]
         command += ["--data-dir", self.data]
         founders = self.cluster.founders()
         if self in founders:

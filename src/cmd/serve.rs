@@ -2,23 +2,29 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
 use broker::config::load::{self, Loaded, Sources};
 use broker::config::{BrokerConfig, Membership};
+use console::Hosts;
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Usage;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 3] = ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_LOG"];
+const OTHER_VARIABLES: [&str; 4] =
+    ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_CONSOLE", "PARSHALL_LOG"];
 
 /// Run a broker: alone, or as a node of a cluster.
 ///
 /// It listens on 127.0.0.1:9092, keeps its data in ./parshall-data, and prints one line when it is ready.
 /// SIGTERM and Ctrl-C stop it cleanly; after a kill or a power loss it starts again with all that it acknowledged.
+///
+/// It shows its metrics on http://127.0.0.1:9644/metrics, to this machine only: see --console.
 ///
 /// Settings have Kafka's names. A flag wins over the environment, the environment over the file, the file over the
 /// defaults. In the environment log.retention.hours is PARSHALL_LOG_RETENTION_HOURS.
@@ -70,6 +76,12 @@ pub(crate) struct Args {
     /// The rack or zone of this node, so that replicas spread over several (the setting `broker.rack`)
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
+    /// Where metrics and health are shown over HTTP, or off [default: 127.0.0.1:9644, if the port is free]
+    #[arg(long, value_name = "HOST:PORT|off", env = "PARSHALL_CONSOLE")]
+    console: Option<console::Address>,
+    /// Let a console that others than this machine can reach do without a login, which it does not have yet
+    #[arg(long)]
+    insecure: bool,
     /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -88,9 +100,15 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let until_stdin_ends = args.until_stdin_ends;
+    let shown = Shown::listen(args.console.as_ref(), args.insecure).await?;
     let loaded = configuration(args)?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
+    }
+    let console = shown.as_ref().map(|shown| format!(", metrics on http://{}/metrics", shown.address));
+    let node = Arc::new(Node::default());
+    if let Some(Shown { listener, hosts, .. }) = shown {
+        tokio::spawn(console::serve(listener, hosts, Arc::clone(&node) as _));
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -110,11 +128,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             return Ok(());
         }
     };
+    node.begin(server.metrics());
     println!(
-        "parshall {} is ready on {}, data in {}",
+        "parshall {} is ready on {}, data in {}{}",
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        server.data_dir().display()
+        server.data_dir().display(),
+        console.unwrap_or_default()
     );
     let reason = tokio::select! {
         reason = reason_to_stop => reason,
@@ -127,6 +147,65 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     tracing::info!("{reason}: stopping");
     server.stop().await;
     Ok(())
+}
+
+/// A console that listens.
+struct Shown {
+    listener: TcpListener,
+    address: SocketAddr,
+    hosts: Hosts,
+}
+
+impl Shown {
+    /// `None` if there is to be no console, or nobody asked for one and its port is taken.
+    async fn listen(asked: Option<&console::Address>, insecure: bool) -> Result<Option<Self>> {
+        let place = asked.cloned().unwrap_or_default();
+        let Some(address) = place.resolve().map_err(|error| Usage(format!("--console {place}: {error}")))? else {
+            return Ok(None);
+        };
+        if !address.ip().is_loopback() {
+            if !insecure {
+                bail!(Usage(format!(
+                    "--console {place}: others than this machine can reach it, and it has no login yet; with \
+                     --insecure everybody who reaches it may read it"
+                )));
+            }
+            tracing::warn!("the console on {address} has no login (--insecure): everybody who reaches it may read it");
+        }
+        let hosts = Hosts::new(place.name().map(str::to_owned));
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                let address = listener.local_addr()?;
+                Ok(Some(Self { listener, address, hosts }))
+            }
+            Err(error) if asked.is_none() => {
+                tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
+                Ok(None)
+            }
+            Err(error) => bail!("cannot listen on {address} for the console: {error}; --console chooses another"),
+        }
+    }
+}
+
+/// What the console is told, which is nothing before the broker has started.
+#[derive(Default)]
+struct Node(OnceLock<broker::Metrics>);
+
+impl Node {
+    fn begin(&self, metrics: broker::Metrics) {
+        self.0.set(metrics).ok();
+    }
+}
+
+impl console::Local for Node {
+    fn metrics(&self) -> String {
+        self.0.get().map_or_else(|| "# EOF\n".to_owned(), broker::Metrics::text)
+    }
+
+    fn check_ready(&self) -> Result<(), String> {
+        let metrics = self.0.get().ok_or("the broker is starting")?;
+        metrics.check_ready().map_err(|reason| reason.to_string())
+    }
 }
 
 /// Whatever is there to read is of no interest.

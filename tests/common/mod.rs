@@ -13,17 +13,26 @@ pub struct Broker {
     pub process: Child,
     pub address: String,
     pub data_dir: tempfile::TempDir,
+    /// Where its console answers, if it has one.
+    pub console: Option<String>,
 }
 
 impl Broker {
     pub fn start() -> Self {
+        Self::start_with(&["--console", "off"])
+    }
+
+    /// One with flags of its own.
+    pub fn start_with(flags: &[&str]) -> Self {
         let data_dir = tempfile::tempdir().unwrap();
-        let (process, address) = Self::serve(data_dir.path(), "127.0.0.1:0");
-        Self { process, address, data_dir }
+        let (process, line) = Self::serve(data_dir.path(), "127.0.0.1:0", flags);
+        let console = line.trim_end().split(", metrics on http://").nth(1);
+        let console = console.and_then(|url| url.strip_suffix("/metrics")).map(str::to_owned);
+        Self { process, address: address(&line), data_dir, console }
     }
 
     /// Starts the process and waits for the line that says that it is ready.
-    fn serve(data_dir: &Path, listen: &str) -> (Child, String) {
+    fn serve(data_dir: &Path, listen: &str, flags: &[&str]) -> (Child, String) {
         let mut command = Command::new(PARSHALL);
         command.args([
             "serve",
@@ -32,19 +41,19 @@ impl Broker {
             "--set",
             "group.initial.rebalance.delay.ms=0",
         ]);
-        command.args(["--listen", listen, "--data-dir"]).arg(data_dir).env("PARSHALL_LOG", "warn");
+        command.args(flags).args(["--listen", listen, "--data-dir"]).arg(data_dir).env("PARSHALL_LOG", "warn");
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(',').next());
-        (process, address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned())
+        assert!(line.contains(" is ready on "), "not ready: {line:?}");
+        (process, line)
     }
 
     /// Kills it and starts it again, with the same data at the same address.
     pub fn kill_and_restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        self.process = Self::serve(self.data_dir.path(), &self.address).0;
+        self.process = Self::serve(self.data_dir.path(), &self.address, &["--console", "off"]).0;
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -101,6 +110,12 @@ impl Drop for Broker {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Of the line that says that a broker is ready.
+fn address(line: &str) -> String {
+    let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(',').next());
+    address.unwrap_or_else(|| panic!("no address: {line:?}")).to_owned()
 }
 
 pub fn signal(process: &Child, name: &str) {

@@ -67,7 +67,7 @@ pub use init_producer_id::ProducerIds;
 
 use crate::Broker;
 use crate::net::{CloseReason, Frame, Peer};
-use crate::partition::Touched;
+use crate::partition::{Passed, Touched};
 
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]
@@ -104,6 +104,14 @@ impl Started {
     pub fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Produce(pending) => pending.deadline(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// Of a Produce: when its batches got how far.
+    pub fn passed(&self) -> Option<Passed> {
+        match self {
+            Self::Produce(pending) => Some(pending.passed()),
             Self::Other(_) => None,
         }
     }

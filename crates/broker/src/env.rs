@@ -31,6 +31,11 @@ impl Env {
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Now;
 
+    /// What goes on the monotonic clock, finer: for what takes microseconds.
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.now().monotonic_ms.unsigned_abs())
+    }
+
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64 {
         self.now().wall_ms
@@ -63,6 +68,10 @@ impl Clock for SystemClock {
             wall_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64),
             monotonic_ms: self.started.elapsed().as_millis() as i64,
         }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
     }
 }
 

@@ -18,6 +18,7 @@ pub mod replication;
 mod server;
 #[cfg(test)]
 mod simulation;
+mod stats;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use arc_swap::{ArcSwap, Guard};
 
 pub use env::{Clock, Env, Random};
 pub use server::{Server, StartError};
+pub use stats::Metrics;
 use wire::Uuid;
 
 use crate::api::{FetchSessions, ProducerIds};

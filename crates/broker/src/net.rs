@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 
 pub use budget::Budget;
 pub use connection::{CloseReason, Peer};
+pub use limits::Limit;
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;
-use self::limits::{Admission, Limit, LogLimit};
+use self::limits::{Admission, LogLimit};
 use crate::Broker;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -52,6 +53,8 @@ pub struct Listener {
 pub async fn serve(broker: Arc<Broker>, listener: Listener) {
     let config = broker.config();
     let budget = Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes));
+    let stats = Arc::clone(&broker.shared.stats);
+    stats.budgets.lock().push(Arc::clone(&budget));
     let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
     let log_limit = Arc::new(LogLimit::default());
     let mut connections = JoinSet::new();
@@ -69,6 +72,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
             if uses_last_descriptors(&stream) { Err(Limit::Descriptors) } else { admission.admit(address.ip()) };
         match admitted {
             Ok(admitted) => {
+                stats.connections.accepted.add(1);
                 let connection = prepare(&stream).map(|()| {
                     Connection::new(
                         Arc::clone(&broker),
@@ -81,17 +85,21 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                         Arc::clone(&budget),
                     )
                 });
-                let log_limit = Arc::clone(&log_limit);
+                let (log_limit, stats) = (Arc::clone(&log_limit), Arc::clone(&stats));
                 connections.spawn(async move {
                     let reason = match connection {
                         Ok(connection) => connection.run().await,
                         Err(error) => error.into(),
                     };
                     drop(admitted);
+                    stats.connections.closed[reason.place()].add(1);
                     report(&log_limit, address, &reason);
                 });
             }
-            Err(limit) => log_limit.warn(Some(address.ip()), || format!("connection from {address} refused: {limit}")),
+            Err(limit) => {
+                stats.connections.refused[limit as usize].add(1);
+                log_limit.warn(Some(address.ip()), || format!("connection from {address} refused: {limit}"));
+            }
         }
     }
 }

@@ -41,9 +41,9 @@ pub use noted::Noted;
 pub use recovery_points::RecoveryPoints;
 pub use settings::Settings;
 pub use sync::{SyncState, Syncer, Until, Waiting};
-pub use table::PartitionTable;
+pub use table::{PartitionTable, TopicSummary};
 pub use throttle::{Quota, ThrottledReplicas};
-pub use ticket::{Outcome, Refusal, Ticket};
+pub use ticket::{Outcome, Passed, Refusal, Ticket};
 pub use waiters::{FetchWait, Reader, Registration, Waiters};
 
 use self::role::RoleState;
@@ -51,6 +51,7 @@ use self::role::RoleState;
 use crate::config::AckDurability;
 use crate::env::Env;
 use crate::meta::is_internal;
+use crate::stats::{Stats, Traffic};
 
 /// Bytes that a restart may have to look at for the producers' states.
 const SNAPSHOT_INTERVAL_BYTES: u64 = 16 << 20;
@@ -89,12 +90,23 @@ pub struct Shared {
     pub failed: Arc<Notify>,
     /// Free space has fallen below the reserve: nothing is appended until it is back.
     pub disk_full: Arc<AtomicBool>,
+    pub stats: Arc<Stats>,
+}
+
+/// What a partition is called, and what its topic counts.
+pub struct Identity {
+    pub topic: Arc<str>,
+    pub topic_id: Uuid,
+    pub index: i32,
+    pub traffic: Arc<Traffic>,
 }
 
 pub struct Partition {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
     pub index: i32,
+    /// Of the topic on this node.
+    pub traffic: Arc<Traffic>,
     shared: Shared,
     log: Mutex<Log>,
     view: Arc<LogView>,
@@ -161,20 +173,20 @@ impl Drop for Touched {
 impl Partition {
     /// Neither leads nor follows before it is told so. The high watermark is the one that was noted before the start.
     pub fn new(
-        topic: Arc<str>,
-        topic_id: Uuid,
-        index: i32,
+        identity: Identity,
         log: Log,
         high_watermark: i64,
         settings: Arc<Settings>,
         shared: Shared,
     ) -> Arc<Self> {
+        let Identity { topic, topic_id, index, traffic } = identity;
         let view = log.view();
         let high_watermark = high_watermark.clamp(view.log_start_offset(), view.log_end_offset());
         let partition = Arc::new(Self {
             topic,
             topic_id,
             index,
+            traffic,
             shared,
             log: Mutex::new(log),
             queue: Mutex::default(),
@@ -431,7 +443,9 @@ impl Partition {
             self.sync_wanted.fetch_max(start + records, Ordering::AcqRel);
         }
         let bytes = batches.iter().map(|batch| batch.bytes.len()).sum::<usize>() as i64;
-        let appended = match log.append(&batches, Origin::Client, leader_epoch, self.shared.env.clock.now()) {
+        let clock = &self.shared.env.clock;
+        let began = clock.monotonic();
+        let appended = match log.append(&batches, Origin::Client, leader_epoch, clock.now()) {
             Ok(appended) => appended,
             Err(error) => {
                 // A full disk passes, and so does a lack of descriptors; any other error closes the log for ever.
@@ -445,6 +459,12 @@ impl Partition {
             }
         };
         let end = self.view.log_end_offset();
+        let passed = Passed::appended(clock.monotonic());
+        self.shared.stats.appends.observe(passed.settled.saturating_sub(began));
+        if end > start {
+            self.traffic.records_in.add(end.abs_diff(start));
+            self.traffic.bytes_in.add(new_bytes(&appended, &batches, start));
+        }
         if end > start && is_alone {
             self.high_watermark.store(end, Ordering::Release);
             self.waiters.add(bytes);
@@ -460,11 +480,11 @@ impl Partition {
             };
             if offset > 0 && waits_for_disk(acks) {
                 wait_for_disk = true;
-                waiting.push(Waiting { offset, until: Until::Durable, ticket, place, outcome });
+                waiting.push(Waiting { offset, until: Until::Durable, passed, ticket, place, outcome });
             } else if acks == Acks::All && offset > high_watermark {
-                waiting.push(Waiting { offset, until: Until::Replicated, ticket, place, outcome });
+                waiting.push(Waiting { offset, until: Until::Replicated, passed, ticket, place, outcome });
             } else {
-                ticket.fill(place, outcome);
+                ticket.fill_after(passed, place, outcome);
             }
         }
         if !is_alone {
@@ -570,6 +590,12 @@ impl Partition {
         }
         self.waiters.wake_all();
     }
+}
+
+/// The bytes of those that were appended, and neither refused nor there before.
+fn new_bytes(appended: &[Result<Appended, AppendError>], batches: &[Batch], start: i64) -> u64 {
+    let is_new = |result: &Result<Appended, AppendError>| result.as_ref().is_ok_and(|it| it.base_offset >= start);
+    appended.iter().zip(batches).filter(|(result, _)| is_new(result)).map(|(_, batch)| batch.bytes.len() as u64).sum()
 }
 
 fn refusal(error: &AppendError) -> Refusal {

@@ -38,6 +38,7 @@ use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, Offse
 use crate::partition::{PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
+use crate::stats::Metrics;
 use crate::{Broker, Env, maintenance, net};
 
 /// What links have to tell that nobody has taken note of yet.
@@ -141,6 +142,7 @@ impl Server {
             syncer,
             dirty: Arc::default(),
             disk_full: Arc::new(AtomicBool::new(false)),
+            stats: Arc::default(),
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
         let partitions = Arc::new(table);
@@ -279,6 +281,11 @@ impl Server {
 
     pub fn data_dir(&self) -> &Path {
         self.broker.partitions.data_dir()
+    }
+
+    /// What it tells of itself to whoever watches it.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::new(&self.broker)
     }
 
     /// Until a log of this node has failed, if there are others to take over what it leads: a disk that lost something

@@ -163,6 +163,7 @@ impl Target {
         let spec = LocalSpec {
             program: program.to_owned(),
             ports,
+            console_port: None,
             dir: dir.path().to_owned(),
             settings: [own].into_iter().chain(settings.iter().cloned()).collect(),
             hidden_variables: own_variables(std::env::vars_os().map(|(name, _)| name)).collect(),

@@ -204,6 +204,24 @@ impl LogView {
         self.published().size_bytes()
     }
 
+    /// Bytes of batches that may not survive power loss.
+    pub fn unsynced_bytes(&self) -> u64 {
+        let (part, synced_offset, behind) = {
+            let published = self.published();
+            if published.synced_offset >= published.log_end_offset {
+                return 0;
+            }
+            let part = published.part_for(published.synced_offset);
+            let behind = published.segments.iter().filter(|segment| segment.base_offset() > part.segment.base_offset());
+            let behind: u64 = behind.map(|segment| segment.size()).sum();
+            (part, published.synced_offset, behind)
+        };
+        let located = part.segment.locate(synced_offset, part.size, part.upper_offset);
+        // Where it cannot be found, all of the segment is in doubt.
+        let from = located.map_or(0, |found| found.map_or(part.size, |(position, _)| position));
+        part.size.saturating_sub(from) + behind
+    }
+
     pub fn segment_count(&self) -> usize {
         self.published().segments.len()
     }

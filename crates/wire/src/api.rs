@@ -88,7 +88,12 @@ pub trait Request: Message {
 
 /// The row of an API key, if the table has it.
 pub fn find(key: i16) -> Option<&'static Api> {
-    TABLE.binary_search_by_key(&key, |api| api.key).ok().map(|row| &TABLE[row])
+    row(key).map(|row| &TABLE[row])
+}
+
+/// Where an API key stands in the [`TABLE`].
+pub fn row(key: i16) -> Option<usize> {
+    TABLE.binary_search_by_key(&key, |api| api.key).ok()
 }
 
 /// Something to be done with the types of an API: see [`visit`].

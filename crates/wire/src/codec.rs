@@ -195,6 +195,7 @@ pub struct Writer<'a> {
     flexible: bool,
     /// Where bytes that are not in `out` belong: see [`Records::Elsewhere`].
     splices: Vec<Splice>,
+    errors: Vec<ErrorCode>,
 }
 
 /// A gap in what was written, to be filled from elsewhere when it is sent.
@@ -208,7 +209,7 @@ pub struct Splice {
 
 impl<'a> Writer<'a> {
     pub fn new(out: &'a mut BytesMut, version: i16, flexible: bool) -> Self {
-        Self { out, version, flexible, splices: Vec::new() }
+        Self { out, version, flexible, splices: Vec::new(), errors: Vec::new() }
     }
 
     /// Goes on in the same buffer as another version, as a body does after its header.
@@ -232,6 +233,11 @@ impl<'a> Writer<'a> {
     /// The gaps left by [`Records::Elsewhere`], in the order of their positions.
     pub fn into_splices(self) -> Vec<Splice> {
         self.splices
+    }
+
+    /// The error codes that were written, but for NONE.
+    pub fn take_errors(&mut self) -> Vec<ErrorCode> {
+        std::mem::take(&mut self.errors)
     }
 
     pub fn unsigned_varint(&mut self, mut value: u32) {
@@ -312,6 +318,9 @@ impl Wire for ErrorCode {
     }
 
     fn write(&self, w: &mut Writer<'_>) {
+        if !self.is_none() {
+            w.errors.push(*self);
+        }
         self.0.write(w);
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::ErrorCode;
 use crate::api::{self, Api, Request};
 use crate::codec::{Reader, Result, Splice, Wire, WireError, Writer};
 
@@ -61,24 +62,29 @@ pub fn write_request<R: Request>(out: &mut BytesMut, version: i16, correlation_i
     });
 }
 
-/// Appends a whole response frame, length prefix included. The length counts the bytes of the returned splices, which
-/// the caller sends at their places.
-pub fn write_response<R: Wire>(
-    out: &mut BytesMut,
-    api: &Api,
-    version: i16,
-    correlation_id: i32,
-    body: &R,
-) -> Vec<Splice> {
-    framed(out, |out| {
+/// What a response has besides the bytes that were written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The length of the frame counts their bytes, which the caller sends at their places.
+    pub splices: Vec<Splice>,
+    /// The errors that it tells of.
+    pub errors: Vec<ErrorCode>,
+}
+
+/// Appends a whole response frame, length prefix included.
+pub fn write_response<R: Wire>(out: &mut BytesMut, api: &Api, version: i16, correlation_id: i32, body: &R) -> Written {
+    let mut errors = Vec::new();
+    let splices = framed(out, |out| {
         let mut w = Writer::new(out, version, api.flexible(version));
         correlation_id.write(&mut w);
         if api.flexible_response_header(version) {
             w.unsigned_varint(0);
         }
         body.write(&mut w);
+        errors = w.take_errors();
         w.into_splices()
-    })
+    });
+    Written { splices, errors }
 }
 
 fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Vec<Splice>) -> Vec<Splice> {
@@ -174,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn a_response_tells_its_errors() {
+        let partition = |error_code| PartitionData { error_code, ..Default::default() };
+        let codes = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION];
+        let topic = FetchableTopicResponse { partitions: codes.map(partition).into(), ..Default::default() };
+        let response = FetchResponse { responses: vec![topic], ..Default::default() };
+        let written = write_response(&mut BytesMut::new(), &FetchRequest::API, 12, 1, &response);
+        assert_eq!(written.errors, [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
+    }
+
+    #[test]
     fn records_from_elsewhere_leave_a_gap() {
         let partition = |records| PartitionData { records: Some(records), ..Default::default() };
         let response = |partitions| FetchResponse {
@@ -185,10 +201,10 @@ mod tests {
             let mut expected = BytesMut::from(&b"before"[..]);
             let whole =
                 response(vec![partition(Records::Inline(inline.clone())), partition(Records::Inline(inline.clone()))]);
-            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), []);
+            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), Written::default());
             let mut out = BytesMut::from(&b"before"[..]);
             let gaps = response(vec![partition(Records::Elsewhere(7)), partition(Records::Elsewhere(7))]);
-            let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps);
+            let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps).splices;
             assert_eq!(splices.len(), 2);
             let mut filled = BytesMut::new();
             let mut from = 0;

@@ -54,6 +54,9 @@ pub(super) struct Args {
     /// Port of the first broker; 0: any ports that are free [default: 9092]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
+    /// Show the metrics of the first broker at this port of 127.0.0.1, and those of the others at the ports behind it
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    console_port: Option<u16>,
     /// Where each broker has a directory for its data, and beside it a file for what it prints
     #[arg(long, value_name = "DIR", default_value = "./parshall-cluster")]
     data_dir: PathBuf,
@@ -79,9 +82,13 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     // What starts a broker again may be typed elsewhere.
     let dir = std::path::absolute(&args.data_dir).context("cannot find the directory of the data")?;
     let layout = Layout::of(&dir, wanted)?;
+    if args.console_port.is_some_and(|first| usize::from(first) + layout.ports.len() > usize::from(u16::MAX) + 1) {
+        bail!(Usage(format!("--console-port needs {} ports", layout.ports.len())));
+    }
     let spec = LocalSpec {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         ports: layout.ports.clone(),
+        console_port: args.console_port,
         dir: dir.clone(),
         settings: args.settings,
         hidden_variables: Vec::new(),
@@ -91,7 +98,13 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     for LocalBroker { id, process, data_dir, log, .. } in cluster.brokers() {
         eprintln!("broker {id} starts: process {process}, data in {}, log in {}", data_dir.display(), log.display());
     }
-    let show = |broker: &LocalBroker| eprintln!("broker {} is ready on {}", broker.id, broker.address);
+    let metrics = |id: usize| match args.console_port {
+        Some(first) => format!(", metrics on http://127.0.0.1:{}/metrics", usize::from(first) + id - 1),
+        None => String::new(),
+    };
+    let show = |broker: &LocalBroker| {
+        eprintln!("broker {} is ready on {}{}", broker.id, broker.address, metrics(broker.id));
+    };
     let is_ready = tokio::select! {
         started = cluster.until_ready(READY_MAX, show) => {
             if started.is_err() {

@@ -407,6 +407,7 @@ fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Rea
         if !changed {
             continue;
         }
+        count_bytes(target, &read, asked);
         let mut data = partition_data(target, read, &mut spans);
         if asked.version >= LEADER_HINTS_SINCE
             && let Some((leader_id, leader_epoch)) =
@@ -432,6 +433,14 @@ fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Rea
     let response =
         FetchResponse { session_id, responses, node_endpoints: node_endpoints.collect(), ..Default::default() };
     (response, spans)
+}
+
+fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
+    if let (Ok(partition), Some(span)) = (&target.partition, &read.span) {
+        let out =
+            if asked.is_inter_broker { &partition.traffic.replication_bytes_out } else { &partition.traffic.bytes_out };
+        out.add(u64::from(span.length));
+    }
 }
 
 fn partition_data(target: &Target, read: Read, spans: &mut Vec<Span>) -> PartitionData {

@@ -28,7 +28,7 @@ use super::{Call, leaders};
 use crate::Broker;
 use crate::meta::{is_internal, validate_name};
 use crate::net::{CloseReason, Frame};
-use crate::partition::{Acks, Outcome, Partition, Refusal, Ticket, Touched};
+use crate::partition::{Acks, Outcome, Partition, Passed, Refusal, Ticket, Touched};
 
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
 const ADMIN_CLIENT_ID: &str = "__admin_client";
@@ -122,6 +122,10 @@ fn check(broker: &Broker, partition: &Partition, version: i16, data: PartitionPr
 impl Pending {
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    pub fn passed(&self) -> Passed {
+        self.ticket.passed()
     }
 
     /// Gives up waiting for what is not acknowledged by its deadline. It may still be appended.

@@ -9,6 +9,7 @@ const PERMIT_BYTES: usize = 1024;
 
 pub struct Budget {
     semaphore: Arc<Semaphore>,
+    permits: usize,
 }
 
 impl Budget {
@@ -16,7 +17,16 @@ impl Budget {
     pub fn new(bytes: i64, request_bytes_max: i32) -> Self {
         let bytes = bytes.max(i64::from(request_bytes_max) + PERMIT_BYTES as i64);
         let permits = (bytes as usize / PERMIT_BYTES).min(u32::MAX as usize);
-        Self { semaphore: Arc::new(Semaphore::new(permits)) }
+        Self { semaphore: Arc::new(Semaphore::new(permits)), permits }
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        (self.permits * PERMIT_BYTES) as u64
+    }
+
+    /// How much of it is taken.
+    pub fn used_bytes(&self) -> u64 {
+        ((self.permits - self.semaphore.available_permits().min(self.permits)) * PERMIT_BYTES) as u64
     }
 
     /// How many permits so many bytes are.

@@ -19,14 +19,17 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use wire::api as table;
 use wire::frame::RequestHeader;
-use wire::{Reader, WireError};
+use wire::{ErrorCode, Reader, WireError};
 
 use super::budget::Budget;
 use super::output::{Frame, Output};
 use crate::Broker;
 use crate::api::{self, Started};
-use crate::partition::Touched;
+use crate::env::Clock;
+use crate::partition::{Passed, Touched};
+use crate::stats::{Stage, Stopwatch};
 
 /// How much is read at once, and the memory that a connection may use without asking the budget.
 const READ_BYTES: usize = 64 * 1024;
@@ -64,6 +67,35 @@ pub enum CloseReason {
     SilentProduceFailed,
 }
 
+impl CloseReason {
+    /// Short names of all reasons, which [`Self::place`] points into.
+    pub const NAMES: [&str; 9] = [
+        "closed",
+        "io",
+        "idle",
+        "slow_frame",
+        "not_kafka",
+        "frame_size",
+        "malformed",
+        "unsupported_api",
+        "silent_produce_failed",
+    ];
+
+    pub fn place(&self) -> usize {
+        match self {
+            Self::Closed => 0,
+            Self::Io(_) => 1,
+            Self::Idle => 2,
+            Self::SlowFrame => 3,
+            Self::NotKafka(_) => 4,
+            Self::FrameSize(_) => 5,
+            Self::Malformed(_) => 6,
+            Self::UnsupportedApi { .. } => 7,
+            Self::SilentProduceFailed => 8,
+        }
+    }
+}
+
 /// What requests of a connection know of their sender.
 pub struct Peer {
     pub address: SocketAddr,
@@ -71,6 +103,12 @@ pub struct Peer {
     pub listener: Arc<str>,
     /// Whether that is the one of brokers among themselves.
     pub is_inter_broker: bool,
+}
+
+/// A request that is not answered yet.
+struct Pending {
+    started: Started,
+    watch: Stopwatch,
 }
 
 pub struct Connection {
@@ -81,9 +119,13 @@ pub struct Connection {
     input: BytesMut,
     /// Memory of `input` beyond [`READ_BYTES`].
     reserved: Option<OwnedSemaphorePermit>,
+    /// When the last bytes came, on the broker's clock.
+    arrived: Duration,
     frame_started: Option<Instant>,
-    pending: VecDeque<Started>,
+    pending: VecDeque<Pending>,
     output: Output,
+    /// Requests whose answers are in `output`.
+    unsent: Vec<Stopwatch>,
     last_active: Instant,
     timer: Pin<Box<Sleep>>,
 }
@@ -99,9 +141,11 @@ impl Connection {
             budget,
             input: BytesMut::new(),
             reserved: None,
+            arrived: Duration::ZERO,
             frame_started: None,
             pending: VecDeque::new(),
             output: Output::default(),
+            unsent: Vec::new(),
             last_active: now,
             timer,
         }
@@ -124,7 +168,7 @@ impl Connection {
             touched.commit();
             started?;
             self.answer_ready().await?;
-            let sent_all = self.output.send(&self.stream)?;
+            let sent_all = self.send()?;
             if self.can_start() && self.has_startable_frame()? {
                 continue;
             }
@@ -174,7 +218,7 @@ impl Connection {
     fn may_start_next(&self) -> bool {
         self.pending.is_empty()
             || (api::is_produce(i16::from_be_bytes([self.input[4], self.input[5]]))
-                && self.pending.iter().all(Started::is_produce))
+                && self.pending.iter().all(|pending| pending.started.is_produce()))
     }
 
     fn start_requests(&mut self, touched: &mut Touched) -> Result<(), CloseReason> {
@@ -187,8 +231,11 @@ impl Connection {
                 WireError::UnsupportedVersion { key, version } => CloseReason::UnsupportedApi { key, version },
                 e => CloseReason::Malformed(e),
             })?;
+            let row = table::row(header.api_key).expect("the header of an API that is not in the table is refused");
+            let mut watch = Stopwatch::new(row, self.arrived);
+            watch.lap(Stage::Queue, self.broker.env.clock.monotonic());
             let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
-            self.pending.push_back(started);
+            self.pending.push_back(Pending { started, watch });
             self.frame_started = None;
         }
         Ok(())
@@ -199,7 +246,7 @@ impl Connection {
         poll_fn(|cx| {
             while let Poll::Ready(answer) = self.poll_first(cx) {
                 match answer {
-                    Some(Ok(frame)) => self.output.push(frame),
+                    Some(Ok(answer)) => self.push(answer),
                     Some(Err(reason)) => return Poll::Ready(Err(reason)),
                     None => break,
                 }
@@ -209,11 +256,32 @@ impl Connection {
         .await
     }
 
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, CloseReason>>> {
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(Frame, Stopwatch), CloseReason>>> {
         let Some(first) = self.pending.front_mut() else { return Poll::Ready(None) };
-        let answer = std::task::ready!(first.poll(cx));
-        self.pending.pop_front();
-        Poll::Ready(Some(answer))
+        let answer = first.poll(cx, &*self.broker.env.clock);
+        let answer = std::task::ready!(answer);
+        let Some(Pending { watch, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
+        Poll::Ready(Some(answer.map(|frame| (frame, watch))))
+    }
+
+    fn push(&mut self, (frame, watch): (Frame, Stopwatch)) {
+        self.broker.shared.stats.requests.note_errors(&watch, frame.errors());
+        self.output.push(frame);
+        self.unsent.push(watch);
+    }
+
+    /// Sends what the socket takes. Returns whether everything has left.
+    fn send(&mut self) -> Result<bool, CloseReason> {
+        let stats = &self.broker.shared.stats;
+        let sent_all = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
+        if sent_all && !self.unsent.is_empty() {
+            let now = self.broker.env.clock.monotonic();
+            for mut watch in self.unsent.drain(..) {
+                watch.lap(Stage::Response, now);
+                stats.requests.note_sent(&watch);
+            }
+        }
+        Ok(sent_all)
     }
 
     /// A connection that waits for bytes holds no buffer but for what has arrived, or thousands that claim much and
@@ -224,6 +292,9 @@ impl Connection {
             self.reserved = None;
             if self.pending.is_empty() {
                 self.pending = VecDeque::new();
+            }
+            if self.unsent.is_empty() {
+                self.unsent = Vec::new();
             }
         }
     }
@@ -239,8 +310,8 @@ impl Connection {
             if let Poll::Ready(answer) = self.poll_first(cx)
                 && let Some(answer) = answer
             {
-                return Poll::Ready(answer.map(|frame| {
-                    self.output.push(frame);
+                return Poll::Ready(answer.map(|answer| {
+                    self.push(answer);
                     false
                 }));
             }
@@ -302,8 +373,10 @@ impl Connection {
         let (stream, input) = (&mut self.stream, &mut self.input);
         match poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(input)).poll(cx))).await {
             Poll::Ready(Ok(0)) => Err(CloseReason::Closed),
-            Poll::Ready(Ok(_)) => {
+            Poll::Ready(Ok(bytes)) => {
                 self.last_active = Instant::now();
+                self.arrived = self.broker.env.clock.monotonic();
+                self.broker.shared.stats.connections.received_bytes.add(bytes as u64);
                 Ok(())
             }
             Poll::Ready(Err(e)) if e.kind() != io::ErrorKind::Interrupted => Err(e.into()),
@@ -318,7 +391,7 @@ impl Connection {
             let started = *self.frame_started.get_or_insert(self.last_active);
             deadline = deadline.min(started + self.frame_timeout());
         }
-        if let Some(first) = self.pending.front().and_then(Started::deadline) {
+        if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
             deadline = deadline.min(first);
         }
         // A timer that is set earlier than needed costs one wake-up; setting it for each request would cost more.
@@ -335,13 +408,49 @@ impl Connection {
     fn check_deadlines(&mut self) -> Result<(), CloseReason> {
         let now = Instant::now();
         if let Some(first) = self.pending.front_mut() {
-            first.expire(now);
+            first.started.expire(now);
         } else if self.frame_started.is_some_and(|started| now >= started + self.frame_timeout()) {
             return Err(CloseReason::SlowFrame);
         } else if now >= self.last_active + idle_timeout(&self.broker) {
             return Err(CloseReason::Idle);
         }
         Ok(())
+    }
+}
+
+impl Pending {
+    fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) -> Poll<Result<Frame, CloseReason>> {
+        let answer = self.started.poll(cx);
+        match self.started.passed() {
+            Some(passed) => {
+                if let Poll::Ready(answer) = &answer {
+                    let errors = answer.as_ref().map_or(&[][..], Frame::errors);
+                    self.lap_produce(&passed, errors.contains(&ErrorCode::REQUEST_TIMED_OUT), clock);
+                }
+            }
+            // The first look at a handler takes it to its answer, or to what it waits for.
+            None if !self.watch.has(Stage::Process) => self.watch.lap(Stage::Process, clock.monotonic()),
+            None if answer.is_ready() => self.watch.lap(Stage::Wait, clock.monotonic()),
+            None => {}
+        }
+        answer
+    }
+
+    fn lap_produce(&mut self, passed: &Passed, timed_out: bool, clock: &dyn Clock) {
+        if timed_out {
+            return self.watch.lap(Stage::Wait, clock.monotonic());
+        }
+        if passed.settled.is_zero() {
+            // Nothing of it was appended.
+            return self.watch.lap(Stage::Append, clock.monotonic());
+        }
+        self.watch.lap(Stage::Append, passed.appended);
+        if let Some(synced) = passed.synced {
+            self.watch.lap(Stage::Sync, synced);
+        }
+        if passed.settled > passed.synced.unwrap_or(passed.appended) {
+            self.watch.lap(Stage::Replication, passed.settled);
+        }
     }
 }
 

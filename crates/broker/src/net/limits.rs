@@ -32,6 +32,19 @@ pub enum Limit {
     Descriptors,
 }
 
+impl Limit {
+    pub const ALL: [Self; 3] = [Self::Total, Self::PerIp, Self::Descriptors];
+
+    /// The setting that is the limit, or what it stands for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "max.connections",
+            Self::PerIp => "max.connections.per.ip",
+            Self::Descriptors => "descriptors",
+        }
+    }
+}
+
 /// A connection's place in the counts, given back when it is dropped.
 pub struct Admitted {
     ip: IpAddr,

@@ -12,7 +12,10 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use wire::api::Api;
-use wire::{Wire, frame};
+use wire::frame::{self, Written};
+use wire::{ErrorCode, Wire};
+
+use crate::stats::Count;
 
 /// Spans up to this size are copied into the response: a system call of their own would cost more.
 pub const COPY_BYTES_MAX: usize = 4096;
@@ -23,6 +26,8 @@ const SLICES_MAX: usize = 64;
 #[derive(Default)]
 pub struct Frame {
     chunks: Vec<Chunk>,
+    /// The errors that it tells of.
+    errors: Vec<ErrorCode>,
 }
 
 enum Chunk {
@@ -45,7 +50,7 @@ impl Frame {
         spans: Vec<Span>,
     ) -> Self {
         let mut out = BytesMut::with_capacity(256);
-        let splices = frame::write_response(&mut out, api, version, correlation_id, body);
+        let Written { splices, errors } = frame::write_response(&mut out, api, version, correlation_id, body);
         assert_eq!(splices.len(), spans.len(), "each gap in a response has its span");
         let mut bytes = out.freeze();
         let mut sent = 0;
@@ -56,7 +61,11 @@ impl Frame {
             chunks.push(Chunk::File(span));
         }
         chunks.push(Chunk::Bytes(bytes));
-        Self { chunks }
+        Self { chunks, errors }
+    }
+
+    pub fn errors(&self) -> &[ErrorCode] {
+        &self.errors
     }
 }
 
@@ -105,17 +114,17 @@ impl Output {
     }
 
     /// Sends as much as the socket takes. Returns whether everything has left.
-    pub fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    pub fn send(&mut self, stream: &TcpStream, sent_bytes: &Count) -> io::Result<bool> {
         while let Some(first) = self.chunks.front_mut() {
             let sent = match first {
-                Chunk::Bytes(_) => self.send_bytes(stream).map(|sent| self.advance(sent)),
+                Chunk::Bytes(_) => self.send_bytes(stream).inspect(|sent| self.advance(*sent)),
                 Chunk::File(span) => send_file(stream, span),
             };
             if matches!(self.chunks.front(), Some(Chunk::File(Span { length: 0, .. }))) {
                 self.chunks.pop_front();
             }
             match sent {
-                Ok(()) => {}
+                Ok(sent) => sent_bytes.add(sent as u64),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -158,7 +167,7 @@ impl Output {
 }
 
 /// Sends as much of a span as the socket takes and shortens the span by it.
-fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<()> {
+fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<usize> {
     let sent = stream.try_io(Interest::WRITABLE, || match span.file.fd() {
         Some(file) => {
             let mut position = span.position;
@@ -176,5 +185,5 @@ fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<()> {
     }
     span.position += sent as u64;
     span.length -= sent as u32;
-    Ok(())
+    Ok(sent)
 }

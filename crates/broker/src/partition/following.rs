@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use log::{AppendError, EpochEndOffset, Log, LogError};
 use wire::batch::Batch;
 
-use super::{Outcome, Partition, Ticket, Until, Waiting};
+use super::{Outcome, Partition, Passed, Ticket, Until, Waiting};
 
 /// Where a follower goes on, and what it tells its leader of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,7 @@ impl Partition {
         let results = log.append_as_follower(batches, self.shared.env.clock.now())?;
         let appended = results.iter().zip(batches).filter(|(result, _)| result.is_ok());
         let bytes: usize = appended.map(|(_, batch)| batch.bytes.len()).sum();
+        self.traffic.replication_bytes_in.add(bytes as u64);
         self.role.lock().note_appended(log.log_end_offset(), bytes as i64);
         results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(FollowError::from)
     }
@@ -189,6 +190,14 @@ impl Partition {
     pub fn sync_for_leader(self: &Arc<Self>, ticket: &Arc<Ticket>, place: usize) {
         let offset = self.view.log_end_offset();
         let outcome = Outcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };
-        self.request_sync([Waiting { offset, until: Until::Synced, ticket: Arc::clone(ticket), place, outcome }]);
+        let passed = Passed::appended(self.shared.env.clock.monotonic());
+        self.request_sync([Waiting {
+            offset,
+            until: Until::Synced,
+            passed,
+            ticket: Arc::clone(ticket),
+            place,
+            outcome,
+        }]);
     }
 }

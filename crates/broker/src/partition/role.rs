@@ -182,6 +182,8 @@ impl Partition {
                     topic = %self.topic, partition = self.index, leader_epoch = state.leader_epoch,
                     start_offset = own.log_end_offset, high_watermark, isr = ?state.isr, "leads the partition"
                 );
+                // What a former leadership had is no measure of this one.
+                self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
                 *role = Role::Leader(Box::new(leadership));
                 self.sync_wanted.store(-1, Ordering::Release);
                 taken.refused = std::mem::take(&mut *self.queue.lock());
@@ -258,7 +260,12 @@ impl Partition {
         let high_watermark = before.max(leadership.high_watermark());
         let durable_offset = leadership.durable_offset();
         let durable_before = self.durable_offset.swap(durable_offset, Ordering::AcqRel);
-        self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
+        let in_sync = leadership.isr().len() as i32;
+        match in_sync.cmp(&self.in_sync_replicas.swap(in_sync, Ordering::AcqRel)) {
+            std::cmp::Ordering::Less => self.shared.stats.isr_shrinks.add(1),
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => self.shared.stats.isr_expansions.add(1),
+        }
         let reached_without_enough = leadership.is_under_min_isr().then(|| leadership.reached());
         let bytes = guard.take_replicated(high_watermark);
         Some(Progress {

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use wire::ErrorCode;
 
 use super::role::Progress;
-use super::{Outcome, Partition, Ticket};
+use super::{Outcome, Partition, Passed, Ticket};
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.
@@ -163,6 +163,7 @@ pub enum Until {
 pub struct Waiting {
     pub offset: i64,
     pub until: Until,
+    pub passed: Passed,
     pub ticket: Arc<Ticket>,
     pub place: usize,
     pub outcome: Outcome,
@@ -204,19 +205,24 @@ impl Partition {
             // one who did so has asked already, or is about to, and nobody else will.
             state.again = !self.queue.lock().is_empty();
         }
+        let clock = &self.shared.env.clock;
+        let began = clock.monotonic();
         let synced = self.view.sync();
         match synced {
             Ok(_) => {
+                let now = clock.monotonic();
+                self.shared.stats.syncs.observe(now.saturating_sub(began));
                 let progress = self.note_synced();
                 let synced_offset = self.view.synced_offset();
                 let mut state = self.sync.inner.lock();
+                state.note_synced(synced_offset, now);
                 let done = state.take_done(progress.as_ref(), synced_offset);
                 let again = state.again;
                 // Those who wait for other replicas only do not wait for this disk.
                 let nobody_waits = state.waiting.iter().all(|waiting| waiting.offset <= synced_offset);
                 state.scheduled = again;
                 drop(state);
-                answer(done, progress.as_ref());
+                answer(done, progress.as_ref(), now);
                 let is_background = nobody_waits && self.queue.lock().is_empty();
                 again.then_some(if is_background { Priority::Background } else { Priority::Urgent })
             }
@@ -253,7 +259,7 @@ impl Partition {
         }
         let done = state.take_done(Some(progress), self.view.synced_offset());
         drop(state);
-        answer(done, Some(progress));
+        answer(done, Some(progress), self.shared.env.clock.monotonic());
     }
 
     /// Refuses all who wait for other replicas: this node does not lead any more.
@@ -269,6 +275,13 @@ impl Partition {
 }
 
 impl Inner {
+    fn note_synced(&mut self, synced_offset: i64, now: Duration) {
+        let on_disk = |waiting: &&mut Waiting| waiting.until != Until::Replicated && waiting.offset <= synced_offset;
+        for waiting in self.waiting.iter_mut().filter(on_disk) {
+            waiting.passed.synced.get_or_insert(now);
+        }
+    }
+
     fn take_done(&mut self, progress: Option<&Progress>, synced_offset: i64) -> Vec<Waiting> {
         self.waiting
             .extract_if(.., |waiting| match waiting.until {
@@ -296,12 +309,13 @@ impl Progress {
     }
 }
 
-fn answer(done: Vec<Waiting>, progress: Option<&Progress>) {
+fn answer(done: Vec<Waiting>, progress: Option<&Progress>, now: Duration) {
     for waiting in done {
         let refused = match waiting.until {
             Until::Synced => None,
             _ => progress.and_then(|progress| progress.settles(&waiting)).and_then(Result::err),
         };
-        waiting.ticket.fill(waiting.place, refused.map_or(waiting.outcome, Outcome::from));
+        let passed = Passed { settled: now, ..waiting.passed };
+        waiting.ticket.fill_after(passed, waiting.place, refused.map_or(waiting.outcome, Outcome::from));
     }
 }

@@ -9,6 +9,7 @@
 //! the data directory.
 
 mod directories;
+mod summary;
 mod upkeep;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,9 +24,12 @@ use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
 
 use super::replica::Registration;
-use super::{Partition, Quota, Settings, Shared};
+use super::{Identity, Partition, Quota, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
+use crate::stats::Traffic;
+
+pub use self::summary::TopicSummary;
 
 /// Threads that open or make logs. They mostly wait for the disk. On a simulated one more than one would make each run
 /// another one.
@@ -36,6 +40,7 @@ struct OpenTopic {
     name: TopicName,
     id: Uuid,
     partitions: Vec<Slot>,
+    traffic: Arc<Traffic>,
 }
 
 #[derive(Clone)]
@@ -224,15 +229,16 @@ impl PartitionTable {
         let mut opened: Vec<OpenTopic> = Vec::new();
         for (place, topic) in topics.iter().enumerate() {
             let known = self.topics.read().by_id.get(&topic.id).cloned();
-            let mut partitions = known.map_or_else(Vec::new, |known| known.partitions.clone());
+            let known = known.map(|known| (known.partitions.clone(), Arc::clone(&known.traffic)));
+            let (mut partitions, traffic) = known.unwrap_or_default();
             partitions.resize(topic.partitions.len(), Slot::Elsewhere);
             let settings = self.settings(image.topic_config(&topic.name), &topic.name);
             for (index, in_image) in topic.partitions.iter().enumerate() {
                 if matches!(partitions[index], Slot::Elsewhere) && self.replicates(in_image) {
-                    work.push((place, index, Arc::clone(&settings)));
+                    work.push((place, index, Arc::clone(&settings), Arc::clone(&traffic)));
                 }
             }
-            opened.push(OpenTopic { name: topic.name.clone(), id: topic.id, partitions });
+            opened.push(OpenTopic { name: topic.name.clone(), id: topic.id, partitions, traffic });
         }
         let work = Mutex::new(work.into_iter());
         let opened = Mutex::new(opened);
@@ -240,8 +246,8 @@ impl PartitionTable {
             for _ in 0..OPENING_THREADS.min(work.lock().len()) {
                 scope.spawn(|| {
                     loop {
-                        let Some((place, index, settings)) = work.lock().next() else { return };
-                        let slot = self.open_partition(topics[place], index, settings, remembered);
+                        let Some((place, index, settings, traffic)) = work.lock().next() else { return };
+                        let slot = self.open_partition(topics[place], index, settings, traffic, remembered);
                         opened.lock()[place].partitions[index] = slot;
                     }
                 });
@@ -259,21 +265,21 @@ impl PartitionTable {
         in_image.replicas.contains(&self.shared.node_id)
     }
 
-    fn open_partition(&self, topic: &Topic, index: usize, settings: Arc<Settings>, remembered: &Remembered) -> Slot {
+    fn open_partition(
+        &self,
+        topic: &Topic,
+        index: usize,
+        settings: Arc<Settings>,
+        traffic: Arc<Traffic>,
+        remembered: &Remembered,
+    ) -> Slot {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
         match self.open_log(&topic.name, topic.id, index, &settings, remembered) {
             Ok(log) => {
                 let key = (topic.name.to_string(), index);
                 let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
-                let partition = Partition::new(
-                    Arc::clone(topic.name.as_arc()),
-                    topic.id,
-                    index,
-                    log,
-                    high_watermark,
-                    settings,
-                    self.shared.clone(),
-                );
+                let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
+                let partition = Partition::new(identity, log, high_watermark, settings, self.shared.clone());
                 // One that is noted may be that of a log which was here before.
                 let end = partition.view().log_end_offset();
                 match self.shared.recovery_points.lower(&partition, end) {
@@ -379,7 +385,8 @@ impl PartitionTable {
                 *slot = Slot::Elsewhere;
             }
         }
-        let left = Arc::new(OpenTopic { name: known.name.clone(), id: known.id, partitions });
+        let traffic = Arc::clone(&known.traffic);
+        let left = Arc::new(OpenTopic { name: known.name.clone(), id: known.id, partitions, traffic });
         let mut topics = self.topics.write();
         topics.by_name.insert(left.name.clone(), Arc::clone(&left));
         topics.by_id.insert(left.id, left);

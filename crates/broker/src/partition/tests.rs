@@ -40,8 +40,15 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         syncer,
         dirty: Arc::default(),
         disk_full: Arc::default(),
+        stats: Arc::default(),
     };
-    let partition = Partition::new("t".into(), Uuid([1; 16]), 0, log, 0, settings, shared);
+    let partition = Partition::new(
+        Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index: 0, traffic: Arc::default() },
+        log,
+        0,
+        settings,
+        shared,
+    );
     let alone = meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..meta::Partition::default() };
     partition.take_role(&alone, &|_| None);
     partition

@@ -1,6 +1,7 @@
 //! The ticket of a Produce request: one place for each of its partitions, answered when all of them are filled.
 
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use wire::ErrorCode;
@@ -38,6 +39,32 @@ impl From<ErrorCode> for Outcome {
     }
 }
 
+/// When a batch got how far, on the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    pub appended: Duration,
+    /// On this node's disk; `None` if nobody waited for that.
+    pub synced: Option<Duration>,
+    /// Acknowledged.
+    pub settled: Duration,
+}
+
+impl Passed {
+    /// One that is acknowledged as soon as it is appended.
+    pub fn appended(at: Duration) -> Self {
+        Self { appended: at, synced: None, settled: at }
+    }
+
+    /// The later of both in each.
+    fn latest(self, other: Self) -> Self {
+        Self {
+            appended: self.appended.max(other.appended),
+            synced: self.synced.max(other.synced),
+            settled: self.settled.max(other.settled),
+        }
+    }
+}
+
 /// Shared by the connection that waits and by the partitions that fill it.
 #[derive(Debug)]
 pub struct Ticket {
@@ -48,20 +75,29 @@ pub struct Ticket {
 struct State {
     open: usize,
     outcomes: Vec<Option<Outcome>>,
+    /// Of the last place in each respect.
+    passed: Passed,
     waker: Option<Waker>,
 }
 
 impl Ticket {
     pub fn new(places: usize) -> Self {
-        Self { state: Mutex::new(State { open: places, outcomes: vec![None; places], waker: None }) }
+        let outcomes = vec![None; places];
+        Self { state: Mutex::new(State { open: places, outcomes, passed: Passed::default(), waker: None }) }
     }
 
     /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing, whether that
     /// was answered already or not.
     pub fn fill(&self, place: usize, outcome: Outcome) {
+        self.fill_after(Passed::default(), place, outcome);
+    }
+
+    /// The same, and tells when the batch got there.
+    pub fn fill_after(&self, passed: Passed, place: usize, outcome: Outcome) {
         let mut state = self.state.lock();
         if let Some(open @ None) = state.outcomes.get_mut(place) {
             *open = Some(outcome);
+            state.passed = state.passed.latest(passed);
             state.open -= 1;
             if state.open == 0
                 && let Some(waker) = state.waker.take()
@@ -79,6 +115,11 @@ impl Ticket {
             *outcome = Some(code.into());
         }
         state.open = 0;
+    }
+
+    /// When the last batch got how far; zero where none did.
+    pub fn passed(&self) -> Passed {
+        self.state.lock().passed
     }
 
     /// All outcomes, in the order of the places, once every place is filled.
@@ -108,6 +149,16 @@ mod tests {
         ticket.fill(0, ErrorCode::KAFKA_STORAGE_ERROR.into());
         let outcomes = vec![ErrorCode::KAFKA_STORAGE_ERROR.into(), ErrorCode::NOT_LEADER_OR_FOLLOWER.into()];
         assert_eq!(poll(&ticket), Poll::Ready(outcomes));
+    }
+
+    #[test]
+    fn tells_when_the_last_batch_got_how_far() {
+        let ticket = Ticket::new(3);
+        let ms = Duration::from_millis;
+        ticket.fill_after(Passed { appended: ms(1), synced: Some(ms(9)), settled: ms(10) }, 0, ErrorCode::NONE.into());
+        ticket.fill_after(Passed::appended(ms(5)), 1, ErrorCode::NONE.into());
+        ticket.fill(2, ErrorCode::KAFKA_STORAGE_ERROR.into());
+        assert_eq!(ticket.passed(), Passed { appended: ms(5), synced: Some(ms(9)), settled: ms(10) });
     }
 
     #[test]

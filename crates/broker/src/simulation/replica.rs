@@ -68,6 +68,7 @@ impl Replica {
             syncer: Syncer::idle(),
             dirty: Arc::default(),
             disk_full: Arc::new(AtomicBool::new(false)),
+            stats: Arc::default(),
         };
         let table = Arc::new(PartitionTable::new(shared.clone(), data_dir, Arc::clone(&config), incarnation_id)?);
         let sessions = FetchSessions::new(SESSIONS_MAX);

@@ -23,6 +23,8 @@ pub struct LocalSpec {
     pub program: PathBuf,
     /// Of each broker; their ids run from 1. A broker alone is told of no voters and may choose its port.
     pub ports: Vec<Ports>,
+    /// Where the first broker shows its metrics; the others do behind it.
+    pub console_port: Option<u16>,
     /// Where each broker has a directory for its data, and beside it a file for what it prints.
     pub dir: PathBuf,
     /// Of each broker.
@@ -103,6 +105,9 @@ impl LocalSpec {
         }
         arguments.extend(["--listen".into(), format!("127.0.0.1:{}", ports.clients).into()]);
         arguments.extend(["--data-dir".into(), data_dir.to_owned()]);
+        let console_port = self.console_port.map(|first| usize::from(first) + id - 1);
+        let console = console_port.map_or_else(|| "off".to_owned(), |port| format!("127.0.0.1:{port}"));
+        arguments.extend(["--console".into(), console.into()]);
         for (name, value) in &self.settings {
             arguments.extend(["--set".into(), format!("{name}={value}").into()]);
         }
@@ -201,6 +206,7 @@ mod tests {
         LocalSpec {
             program: "parshall".into(),
             ports: Ports::from(9092, brokers).unwrap(),
+            console_port: None,
             dir: "data".into(),
             settings: vec![("num.partitions".to_owned(), "3".to_owned())],
             hidden_variables: Vec::new(),

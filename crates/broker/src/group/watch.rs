@@ -1,0 +1,22 @@
+//! What the coordinator tells to whoever watches the broker.
+
+use super::core::{Group, RebalanceCause};
+use super::coordinator::GroupCoordinator;
+use super::shard::Phase;
+
+impl GroupCoordinator {
+    /// Shows every group, under the lock of its partition: whoever looks must not take long.
+    pub fn visit(&self, mut visit: impl FnMut(&str, &Group)) {
+        for shard in self.shards() {
+            let state = shard.state.lock();
+            if state.phase == Phase::Active {
+                state.groups.iter().for_each(|(group_id, slot)| visit(group_id, &slot.group));
+            }
+        }
+    }
+
+    /// Rebalances that have begun since the start of the broker.
+    pub fn rebalances(&self, cause: RebalanceCause) -> u64 {
+        self.rebalances[cause as usize].get()
+    }
+}

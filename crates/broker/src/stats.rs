@@ -1,0 +1,74 @@
+//! What the broker counts while it works, and the page that shows it.
+//!
+//! Whoever counts holds what it counts with: an addition to an atomic, without a look-up, a lock or memory. What can be
+//! found out when somebody asks, such as the size of a log, is not counted but looked at: see [`Metrics`].
+
+mod histogram;
+mod metrics;
+mod page;
+mod partitions;
+mod process;
+mod quorum;
+mod requests;
+mod stopwatch;
+mod traffic;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+pub use histogram::Histogram;
+pub use metrics::Metrics;
+pub use requests::Requests;
+pub use stopwatch::{Stage, Stopwatch};
+pub use traffic::Traffic;
+
+use crate::net::{Budget, CloseReason, Limit};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What all parts of a broker count together. What belongs to a topic is its [`Traffic`].
+#[derive(Default)]
+pub struct Stats {
+    pub requests: Requests,
+    pub connections: Connections,
+    /// Appends of whatever gathered for a partition; each is one write.
+    pub appends: Histogram,
+    pub syncs: Histogram,
+    pub isr_shrinks: Count,
+    pub isr_expansions: Count,
+    /// The memory for large requests, of each listener.
+    pub budgets: Mutex<Vec<Arc<Budget>>>,
+}
+
+/// What became of connections.
+#[derive(Default)]
+pub struct Connections {
+    pub accepted: Count,
+    pub refused: [Count; Limit::ALL.len()],
+    pub closed: [Count; CloseReason::NAMES.len()],
+    pub received_bytes: Count,
+    pub sent_bytes: Count,
+}
+
+impl Connections {
+    /// Connections that are open: those that were accepted and not closed.
+    fn open(&self) -> u64 {
+        // Those that were closed first, so that one which comes and goes in between is not missing.
+        let closed: u64 = self.closed.iter().map(Count::get).sum();
+        self.accepted.get().saturating_sub(closed)
+    }
+}

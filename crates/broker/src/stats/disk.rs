@@ -1,0 +1,114 @@
+//! How full the disk is, and when it will be full if it goes on like this.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::page::Page;
+
+/// What is looked back at, and how often a sample of it is kept.
+const PAST: Duration = Duration::from_secs(60 * 60);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The disk of the data directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+    /// Below it nothing is appended.
+    pub reserve_bytes: u64,
+}
+
+/// The space as it is, and as it was in the last hour.
+#[derive(Debug, Default)]
+pub struct DiskSpace(Mutex<Past>);
+
+#[derive(Debug, Default)]
+struct Past {
+    now: Option<(Duration, Space)>,
+    /// Free bytes, oldest first.
+    samples: VecDeque<(Duration, u64)>,
+}
+
+impl DiskSpace {
+    /// Takes note of the space at a time on the monotonic clock.
+    pub fn note(&self, now: Duration, space: Space) {
+        let mut past = self.0.lock();
+        past.now = Some((now, space));
+        if past.samples.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= SAMPLE_INTERVAL) {
+            past.samples.push_back((now, space.free_bytes));
+        }
+        while past.samples.pop_front_if(|(at, _)| now.saturating_sub(*at) > PAST).is_some() {}
+    }
+
+    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        let past = self.0.lock();
+        let Some((_, space)) = past.now else { return Ok(()) };
+        page.gauge("parshall_disk_free_bytes", "Free space of the disk with the data", space.free_bytes)?;
+        page.gauge("parshall_disk_total_bytes", "Size of the disk with the data", space.total_bytes)?;
+        page.gauge(
+            "parshall_disk_reserve_bytes",
+            "Nothing is appended while less than this is free",
+            space.reserve_bytes,
+        )?;
+        let full = u64::from(space.free_bytes < space.reserve_bytes);
+        page.gauge("parshall_disk_full", "1 if nothing is appended because the disk is full", full)?;
+        page.gauge(
+            "parshall_disk_forecast_seconds",
+            "When only the reserve is left if the disk fills as it did in the last hour; +Inf if it does not",
+            past.seconds_left(),
+        )
+    }
+}
+
+impl Past {
+    fn seconds_left(&self) -> f64 {
+        let Some((now, space)) = self.now else { return f64::INFINITY };
+        let left = space.free_bytes.saturating_sub(space.reserve_bytes);
+        if left == 0 {
+            return 0.0;
+        }
+        let Some((since, free_then)) = self.samples.front().filter(|(since, _)| *since < now) else {
+            return f64::INFINITY;
+        };
+        let filled = free_then.saturating_sub(space.free_bytes);
+        // Nothing filled divides to infinity.
+        left as f64 * (now - *since).as_secs_f64() / filled as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes the free space each half second, as it is after so many seconds.
+    fn watch(seconds: u64, free_bytes: impl Fn(u64) -> u64) -> Past {
+        let disk = DiskSpace::default();
+        for half in 0..=2 * seconds {
+            let space = Space { free_bytes: free_bytes(half / 2), total_bytes: 1 << 40, reserve_bytes: 1000 };
+            disk.note(Duration::from_millis(500 * half), space);
+        }
+        disk.0.into_inner()
+    }
+
+    #[test]
+    fn the_last_hour_says_when_the_disk_is_full() {
+        // Ten bytes a second, and 9,000 seconds until the reserve is reached.
+        let past = watch(1000, |second| 101_000 - 10 * second);
+        assert_eq!(past.seconds_left(), 9000.0);
+        // What was before the last hour does not count.
+        let past = watch(2 * 3600, |second| if second < 3600 { 1 << 30 } else { 101_000 - 10 * (second - 3600) });
+        assert_eq!(past.seconds_left(), 6400.0);
+        assert!(past.samples.len() <= 61, "{}", past.samples.len());
+    }
+
+    #[test]
+    fn a_disk_that_does_not_fill_is_never_full() {
+        assert_eq!(watch(1000, |_| 5000).seconds_left(), f64::INFINITY);
+        assert_eq!(watch(1000, |second| 5000 + second).seconds_left(), f64::INFINITY);
+        assert_eq!(watch(0, |_| 5000).seconds_left(), f64::INFINITY);
+        assert_eq!(watch(1000, |_| 999).seconds_left(), 0.0);
+    }
+}

@@ -1,0 +1,103 @@
+//! Requests by API: how long they took, and which errors they were answered with.
+
+use std::fmt;
+
+use wire::ErrorCode;
+use wire::api::TABLE;
+
+use super::page::Page;
+use super::{Count, Histogram, Stage, Stopwatch};
+
+/// Kafka's codes run from -1; one that is larger than these counts as UNKNOWN_SERVER_ERROR.
+const ERROR_CODES: usize = 140;
+
+pub struct Requests {
+    /// By row of the table of APIs.
+    apis: Vec<OfApi>,
+}
+
+struct OfApi {
+    total: Histogram,
+    stages: [Histogram; Stage::ALL.len()],
+    errors: [Count; ERROR_CODES],
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let of_api = || OfApi {
+            total: Histogram::default(),
+            stages: Default::default(),
+            errors: std::array::from_fn(|_| Count::default()),
+        };
+        Self { apis: TABLE.iter().map(|_| of_api()).collect() }
+    }
+}
+
+impl Requests {
+    /// Takes note of an answer that has left.
+    pub fn note_sent(&self, watch: &Stopwatch) {
+        let api = &self.apis[watch.row];
+        api.total.observe(watch.total());
+        for (stage, took) in watch.stages() {
+            api.stages[stage as usize].observe(took);
+        }
+    }
+
+    /// Takes note of the errors of an answer.
+    pub fn note_errors(&self, watch: &Stopwatch, errors: &[ErrorCode]) {
+        for code in errors {
+            self.apis[watch.row].errors[place(*code)].add(1);
+        }
+    }
+
+    /// The APIs that were asked for anything.
+    fn asked(&self) -> impl Iterator<Item = (&'static str, &OfApi)> {
+        TABLE.iter().map(|api| api.name).zip(&self.apis).filter(|(_, of)| of.total.snapshot().count > 0)
+    }
+
+    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        let totals = self.asked().map(|(api, of)| ([("api", api)], &of.total));
+        page.histograms(
+            "parshall_request_seconds",
+            "From the last byte of a request to the last of its answer",
+            totals,
+        )?;
+        let stages = self.asked().flat_map(|(api, of)| {
+            let stages = Stage::ALL.into_iter().zip(&of.stages);
+            stages.map(move |(stage, took)| ([("api", api), ("stage", stage.name())], took))
+        });
+        let entered = stages.filter(|(_, took)| took.snapshot().count > 0);
+        page.histograms("parshall_request_stage_seconds", "The same by what the time went to", entered)?;
+        let errors = self.apis.iter().zip(TABLE).flat_map(|(of, api)| {
+            let errors = of.errors.iter().enumerate().filter(|(_, count)| count.get() > 0);
+            errors.map(move |(place, count)| ([("api", api.name), ("error", name(place))], count.get()))
+        });
+        page.counters("parshall_request_errors", "Error codes in answers", errors)
+    }
+}
+
+fn place(code: ErrorCode) -> usize {
+    usize::try_from(i32::from(code.0) + 1).ok().filter(|place| *place < ERROR_CODES).unwrap_or(0)
+}
+
+fn name(place: usize) -> &'static str {
+    let code = i16::try_from(place).map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |place| ErrorCode(place - 1));
+    code.name().unwrap_or("UNKNOWN_SERVER_ERROR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_place_and_its_name() {
+        for code in
+            [ErrorCode::UNKNOWN_SERVER_ERROR, ErrorCode::OFFSET_OUT_OF_RANGE, ErrorCode::SHARE_SESSION_LIMIT_REACHED]
+        {
+            assert_eq!(Some(name(place(code))), code.name());
+        }
+        for unknown in [-2, i16::MIN, 139, i16::MAX] {
+            assert_eq!(name(place(ErrorCode(unknown))), "UNKNOWN_SERVER_ERROR");
+        }
+    }
+}
