@@ -134,3 +134,45 @@ fn a_port_that_is_taken_matters_only_where_it_was_asked_for() {
     assert_eq!(broker.console, None);
     assert_eq!(broker.ok(&["topic", "list"]), "");
 }
+
+#[test]
+fn groups_tell_how_far_they_are_behind() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    broker.ok(&["topic", "create", "orders"]);
+    let lines: String = (0..10).map(|n| format!("{n}\n")).collect();
+    broker.ok_with(&["produce", "orders"], &lines);
+    // No name of a group breaks the page.
+    let group = "a\"} 1\n# EOF\n\\";
+    let read = ["consume", "orders", "--group", group, "--from-beginning", "--max-messages"];
+    broker.ok(&[&read[..], &["4"]].concat());
+    let series = |name: &str| {
+        let group = group.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("parshall_group_{name}{{group=\"{group}\",topic=\"orders\",partition=\"0\"}}")
+    };
+    let page = scrape(&broker);
+    let expect = |name: &str| value(&page, &series(name)).unwrap_or_else(|| panic!("no {name} in:\n{page}"));
+    assert_eq!((expect("committed_offset"), expect("lag_records")), (4.0, 6.0));
+    assert!((0.0..600.0).contains(&expect("lag_seconds")));
+    assert_eq!(value(&page, r#"parshall_groups{state="Empty"}"#), Some(1.0));
+    assert_eq!(value(&page, r#"parshall_group_rebalances_total{cause="member_joined"}"#), Some(1.0));
+    assert!(value(&page, "parshall_disk_total_bytes") > value(&page, "parshall_disk_free_bytes"));
+
+    broker.ok(&[&read[..], &["6"]].concat());
+    let page = scrape(&broker);
+    let expect = |name: &str| value(&page, &series(name)).unwrap_or_else(|| panic!("no {name} in:\n{page}"));
+    assert_eq!((expect("committed_offset"), expect("lag_records"), expect("lag_seconds")), (10.0, 0.0, 0.0));
+}
+
+#[test]
+fn the_age_of_what_was_not_read_is_told() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    broker.ok(&["topic", "create", "orders"]);
+    broker.ok_with(&["produce", "orders"], "1\n2\n");
+    broker.ok(&["consume", "orders", "--group", "g", "--from-beginning", "--max-messages", "1"]);
+    let lag =
+        |page: &str| value(page, r#"parshall_group_lag_seconds{group="g",topic="orders",partition="0"}"#).unwrap();
+    let first = lag(&scrape(&broker));
+    assert!((0..10_000).any(|_| lag(&scrape(&broker)) >= first + 0.05), "it grows older");
+    let page = scrape(&broker);
+    assert_eq!(value(&page, r#"parshall_group_lag_records{group="g",topic="orders",partition="0"}"#), Some(1.0));
+}

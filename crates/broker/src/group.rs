@@ -3,6 +3,7 @@
 //! - [`core`]: one group as a pure state machine, without IO or clock.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
+//! - [`watch`]: what the metrics show of groups.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`seam`]: what the coordinator needs of the rest of the broker.
 //!
@@ -20,12 +21,14 @@ pub mod offsets;
 pub mod records;
 pub mod seam;
 mod shard;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
+pub use core::RebalanceCause;
 pub use log::Now;
 pub use seam::{OffsetsLog, Topic, Topics};
 

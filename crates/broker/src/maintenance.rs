@@ -10,6 +10,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Broker;
+use crate::stats::Space;
 
 /// Recovery points are noted at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
@@ -79,6 +80,8 @@ fn watch_disk(broker: &Broker) {
     let dir = broker.partitions.data_dir();
     let (Ok(free), Ok(total)) = (disk.free_bytes(dir), disk.total_bytes(dir)) else { return };
     let reserve = (broker.config().disk_reserve_bytes as u64).min(total / RESERVE_PART_MAX);
+    let space = Space { free_bytes: free, total_bytes: total, reserve_bytes: reserve };
+    broker.shared.stats.disk.note(broker.env.clock.monotonic(), space);
     let full = free < reserve;
     if broker.shared.disk_full.swap(full, Ordering::Relaxed) != full {
         if full {

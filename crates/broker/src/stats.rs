@@ -3,6 +3,8 @@
 //! Whoever counts holds what it counts with: an addition to an atomic, without a look-up, a lock or memory. What can be
 //! found out when somebody asks, such as the size of a log, is not counted but looked at: see [`Metrics`].
 
+mod disk;
+mod groups;
 mod histogram;
 mod metrics;
 mod page;
@@ -18,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+pub use disk::{DiskSpace, Space};
 pub use histogram::Histogram;
 pub use metrics::Metrics;
 pub use requests::Requests;
@@ -50,6 +53,7 @@ pub struct Stats {
     pub syncs: Histogram,
     pub isr_shrinks: Count,
     pub isr_expansions: Count,
+    pub disk: DiskSpace,
     /// The memory for large requests, of each listener.
     pub budgets: Mutex<Vec<Arc<Budget>>>,
 }

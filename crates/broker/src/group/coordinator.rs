@@ -23,12 +23,13 @@ use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
-use super::core::{Group, Join, Output, RequestId, Write, join_error, sync_error};
+use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
 use super::records::Batcher;
 use super::seam::BoxFuture;
 use super::shard::{Phase, Shard, ShardState};
 use super::{GroupConfig, Now, OffsetsLog, Topics};
 use crate::env::{Clock, Random};
+use crate::stats::Count;
 
 /// Longest group id. Kafka has no bound but that of its strings.
 const MAX_GROUP_ID_BYTES: usize = 4096;
@@ -52,6 +53,7 @@ pub struct GroupCoordinator {
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     last_request: AtomicU64,
     memory_bytes: AtomicUsize,
+    pub(super) rebalances: [Count; RebalanceCause::ALL.len()],
     /// When [`Self::run`] wakes up, and how to make it look again.
     alarm_ms: AtomicI64,
     alarm: Notify,
@@ -74,6 +76,7 @@ impl GroupCoordinator {
             shards: RwLock::default(),
             last_request: AtomicU64::new(0),
             memory_bytes: AtomicUsize::new(0),
+            rebalances: Default::default(),
             alarm_ms: AtomicI64::new(i64::MAX),
             alarm: Notify::new(),
         })
@@ -208,6 +211,11 @@ impl GroupCoordinator {
     ) -> Option<R> {
         let mut out = Vec::new();
         let result = change(state.group(group_id)?, self.now(), &mut out);
+        for output in &out {
+            if let Output::Rebalance(cause) = output {
+                self.rebalances[*cause as usize].add(1);
+            }
+        }
         for write in state.answer(out) {
             self.write(shard, group_id, write);
         }

@@ -67,6 +67,52 @@ pub enum Output {
     Joined(RequestId, JoinGroupResponse),
     Synced(RequestId, SyncGroupResponse),
     Write(Write),
+    /// One has begun. Nothing has to be done.
+    Rebalance(RebalanceCause),
+}
+
+/// What made a rebalance necessary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebalanceCause {
+    MemberJoined,
+    /// A member has joined again, with other protocols or as the leader.
+    MemberRejoined,
+    MemberLeft,
+    /// A member was silent for too long.
+    SessionExpired,
+    /// A member has not asked for its assignment in time.
+    SyncExpired,
+    /// A static member came back while others were being assigned to, or with other protocols.
+    StaticMemberReplaced,
+    AssignmentNotStored,
+    /// The bound of members was lowered before the broker started.
+    TooManyMembers,
+}
+
+impl RebalanceCause {
+    pub const ALL: [Self; 8] = [
+        Self::MemberJoined,
+        Self::MemberRejoined,
+        Self::MemberLeft,
+        Self::SessionExpired,
+        Self::SyncExpired,
+        Self::StaticMemberReplaced,
+        Self::AssignmentNotStored,
+        Self::TooManyMembers,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MemberJoined => "member_joined",
+            Self::MemberRejoined => "member_rejoined",
+            Self::MemberLeft => "member_left",
+            Self::SessionExpired => "session_expired",
+            Self::SyncExpired => "sync_expired",
+            Self::StaticMemberReplaced => "static_member_replaced",
+            Self::AssignmentNotStored => "assignment_not_stored",
+            Self::TooManyMembers => "too_many_members",
+        }
+    }
 }
 
 /// A group metadata record to append. [`Group::written`] takes `then` when it is durable or has failed.

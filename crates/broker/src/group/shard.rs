@@ -126,6 +126,7 @@ impl ShardState {
                     }
                 }
                 Output::Write(write) => writes.push(write),
+                Output::Rebalance(_) => {}
             }
         }
         writes

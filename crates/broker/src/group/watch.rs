@@ -1,7 +1,7 @@
 //! What the coordinator tells to whoever watches the broker.
 
-use super::core::{Group, RebalanceCause};
 use super::coordinator::GroupCoordinator;
+use super::core::{Group, RebalanceCause};
 use super::shard::Phase;
 
 impl GroupCoordinator {

@@ -131,8 +131,7 @@ fn seconds_behind(partition: &Partition, committed: i64, now_ms: i64) -> f64 {
     let offset = committed.max(partition.log_start_offset());
     let mut batches = partition.view().headers(offset, partition.high_watermark());
     let Some(Ok(batch)) = batches.find(Result::is_ok) else { return 0.0 };
-    let appended_ms =
-        if batch.attributes.is_log_append_time() { batch.max_timestamp } else { batch.base_timestamp };
+    let appended_ms = if batch.attributes.is_log_append_time() { batch.max_timestamp } else { batch.base_timestamp };
     if appended_ms < 0 {
         return 0.0;
     }
@@ -157,7 +156,9 @@ mod tests {
     #[test]
     fn lags_beyond_the_bound_are_summed_up() {
         let mut lags = Lags::default();
-        for (partition, (committed, end)) in [(3, Some(10)), (10, Some(10)), (0, None), (1, Some(6)), (2, Some(9))].into_iter().enumerate() {
+        for (partition, (committed, end)) in
+            [(3, Some(10)), (10, Some(10)), (0, None), (1, Some(6)), (2, Some(9))].into_iter().enumerate()
+        {
             lags.note(("g", "t", partition as i32), committed, end, 2);
         }
         lags.note((&"long".repeat(64), "t", 0), 0, Some(100), 10);

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use super::page::Page;
-use super::{partitions, process, quorum};
+use super::{groups, partitions, process, quorum};
 use crate::Broker;
 use crate::net::{CloseReason, Limit};
 
@@ -94,7 +94,9 @@ impl Collector for Exposition {
             "Times that a partition led here got one back",
             stats.isr_expansions.get(),
         )?;
+        groups::write(&mut page, &broker)?;
         quorum::write(&mut page, &broker)?;
+        stats.disk.write(&mut page)?;
         process::write(&mut page, &*broker.env.disk)
     }
 }

@@ -6,7 +6,7 @@ use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGrou
 
 use super::member::{Member, protocols_bytes};
 use super::timers::JoinTimer;
-use super::{Group, Output, RequestId, State, StaticReplacement, Then, join_error, sync_error};
+use super::{Group, Output, RebalanceCause, RequestId, State, StaticReplacement, Then, join_error, sync_error};
 use crate::group::{GroupConfig, Now};
 
 /// A JoinGroup whose settings have been checked.
@@ -119,7 +119,7 @@ impl Group {
         };
         if rebalance {
             self.update_member(&member_id, &mut join, out);
-            self.prepare_rebalance_or_complete_join(config, now, out);
+            self.prepare_rebalance_or_complete_join(RebalanceCause::MemberRejoined, config, now, out);
         } else {
             let mut response = self.join_response(&member_id);
             if self.state == State::Stable {
@@ -153,7 +153,7 @@ impl Group {
         };
         self.wake_by(member.session_deadline_ms);
         self.insert_member(join.new_member_id, member);
-        self.prepare_rebalance_or_complete_join(config, now, out);
+        self.prepare_rebalance_or_complete_join(RebalanceCause::MemberJoined, config, now, out);
     }
 
     /// Takes over a member's new metadata and lets its JoinGroup wait. One that it sent before gets an answer that
@@ -245,9 +245,11 @@ impl Group {
                 let value = self.to_value(|_, member| member.assignment.clone());
                 self.write(value, Then::StaticMember(replacement), out);
             }
-            State::Stable => self.prepare_rebalance_or_complete_join(config, now, out),
+            State::Stable => self.prepare_rebalance(RebalanceCause::StaticMemberReplaced, config, now, out),
             // The leader may be assigning to the old id right now.
-            State::CompletingRebalance => self.prepare_rebalance(config, now, out),
+            State::CompletingRebalance => {
+                self.prepare_rebalance(RebalanceCause::StaticMemberReplaced, config, now, out);
+            }
             _ => self.complete_join_if_all_joined(now, out),
         }
     }
@@ -297,15 +299,30 @@ impl Group {
         }
     }
 
-    pub(super) fn prepare_rebalance_or_complete_join(&mut self, config: &GroupConfig, now: Now, out: &mut Vec<Output>) {
+    fn prepare_rebalance_or_complete_join(
+        &mut self,
+        cause: RebalanceCause,
+        config: &GroupConfig,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
         match self.state {
-            State::Empty | State::Stable | State::CompletingRebalance => self.prepare_rebalance(config, now, out),
+            State::Empty | State::Stable | State::CompletingRebalance => {
+                self.prepare_rebalance(cause, config, now, out);
+            }
             State::PreparingRebalance | State::Dead => self.complete_join_if_all_joined(now, out),
         }
     }
 
     /// Begins a rebalance: members learn of it by their heartbeats and have until the rebalance timeout to join.
-    pub(super) fn prepare_rebalance(&mut self, config: &GroupConfig, now: Now, out: &mut Vec<Output>) {
+    pub(super) fn prepare_rebalance(
+        &mut self,
+        cause: RebalanceCause,
+        config: &GroupConfig,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        out.push(Output::Rebalance(cause));
         if self.state == State::CompletingRebalance {
             self.reset_assignment(ErrorCode::REBALANCE_IN_PROGRESS, now, out);
         }

@@ -8,7 +8,7 @@ use wire::api::leave_group::{MemberIdentity, MemberResponse};
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::member::NEVER;
-use super::{Group, Output, RequestId, State, Then, sync_error};
+use super::{Group, Output, RebalanceCause, RequestId, State, Then, sync_error};
 use crate::group::{GroupConfig, Now};
 
 impl Group {
@@ -97,7 +97,7 @@ impl Group {
                     Ok(()) => self.stabilize(assignment, now, out),
                     Err(error) => {
                         self.reset_assignment(error, now, out);
-                        self.prepare_rebalance(config, now, out);
+                        self.prepare_rebalance(RebalanceCause::AssignmentNotStored, config, now, out);
                     }
                 }
             }
@@ -197,7 +197,9 @@ impl Group {
         }
         if left {
             match self.state {
-                State::Stable | State::CompletingRebalance => self.prepare_rebalance(config, now, out),
+                State::Stable | State::CompletingRebalance => {
+                    self.prepare_rebalance(RebalanceCause::MemberLeft, config, now, out);
+                }
                 _ => self.complete_join_if_all_joined(now, out),
             }
         }

@@ -24,6 +24,7 @@ struct Harness {
     joined: BTreeMap<RequestId, JoinGroupResponse>,
     synced: BTreeMap<RequestId, SyncGroupResponse>,
     writes: Vec<Write>,
+    rebalances: Vec<RebalanceCause>,
 }
 
 #[derive(Clone, Default)]
@@ -49,6 +50,7 @@ impl Harness {
             joined: BTreeMap::new(),
             synced: BTreeMap::new(),
             writes: Vec::new(),
+            rebalances: Vec::new(),
         }
     }
 
@@ -59,6 +61,10 @@ impl Harness {
                 Output::Synced(request, response) => self.synced.insert(request, response).is_none(),
                 Output::Write(write) => {
                     self.writes.push(write);
+                    true
+                }
+                Output::Rebalance(cause) => {
+                    self.rebalances.push(cause);
                     true
                 }
             };

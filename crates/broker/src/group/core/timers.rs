@@ -4,7 +4,7 @@
 //! touch: [`Group::tick`] looks at all members when it is reached, and computes it anew.
 
 use super::member::NEVER;
-use super::{Group, Output, State};
+use super::{Group, Output, RebalanceCause, State};
 use crate::group::{GroupConfig, Now};
 
 /// Until when the first phase of a rebalance waits.
@@ -61,7 +61,7 @@ impl Group {
             self.wake_ms = self.wake_ms.min(member.session_deadline_ms);
         }
         if self.members.len() > config.max_size {
-            self.prepare_rebalance(config, now, out);
+            self.prepare_rebalance(RebalanceCause::TooManyMembers, config, now, out);
         }
     }
 
@@ -96,7 +96,9 @@ impl Group {
             }
             self.remove(&member_id, out);
             match self.state {
-                State::Stable | State::CompletingRebalance => self.prepare_rebalance(config, now, out),
+                State::Stable | State::CompletingRebalance => {
+                    self.prepare_rebalance(RebalanceCause::SessionExpired, config, now, out);
+                }
                 _ => self.complete_join_after_expiry(now, out),
             }
         }
@@ -148,7 +150,7 @@ impl Group {
             self.remove(member_id, out);
         }
         if matches!(self.state, State::CompletingRebalance | State::Stable) {
-            self.prepare_rebalance(config, now, out);
+            self.prepare_rebalance(RebalanceCause::SyncExpired, config, now, out);
         }
     }
 }

@@ -567,3 +567,33 @@ fn describing() {
     assert_eq!((described.group_state.as_str(), described.protocol_data.as_str()), ("PreparingRebalance", ""));
     assert!(described.members[0].member_metadata.is_empty());
 }
+
+#[test]
+fn each_rebalance_has_its_cause() {
+    use RebalanceCause::*;
+    let mut h = Harness::stable(3);
+    assert_eq!(h.rebalances, [MemberJoined], "the others came while it was under way");
+    h.rebalances.clear();
+    h.rejoin("m1");
+    h.leave(&[("m2", None)]);
+    assert_eq!(h.rebalances, [MemberRejoined], "one that leaves meanwhile begins none");
+
+    let mut h = Harness::stable(3);
+    h.rebalances.clear();
+    h.leave(&[("m2", None)]);
+    assert_eq!(h.rebalances, [MemberLeft]);
+
+    let mut h = Harness::stable(2);
+    h.rebalances.clear();
+    h.advance(SESSION_MS - 1);
+    h.heartbeat("m1");
+    h.advance(1);
+    assert_eq!(h.rebalances, [SessionExpired]);
+
+    let mut h = Harness::stable(1);
+    h.rebalances.clear();
+    h.rejoin("m1");
+    h.sync("m1", &[]);
+    h.written(Err(ErrorCode::KAFKA_STORAGE_ERROR));
+    assert_eq!(h.rebalances, [MemberRejoined, AssignmentNotStored]);
+}
