@@ -15,6 +15,7 @@ mod dump;
 pub(crate) mod failure;
 mod group;
 mod lab;
+mod metrics;
 mod output;
 mod partitions;
 mod perf;
@@ -36,6 +37,7 @@ pub(crate) enum Command {
     Dump(dump::Args),
     Perf(perf::Args),
     Lab(lab::Args),
+    Metrics(metrics::Args),
 }
 
 impl Command {
@@ -60,5 +62,6 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Dump(args) => dump::run(args),
         Command::Perf(args) => perf::run(args).await,
         Command::Lab(args) => lab::run(args).await,
+        Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),
     }
 }

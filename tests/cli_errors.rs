@@ -132,6 +132,8 @@ fn mistakes_in_the_command() {
         (&["serve", "--node-id", "one"], "--node-id"),
         (&["serve", "--console", "9644"], "HOST:PORT, or off"),
         (&["serve", "--console", "0.0.0.0:0"], "--insecure"),
+        (&["metrics"], "--csv"),
+        (&["metrics", "--csv", "-", "--interval", "1ms"], "at least 100ms"),
         (&["cluster", "start", "--nodes", "0"], "--nodes"),
         (&["cluster", "start", "--port", "65534"], "need 6 ports"),
         (&["cluster", "start", "--set", "listeners=x"], "another one for each broker"),
@@ -162,6 +164,7 @@ fn every_help_has_an_example() {
         &["config", "describe"],
         &["config", "alter"],
         &["dump"],
+        &["metrics"],
         &["cluster", "start"],
         &["cluster", "status"],
     ];

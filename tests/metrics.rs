@@ -176,3 +176,30 @@ fn the_age_of_what_was_not_read_is_told() {
     let page = scrape(&broker);
     assert_eq!(value(&page, r#"parshall_group_lag_records{group="g",topic="orders",partition="0"}"#), Some(1.0));
 }
+
+#[test]
+fn rows_are_appended_to_a_table() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let url = format!("http://{}/metrics", broker.console.as_deref().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("broker.csv");
+    let mut command = broker.command(&["metrics", "--interval", "100ms", "--url", &url, "--csv"]);
+    command.arg(&file);
+    let lines = || std::fs::read_to_string(&file).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+    for rows in [2, 4] {
+        let mut process = command.spawn().unwrap();
+        while lines().len() < rows + 1 {
+            assert_eq!(process.try_wait().unwrap(), None, "it goes on");
+            std::thread::yield_now();
+        }
+        common::signal(&process, "-INT");
+        assert_eq!(process.wait().unwrap().code(), Some(0));
+    }
+    let lines = lines();
+    assert!(lines[0].starts_with("time,up,records_in_per_s,"), "{}", lines[0]);
+    assert_eq!(lines.iter().filter(|line| **line == lines[0]).count(), 1, "the second run goes on with the table");
+    assert!(lines[1..].iter().all(|line| line.split(',').nth(1) == Some("1")), "{lines:?}");
+
+    let nobody = broker.fails(&["metrics", "--csv", "-", "--url", "http://127.0.0.1:1/metrics"], "");
+    assert!(nobody.contains("nothing answers on http://127.0.0.1:1/metrics"), "{nobody}");
+}

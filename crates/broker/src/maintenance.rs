@@ -39,6 +39,8 @@ pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
         broker.partitions.apply_retention();
     });
     every(loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
+    // What is full already is known before anything is appended.
+    watch_disk(broker);
     every(loops, broker, DISK_INTERVAL, watch_disk);
     every(loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
     if config.log_cleaner_enable {
