@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(
             arguments(3, 2),
             "--node-id 2 --controller-quorum-voters 1@127.0.0.1:9095,2@127.0.0.1:9096,3@127.0.0.1:9097 \
-             --listen 127.0.0.1:9093 --data-dir d --set num.partitions=3"
+             --listen 127.0.0.1:9093 --data-dir d --console off --set num.partitions=3"
         );
-        assert_eq!(arguments(1, 1), "--listen 127.0.0.1:9092 --data-dir d --set num.partitions=3");
+        assert_eq!(arguments(1, 1), "--listen 127.0.0.1:9092 --data-dir d --console off --set num.partitions=3");
     }
 }
