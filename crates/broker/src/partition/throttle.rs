@@ -114,10 +114,18 @@ impl Quota {
         Self::new(config, |config| config.follower_replication_throttled_rate)
     }
 
+    /// Whether a rate is set. It is not by default.
+    pub fn is_limited(&self) -> bool {
+        self.bytes_per_second_max() < i64::MAX
+    }
+
     /// Whether throttled replicas have to wait.
     pub fn is_exceeded(&self, now_ms: i64) -> bool {
-        let max = (self.bytes_per_second_max)(&self.config.load());
-        self.rate.lock().bytes_per_second(now_ms) > max as f64
+        self.is_limited() && self.rate.lock().bytes_per_second(now_ms) > self.bytes_per_second_max() as f64
+    }
+
+    fn bytes_per_second_max(&self) -> i64 {
+        (self.bytes_per_second_max)(&self.config.load())
     }
 
     /// Notes records that were moved for throttled replicas, in sync or not.

@@ -221,7 +221,9 @@ impl Follow {
 
     fn take_to_look_at(&mut self) -> Vec<Key> {
         let mut keys: Vec<Key> = std::mem::take(&mut self.to_look_at).into_iter().collect();
-        keys.sort_by_key(|key| self.partitions.get(key).map(|followed| followed.fed));
+        if self.quota.as_ref().is_some_and(|quota| quota.is_limited()) {
+            keys.sort_by_cached_key(|key| self.partitions.get(key).map(|followed| followed.fed));
+        }
         keys
     }
 
