@@ -128,6 +128,13 @@ impl Partition {
         if self.lacks_room() {
             return Err(FollowError::NoRoom);
         }
+        let end = log.log_end_offset();
+        let begins_within = |batch: &Batch| batch.header.base_offset < end && end <= batch.header.last_offset();
+        if let Some(first) = batches.first().filter(|first| self.log_start_offset() == end && begins_within(first)) {
+            // The leader's log begins within this batch, which is stored whole (`UnexpectedAppendOffsetException`).
+            log.truncate_fully_and_start_at(first.header.base_offset, self.shared.env.clock.now())?;
+            self.shared.recovery_points.lower(self, first.header.base_offset)?;
+        }
         let results = log.append_as_follower(batches, self.shared.env.clock.now())?;
         let appended = results.iter().zip(batches).filter(|(result, _)| result.is_ok());
         let bytes: usize = appended.map(|(_, batch)| batch.bytes.len()).sum();

@@ -1,7 +1,11 @@
 //! Single courses of events.
 
+use std::sync::Arc;
+
+use wire::batch::BatchBuilder;
+
 use super::cluster::Cluster;
-use crate::partition::Acks;
+use crate::partition::{Acks, Ticket, Touched};
 use crate::simulation::replica::{bytes_of, records};
 
 fn ends(cluster: &Cluster) -> Vec<i64> {
@@ -163,6 +167,30 @@ fn one_that_fell_behind_the_start_of_the_leaders_log_starts_anew() {
     cluster.start(3);
     cluster.settle();
     assert_eq!(cluster.nodes[&3].partition().log_start_offset(), 6);
+    cluster.check_healed();
+}
+
+/// DeleteRecords may leave the start of a log within a batch. Logs hold whole batches (`Partition.
+/// appendRecordsToFollowerOrFutureReplica`).
+#[test]
+fn one_that_begins_within_a_batch_of_the_leaders_log_takes_the_whole_batch() {
+    let mut cluster = Cluster::new(12, 3, &[]);
+    cluster.crash(3, true);
+    let leader = cluster.nodes[&1].partition();
+    for n in 0..3_u64 {
+        let mut builder = BatchBuilder::new();
+        (0..4).for_each(|m| builder.push(0, None, Some(&(4 * n + m).to_be_bytes()), &[]));
+        let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
+        leader.enqueue(builder.build(), Acks::Leader, &ticket, 0, &mut touched);
+    }
+    cluster.settle();
+    leader.with_log(|log| log.delete_records(6)).unwrap();
+    cluster.settle();
+    cluster.start(3);
+    cluster.settle();
+    let follower = cluster.nodes[&3].partition();
+    assert_eq!((follower.log_start_offset(), follower.view().log_end_offset()), (6, 12));
+    assert_eq!(records(&follower), records(&leader));
     cluster.check_healed();
 }
 
