@@ -18,6 +18,7 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
+mod describe_node;
 mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
@@ -261,6 +262,7 @@ handlers! {
         remove_raft_voter RemoveRaftVoterRequest;
     }
     brokers {
+        describe_node DescribeNodeRequest;
         forward ForwardRequest;
         quorum_hello QuorumHelloRequest;
         quorum_join QuorumJoinRequest;

@@ -26,7 +26,7 @@ use arc_swap::{ArcSwap, Guard};
 
 pub use env::{Clock, Env, Random};
 pub use server::{Server, StartError};
-pub use stats::Metrics;
+pub use stats::{Metrics, NodeError, NodeReport};
 use wire::Uuid;
 
 use crate::api::{FetchSessions, ProducerIds};

@@ -25,6 +25,7 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_node;
 pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
@@ -170,6 +171,7 @@ apis! {
     75 DescribeTopicPartitions 0..=0, 0, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
     80 AddRaftVoter 0..=1, 0, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
     81 RemoveRaftVoter 0..=0, 0, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
+    123 DescribeNode 0..=0, 0, describe_node DescribeNodeRequest DescribeNodeResponse;
     124 Forward 0..=0, 0, forward ForwardRequest ForwardResponse;
     125 QuorumJoin 0..=0, 0, quorum_join QuorumJoinRequest QuorumJoinResponse;
     126 QuorumMessages 0..=0, 0, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use common::{OWN, recode};
 use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, VotersRecord};
 use kafka_protocol::protocol::Decodable;
+use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse};
 use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
@@ -100,6 +101,13 @@ fn a_node_says_hello() {
     };
     let quorum = [0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0];
     check(&response, &[&[0, 0, 0], IDS, &[2, b'c', 2], &NODE, &[3], &NODE, &NODE, &quorum].concat());
+}
+
+#[test]
+fn a_node_tells_of_itself() {
+    check(&DescribeNodeRequest { cluster_id: "c".into() }, &[2, b'c', 0]);
+    let response = DescribeNodeResponse { error_code: ErrorCode(3), metrics: Bytes::from_static(b"# EOF") };
+    check(&response, &[0, 3, 6, b'#', b' ', b'E', b'O', b'F', 0]);
 }
 
 #[test]

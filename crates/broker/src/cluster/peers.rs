@@ -22,6 +22,8 @@ pub enum Lane {
     Heartbeats,
     InSyncReplicas,
     Requests,
+    /// What a node knows of itself, which may be megabytes.
+    Figures,
 }
 
 /// The connections of this node. Cheap to share.

@@ -14,7 +14,7 @@ use crate::net::{CloseReason, Limit};
 
 /// What a broker tells of itself. It holds nothing that a stop would wait for.
 pub struct Metrics {
-    broker: Weak<Broker>,
+    pub(super) broker: Weak<Broker>,
     registry: Registry,
 }
 
@@ -35,9 +35,13 @@ pub enum NotReady {
 
 impl Metrics {
     pub(crate) fn new(broker: &Arc<Broker>) -> Self {
+        Self::of(Arc::downgrade(broker))
+    }
+
+    pub(super) fn of(broker: Weak<Broker>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Exposition(Arc::downgrade(broker))));
-        Self { broker: Arc::downgrade(broker), registry }
+        registry.register_collector(Box::new(Exposition(broker.clone())));
+        Self { broker, registry }
     }
 
     /// In the OpenMetrics text format. It takes as long as a look at each partition does.

@@ -7,6 +7,7 @@ mod common;
 mod cluster;
 mod configs;
 mod metadata;
+mod nodes;
 mod offsets;
 mod producers;
 mod topics;

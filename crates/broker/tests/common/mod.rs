@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use broker::config::load::{Sources, load};
-use broker::{Env, Server};
+use broker::{Env, NodeReport, Server};
 use bytes::{Bytes, BytesMut};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -75,11 +75,12 @@ impl TestBroker {
 
     /// Connects to a listener, by its place in the setting.
     pub fn connect_to(&self, listener: usize) -> TestClient {
-        let address = self.server.as_ref().expect("the broker runs").addresses()[listener];
-        let stream = TcpStream::connect(address).expect("the broker is reachable");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("the socket takes its options");
-        stream.set_nodelay(true).expect("the socket takes its options");
-        TestClient { stream, correlation_id: 0 }
+        TestClient::connect(self.server.as_ref().expect("the broker runs").addresses()[listener])
+    }
+
+    /// What all nodes of its cluster tell of themselves.
+    pub fn nodes(&self) -> Vec<NodeReport> {
+        self.runtime.block_on(self.server.as_ref().expect("the broker runs").metrics().nodes())
     }
 }
 
@@ -96,6 +97,13 @@ pub struct TestClient {
 }
 
 impl TestClient {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the broker is reachable");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("the socket takes its options");
+        stream.set_nodelay(true).expect("the socket takes its options");
+        Self { stream, correlation_id: 0 }
+    }
+
     /// Sends a request and waits for its answer.
     pub fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
         self.send(version, request);

@@ -1,0 +1,106 @@
+//! What all nodes of the cluster tell of themselves, gathered by one of them for whoever watches it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
+use wire::ErrorCode;
+use wire::api::describe_node::DescribeNodeRequest;
+
+use super::Metrics;
+use crate::cluster::{Lane, Peers};
+
+/// How long another node may take. Who looks at all of them does not wait for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What one node tells of itself.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    pub node_id: i32,
+    /// In the OpenMetrics text format.
+    pub metrics: Result<String, NodeError>,
+}
+
+/// Why nothing is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    #[error("nobody knows where it is")]
+    NoAddress,
+    #[error("it did not answer within {} s", PATIENCE.as_secs())]
+    TimedOut,
+    #[error("{0}")]
+    Unreachable(#[from] client::ConnectionError),
+    #[error("it answered {0}")]
+    Refused(ErrorCode),
+    #[error("what it answered is not text")]
+    NotText,
+    #[error("the metrics could not be made")]
+    Failed,
+}
+
+/// What a node has told.
+struct Told {
+    metrics: String,
+}
+
+impl Metrics {
+    /// What every registered node tells of itself, by node id: this one without a look at the network, the others all
+    /// at the same time, each within two seconds. Empty when the broker has stopped.
+    pub async fn nodes(&self) -> Vec<NodeReport> {
+        // The broker itself is let go of: a stop does not wait for an answer.
+        let Some((own_id, others, asked)) = self.broker.upgrade().map(|broker| {
+            let others: Vec<i32> = broker.metadata.load().brokers().map(|node| node.id).collect();
+            let peers = Arc::clone(&broker.peers);
+            (broker.node_id, others, Asking { peers, cluster_id: broker.cluster_id.clone() })
+        }) else {
+            return Vec::new();
+        };
+        let asking = Arc::new(asked);
+        let mut answers = JoinSet::new();
+        for node_id in others.into_iter().filter(|id| *id != own_id) {
+            let asking = Arc::clone(&asking);
+            answers.spawn(async move { (node_id, asking.ask(node_id).await) });
+        }
+        let own = Self::of(self.broker.clone());
+        answers.spawn(async move {
+            let page = spawn_blocking(move || own.text()).await;
+            (own_id, page.map(|metrics| Told { metrics }).map_err(|_| NodeError::Failed))
+        });
+        let mut reports: Vec<_> = answers.join_all().await.into_iter().map(report).collect();
+        reports.sort_by_key(|report| report.node_id);
+        reports
+    }
+}
+
+fn report((node_id, told): (i32, Result<Told, NodeError>)) -> NodeReport {
+    match told {
+        Ok(Told { metrics }) => NodeReport { node_id, metrics: Ok(metrics) },
+        Err(error) => NodeReport { node_id, metrics: Err(error) },
+    }
+}
+
+/// What it takes to ask another node.
+struct Asking {
+    peers: Arc<Peers>,
+    cluster_id: String,
+}
+
+impl Asking {
+    async fn ask(&self, node_id: i32) -> Result<Told, NodeError> {
+        timeout(PATIENCE, self.ask_without_end(node_id)).await.unwrap_or(Err(NodeError::TimedOut))
+    }
+
+    async fn ask_without_end(&self, node_id: i32) -> Result<Told, NodeError> {
+        let connection = self.peers.connection(node_id, Lane::Figures).await?.ok_or(NodeError::NoAddress)?;
+        let request = DescribeNodeRequest { cluster_id: self.cluster_id.clone() };
+        let version = connection.version::<DescribeNodeRequest>()?;
+        // A connection on which an answer is overdue ends, so that the next question finds another.
+        let answer = connection.start_as(&request, version, PATIENCE)?.await?;
+        if !answer.error_code.is_none() {
+            return Err(NodeError::Refused(answer.error_code));
+        }
+        let metrics = String::from_utf8(answer.metrics.into()).map_err(|_| NodeError::NotText)?;
+        Ok(Told { metrics })
+    }
+}

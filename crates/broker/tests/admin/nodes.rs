@@ -1,0 +1,118 @@
+//! What the nodes of a cluster tell of themselves, and to whom.
+
+use std::net::{SocketAddr, TcpListener};
+
+use broker::config::load::{Sources, load};
+use broker::{Env, NodeError, NodeReport, Server};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+use wire::ErrorCode;
+use wire::api::describe_node::DescribeNodeRequest;
+
+use crate::common::{TestBroker, TestClient};
+
+/// Three nodes in this process.
+struct Nodes {
+    runtime: Runtime,
+    running: Vec<(i32, Server)>,
+    /// Where each is reached by the others, from node 1 on.
+    inter_broker: Vec<SocketAddr>,
+    _dirs: Vec<TempDir>,
+}
+
+impl Nodes {
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime starts");
+        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("there is a free port"));
+        let inter_broker = free.map(|listener| listener.local_addr().expect("it listens")).to_vec();
+        let voters: Vec<_> = (1..).zip(&inter_broker).map(|(id, address)| format!("{id}@{address}")).collect();
+        let dirs: Vec<_> = (0..3).map(|_| TempDir::new().expect("there is a temporary directory")).collect();
+        let mut starting = JoinSet::new();
+        for (id, dir) in (1..).zip(&dirs) {
+            let flags = [
+                ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
+                ("node.id", i32::to_string(&id)),
+                ("controller.quorum.voters", voters.join(",")),
+                ("log.dirs", dir.path().to_str().expect("the path is UTF-8").to_owned()),
+            ];
+            let flags = flags.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let config = load(Sources { flags, ..Sources::default() }).expect("the settings are good").config;
+            let start = async move { (id, Server::start(config, Env::real()).await.expect("the node starts")) };
+            starting.spawn_on(start, runtime.handle());
+        }
+        let mut running = runtime.block_on(starting.join_all());
+        running.sort_by_key(|(id, _)| *id);
+        Self { runtime, running, inter_broker, _dirs: dirs }
+    }
+
+    /// What a node tells of all, as soon as it has heard of all.
+    fn reports(&self, of: &Server) -> Vec<NodeReport> {
+        loop {
+            let reports = self.runtime.block_on(of.metrics().nodes());
+            if reports.len() == 3 {
+                return reports;
+            }
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for (_, server) in self.running.drain(..) {
+            self.runtime.block_on(server.stop());
+        }
+    }
+}
+
+/// The page is whole, and that of the node.
+fn check_page(report: &NodeReport) {
+    let page = report.metrics.as_ref().expect("it is told");
+    assert!(page.contains(&format!("node_id=\"{}\"", report.node_id)) && page.ends_with("# EOF\n"), "{page}");
+}
+
+#[test]
+fn each_node_tells_of_all_of_them() {
+    let mut nodes = Nodes::start();
+    for (_, server) in &nodes.running {
+        let reports = nodes.reports(server);
+        assert_eq!(reports.iter().map(|report| report.node_id).collect::<Vec<_>>(), [1, 2, 3]);
+        reports.iter().for_each(check_page);
+    }
+
+    let (_, gone) = nodes.running.pop().expect("the third runs");
+    let of_gone = gone.metrics();
+    nodes.runtime.block_on(gone.stop());
+    assert!(nodes.runtime.block_on(of_gone.nodes()).is_empty());
+    let reports = nodes.reports(&nodes.running[0].1);
+    reports[..2].iter().for_each(check_page);
+    let error = reports[2].metrics.as_ref().expect_err("nobody is there");
+    assert!(matches!(error, NodeError::Unreachable(_)), "{error}");
+
+    // One that takes connections and says nothing is waited for, and holds up nobody else's answer.
+    let _silent = TcpListener::bind(nodes.inter_broker[2]).expect("the port is free");
+    let reports = nodes.reports(&nodes.running[0].1);
+    reports[..2].iter().for_each(check_page);
+    assert_eq!(reports[2].metrics, Err(NodeError::TimedOut));
+}
+
+#[test]
+fn only_nodes_of_the_cluster_are_told() {
+    let nodes = Nodes::start();
+    let of_another = DescribeNodeRequest { cluster_id: "another".to_owned() };
+    let told = TestClient::connect(nodes.inter_broker[0]).ask(&of_another);
+    assert_eq!((told.error_code, told.metrics.len()), (ErrorCode::INCONSISTENT_CLUSTER_ID, 0));
+
+    let mut client = TestClient::connect(nodes.running[0].1.addresses()[0]);
+    client.send(0, &of_another);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_node_alone_tells_of_itself() {
+    let broker = TestBroker::start();
+    let reports = broker.nodes();
+    assert_eq!(reports.iter().map(|report| report.node_id).collect::<Vec<_>>(), [1]);
+    reports.iter().for_each(check_page);
+}
