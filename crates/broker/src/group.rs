@@ -3,7 +3,7 @@
 //! - [`core`]: one group as a pure state machine, without IO or clock.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
-//! - [`watch`]: what the metrics show of groups.
+//! - [`watch`]: what the metrics show of groups; [`history`]: the rebalances of late.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`seam`]: what the coordinator needs of the rest of the broker.
 //!
@@ -16,6 +16,7 @@ pub mod admin;
 pub mod config;
 pub mod coordinator;
 pub mod core;
+mod history;
 pub mod load;
 pub mod offsets;
 pub mod records;

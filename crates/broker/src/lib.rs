@@ -28,6 +28,7 @@ pub use env::{Clock, Env, Random};
 pub use server::{Server, StartError};
 pub use stats::{Metrics, NodeError, NodeReport};
 use wire::Uuid;
+pub use wire::api::describe_node::Rebalance;
 
 use crate::api::{FetchSessions, ProducerIds};
 use crate::cluster::{Liveness, Peers};

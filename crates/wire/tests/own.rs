@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use common::{OWN, recode};
 use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, VotersRecord};
 use kafka_protocol::protocol::Decodable;
-use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse};
+use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse, Rebalance};
 use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
@@ -106,8 +106,21 @@ fn a_node_says_hello() {
 #[test]
 fn a_node_tells_of_itself() {
     check(&DescribeNodeRequest { cluster_id: "c".into() }, &[2, b'c', 0]);
-    let response = DescribeNodeResponse { error_code: ErrorCode(3), metrics: Bytes::from_static(b"# EOF") };
-    check(&response, &[0, 3, 6, b'#', b' ', b'E', b'O', b'F', 0]);
+    let rebalance = Rebalance {
+        began_ms: 9,
+        group_id: "g".into(),
+        generation: 4,
+        members: 2,
+        cause: "c".into(),
+        member_id: "m".into(),
+        client_id: String::new(),
+        duration_ms: 7,
+    };
+    let page = DescribeNodeResponse { metrics: Bytes::from_static(b"# EOF"), ..Default::default() };
+    check(&page, &[0, 0, 6, b'#', b' ', b'E', b'O', b'F', 1, 0]);
+    let response = DescribeNodeResponse { error_code: ErrorCode(3), rebalances: vec![rebalance], ..Default::default() };
+    let fields = [2, b'g', 0, 0, 0, 4, 0, 0, 0, 2, 2, b'c', 2, b'm', 1];
+    check(&response, &[&[0, 3, 1, 2], &9i64.to_be_bytes()[..], &fields, &7i64.to_be_bytes(), &[0, 0]].concat());
 }
 
 #[test]

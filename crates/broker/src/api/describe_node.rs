@@ -28,7 +28,10 @@ pub(super) async fn handle(
     let metrics = Metrics::new(broker);
     match spawn_blocking(move || metrics.text()).await {
         Ok(page) if page.len() > METRICS_BYTES_MAX => refuse(ErrorCode::MESSAGE_TOO_LARGE),
-        Ok(page) => DescribeNodeResponse { metrics: page.into(), ..Default::default() },
+        Ok(page) => {
+            let rebalances = broker.groups.recent_rebalances();
+            DescribeNodeResponse { metrics: page.into(), rebalances, ..Default::default() }
+        }
         Err(error) => {
             tracing::error!(%error, "the metrics could not be made");
             refuse(ErrorCode::UNKNOWN_SERVER_ERROR)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
 use wire::api::heartbeat::HeartbeatRequest;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
@@ -24,6 +24,7 @@ use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
+use super::history::{History, Standing};
 use super::records::Batcher;
 use super::seam::BoxFuture;
 use super::shard::{Phase, Shard, ShardState};
@@ -54,6 +55,7 @@ pub struct GroupCoordinator {
     last_request: AtomicU64,
     memory_bytes: AtomicUsize,
     pub(super) rebalances: [Count; RebalanceCause::ALL.len()],
+    pub(super) history: Mutex<History>,
     /// When [`Self::run`] wakes up, and how to make it look again.
     alarm_ms: AtomicI64,
     alarm: Notify,
@@ -77,6 +79,7 @@ impl GroupCoordinator {
             last_request: AtomicU64::new(0),
             memory_bytes: AtomicUsize::new(0),
             rebalances: Default::default(),
+            history: Mutex::default(),
             alarm_ms: AtomicI64::new(i64::MAX),
             alarm: Notify::new(),
         })
@@ -209,11 +212,18 @@ impl GroupCoordinator {
         group_id: &str,
         change: impl FnOnce(&mut Group, Now, &mut Vec<Output>) -> R,
     ) -> Option<R> {
-        let mut out = Vec::new();
-        let result = change(state.group(group_id)?, self.now(), &mut out);
+        let (mut out, now) = (Vec::new(), self.now());
+        let group = state.group(group_id)?;
+        let result = change(group, now, &mut out);
+        let standing = Standing { generation: group.generation(), members: group.member_count() };
         for output in &out {
-            if let Output::Rebalance(cause) = output {
-                self.rebalances[*cause as usize].add(1);
+            match output {
+                Output::Rebalance(trigger) => {
+                    self.rebalances[trigger.cause as usize].add(1);
+                    self.history.lock().begin(now, group_id, standing, trigger);
+                }
+                Output::Rebalanced => self.history.lock().end(now, group_id, standing),
+                Output::Joined(..) | Output::Synced(..) | Output::Write(_) => {}
             }
         }
         for write in state.answer(out) {

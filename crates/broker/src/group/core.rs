@@ -8,6 +8,7 @@
 //! Invariants: the group has a leader exactly if it has members, and the leader is one of them; the generation never
 //! goes back; `wake_ms` is no later than any deadline; every request id that came in is answered exactly once.
 
+mod cause;
 mod join;
 mod member;
 mod offsets;
@@ -24,6 +25,7 @@ use wire::state::group::{GroupMetadataValue, MemberMetadata};
 use wire::{ErrorCode, Reader, Wire};
 
 use super::Now;
+pub use cause::{RebalanceCause, Trigger};
 pub use join::Join;
 use member::{Member, NEVER};
 pub use offsets::{CommittedOffset, OffsetWrite, Offsets};
@@ -67,52 +69,10 @@ pub enum Output {
     Joined(RequestId, JoinGroupResponse),
     Synced(RequestId, SyncGroupResponse),
     Write(Write),
-    /// One has begun. Nothing has to be done.
-    Rebalance(RebalanceCause),
-}
-
-/// What made a rebalance necessary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RebalanceCause {
-    MemberJoined,
-    /// A member has joined again, with other protocols or as the leader.
-    MemberRejoined,
-    MemberLeft,
-    /// A member was silent for too long.
-    SessionExpired,
-    /// A member has not asked for its assignment in time.
-    SyncExpired,
-    /// A static member came back while others were being assigned to, or with other protocols.
-    StaticMemberReplaced,
-    AssignmentNotStored,
-    /// The bound of members was lowered before the broker started.
-    TooManyMembers,
-}
-
-impl RebalanceCause {
-    pub const ALL: [Self; 8] = [
-        Self::MemberJoined,
-        Self::MemberRejoined,
-        Self::MemberLeft,
-        Self::SessionExpired,
-        Self::SyncExpired,
-        Self::StaticMemberReplaced,
-        Self::AssignmentNotStored,
-        Self::TooManyMembers,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MemberJoined => "member_joined",
-            Self::MemberRejoined => "member_rejoined",
-            Self::MemberLeft => "member_left",
-            Self::SessionExpired => "session_expired",
-            Self::SyncExpired => "sync_expired",
-            Self::StaticMemberReplaced => "static_member_replaced",
-            Self::AssignmentNotStored => "assignment_not_stored",
-            Self::TooManyMembers => "too_many_members",
-        }
-    }
+    /// A rebalance has begun. Nothing has to be done.
+    Rebalance(Trigger),
+    /// The one that had begun is over: the group is stable, or has nobody left. Nothing has to be done.
+    Rebalanced,
 }
 
 /// A group metadata record to append. [`Group::written`] takes `then` when it is durable or has failed.
@@ -279,6 +239,10 @@ impl Group {
 
     pub fn leader(&self) -> Option<&str> {
         self.leader.as_deref()
+    }
+
+    pub fn member_count(&self) -> usize {
+        self.members.len()
     }
 
     pub fn member_ids(&self) -> impl Iterator<Item = &str> {

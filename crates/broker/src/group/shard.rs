@@ -126,7 +126,7 @@ impl ShardState {
                     }
                 }
                 Output::Write(write) => writes.push(write),
-                Output::Rebalance(_) => {}
+                Output::Rebalance(_) | Output::Rebalanced => {}
             }
         }
         writes

@@ -1,5 +1,7 @@
 //! What the coordinator tells to whoever watches the broker.
 
+use wire::api::describe_node::Rebalance;
+
 use super::coordinator::GroupCoordinator;
 use super::core::{Group, RebalanceCause};
 use super::shard::Phase;
@@ -13,6 +15,11 @@ impl GroupCoordinator {
                 state.groups.iter().for_each(|(group_id, slot)| visit(group_id, &slot.group));
             }
         }
+    }
+
+    /// The rebalances that have begun lately, the newest first.
+    pub fn recent_rebalances(&self) -> Vec<Rebalance> {
+        self.history.lock().newest_first()
     }
 
     /// Rebalances that have begun since the start of the broker.

@@ -57,7 +57,7 @@ impl Groups {
         let mut groups = Self::default();
         broker.groups.visit(|group_id, group| {
             *groups.states.entry(group.state().name()).or_default() += 1;
-            groups.members += group.member_ids().count() as u64;
+            groups.members += group.member_count() as u64;
             for (topic, committed) in group.offsets.topics() {
                 for (partition, committed) in committed {
                     let replica = broker.partitions.find_by_name(topic, partition).ok();

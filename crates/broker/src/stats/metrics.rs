@@ -35,13 +35,9 @@ pub enum NotReady {
 
 impl Metrics {
     pub(crate) fn new(broker: &Arc<Broker>) -> Self {
-        Self::of(Arc::downgrade(broker))
-    }
-
-    pub(super) fn of(broker: Weak<Broker>) -> Self {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Exposition(broker.clone())));
-        Self { broker, registry }
+        registry.register_collector(Box::new(Exposition(Arc::downgrade(broker))));
+        Self { broker: Arc::downgrade(broker), registry }
     }
 
     /// In the OpenMetrics text format. It takes as long as a look at each partition does.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use wire::ErrorCode;
-use wire::api::describe_node::DescribeNodeRequest;
+use wire::api::describe_node::{DescribeNodeRequest, Rebalance};
 
 use super::Metrics;
 use crate::cluster::{Lane, Peers};
@@ -20,6 +20,8 @@ pub struct NodeReport {
     pub node_id: i32,
     /// In the OpenMetrics text format.
     pub metrics: Result<String, NodeError>,
+    /// Of the groups that it coordinates, the newest first.
+    pub rebalances: Vec<Rebalance>,
 }
 
 /// Why nothing is known of a node.
@@ -42,6 +44,7 @@ pub enum NodeError {
 /// What a node has told.
 struct Told {
     metrics: String,
+    rebalances: Vec<Rebalance>,
 }
 
 impl Metrics {
@@ -49,24 +52,20 @@ impl Metrics {
     /// at the same time, each within two seconds. Empty when the broker has stopped.
     pub async fn nodes(&self) -> Vec<NodeReport> {
         // The broker itself is let go of: a stop does not wait for an answer.
-        let Some((own_id, others, asked)) = self.broker.upgrade().map(|broker| {
-            let others: Vec<i32> = broker.metadata.load().brokers().map(|node| node.id).collect();
-            let peers = Arc::clone(&broker.peers);
-            (broker.node_id, others, Asking { peers, cluster_id: broker.cluster_id.clone() })
-        }) else {
-            return Vec::new();
-        };
-        let asking = Arc::new(asked);
+        let Some(broker) = self.broker.upgrade() else { return Vec::new() };
+        let own_id = broker.node_id;
+        let asking = Arc::new(Asking { peers: Arc::clone(&broker.peers), cluster_id: broker.cluster_id.clone() });
         let mut answers = JoinSet::new();
-        for node_id in others.into_iter().filter(|id| *id != own_id) {
+        for node_id in broker.metadata.load().brokers().map(|node| node.id).filter(|id| *id != own_id) {
             let asking = Arc::clone(&asking);
             answers.spawn(async move { (node_id, asking.ask(node_id).await) });
         }
-        let own = Self::of(self.broker.clone());
+        let (own, rebalances) = (Self::new(&broker), broker.groups.recent_rebalances());
         answers.spawn(async move {
             let page = spawn_blocking(move || own.text()).await;
-            (own_id, page.map(|metrics| Told { metrics }).map_err(|_| NodeError::Failed))
+            (own_id, page.map(|metrics| Told { metrics, rebalances }).map_err(|_| NodeError::Failed))
         });
+        drop(broker);
         let mut reports: Vec<_> = answers.join_all().await.into_iter().map(report).collect();
         reports.sort_by_key(|report| report.node_id);
         reports
@@ -75,8 +74,8 @@ impl Metrics {
 
 fn report((node_id, told): (i32, Result<Told, NodeError>)) -> NodeReport {
     match told {
-        Ok(Told { metrics }) => NodeReport { node_id, metrics: Ok(metrics) },
-        Err(error) => NodeReport { node_id, metrics: Err(error) },
+        Ok(Told { metrics, rebalances }) => NodeReport { node_id, metrics: Ok(metrics), rebalances },
+        Err(error) => NodeReport { node_id, metrics: Err(error), rebalances: Vec::new() },
     }
 }
 
@@ -101,6 +100,6 @@ impl Asking {
             return Err(NodeError::Refused(answer.error_code));
         }
         let metrics = String::from_utf8(answer.metrics.into()).map_err(|_| NodeError::NotText)?;
-        Ok(Told { metrics })
+        Ok(Told { metrics, rebalances: answer.rebalances })
     }
 }

@@ -9,6 +9,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use wire::ErrorCode;
 use wire::api::describe_node::DescribeNodeRequest;
+use wire::api::find_coordinator::FindCoordinatorRequest;
+use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 
 use crate::common::{TestBroker, TestClient};
 
@@ -35,6 +37,8 @@ impl Nodes {
                 ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
                 ("node.id", i32::to_string(&id)),
                 ("controller.quorum.voters", voters.join(",")),
+                ("group.initial.rebalance.delay.ms", "0".to_owned()),
+                ("offsets.topic.num.partitions", "4".to_owned()),
                 ("log.dirs", dir.path().to_str().expect("the path is UTF-8").to_owned()),
             ];
             let flags = flags.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -56,13 +60,32 @@ impl Nodes {
             }
         }
     }
+
+    fn node(&self, id: i32) -> TestClient {
+        TestClient::connect(self.running[id as usize - 1].1.addresses()[0])
+    }
+
+    /// The node that coordinates a group.
+    fn coordinator(&self, group_id: &str) -> i32 {
+        let request = FindCoordinatorRequest { coordinator_keys: vec![group_id.to_owned()], ..Default::default() };
+        let mut client = self.node(1);
+        loop {
+            let found = client.ask(&request).coordinators.remove(0);
+            if found.error_code.is_none() {
+                return found.node_id;
+            }
+        }
+    }
 }
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        for (_, server) in self.running.drain(..) {
-            self.runtime.block_on(server.stop());
-        }
+        // All at once: the last of them could not leave a cluster that is there no more.
+        let stopping: JoinSet<()> = {
+            let _entered = self.runtime.enter();
+            self.running.drain(..).map(|(_, server)| server.stop()).collect()
+        };
+        self.runtime.block_on(stopping.join_all());
     }
 }
 
@@ -95,6 +118,41 @@ fn each_node_tells_of_all_of_them() {
     let reports = nodes.reports(&nodes.running[0].1);
     reports[..2].iter().for_each(check_page);
     assert_eq!(reports[2].metrics, Err(NodeError::TimedOut));
+}
+
+#[test]
+fn rebalances_are_told_of_by_the_coordinator() {
+    let nodes = Nodes::start();
+    let coordinator = nodes.coordinator("g");
+    // In a version that admits a member at once.
+    let protocols = vec![JoinGroupRequestProtocol { name: "range".to_owned(), ..Default::default() }];
+    let request = JoinGroupRequest {
+        group_id: "g".to_owned(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer".to_owned(),
+        protocols,
+        ..Default::default()
+    };
+    let mut client = nodes.node(coordinator);
+    let joined = loop {
+        let joined = client.call(3, &request);
+        if joined.error_code.is_none() {
+            break joined;
+        }
+    };
+    for (_, server) in &nodes.running {
+        for report in nodes.reports(server) {
+            if report.node_id != coordinator {
+                assert_eq!(report.rebalances, []);
+                continue;
+            }
+            let [rebalance] = &report.rebalances[..] else { panic!("{:?}", report.rebalances) };
+            assert_eq!((rebalance.group_id.as_str(), rebalance.cause.as_str()), ("g", "member_joined"));
+            assert_eq!((&rebalance.member_id, rebalance.client_id.as_str()), (&joined.member_id, "test"));
+            assert_eq!((rebalance.members, rebalance.duration_ms), (1, -1), "nobody has asked for an assignment yet");
+        }
+    }
 }
 
 #[test]

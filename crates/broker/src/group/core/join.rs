@@ -6,7 +6,9 @@ use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGrou
 
 use super::member::{Member, protocols_bytes};
 use super::timers::JoinTimer;
-use super::{Group, Output, RebalanceCause, RequestId, State, StaticReplacement, Then, join_error, sync_error};
+use super::{
+    Group, Output, RebalanceCause, RequestId, State, StaticReplacement, Then, Trigger, join_error, sync_error,
+};
 use crate::group::{GroupConfig, Now};
 
 /// A JoinGroup whose settings have been checked.
@@ -119,7 +121,8 @@ impl Group {
         };
         if rebalance {
             self.update_member(&member_id, &mut join, out);
-            self.prepare_rebalance_or_complete_join(RebalanceCause::MemberRejoined, config, now, out);
+            let trigger = self.trigger(RebalanceCause::MemberRejoined, &member_id);
+            self.prepare_rebalance_or_complete_join(trigger, config, now, out);
         } else {
             let mut response = self.join_response(&member_id);
             if self.state == State::Stable {
@@ -152,8 +155,13 @@ impl Group {
             session_deadline_ms: now.monotonic_ms + GroupConfig::NEW_MEMBER_JOIN_TIMEOUT_MS,
         };
         self.wake_by(member.session_deadline_ms);
+        let trigger = Trigger {
+            cause: RebalanceCause::MemberJoined,
+            member_id: join.new_member_id.clone(),
+            client_id: member.client_id.clone(),
+        };
         self.insert_member(join.new_member_id, member);
-        self.prepare_rebalance_or_complete_join(RebalanceCause::MemberJoined, config, now, out);
+        self.prepare_rebalance_or_complete_join(trigger, config, now, out);
     }
 
     /// Takes over a member's new metadata and lets its JoinGroup wait. One that it sent before gets an answer that
@@ -245,10 +253,10 @@ impl Group {
                 let value = self.to_value(|_, member| member.assignment.clone());
                 self.write(value, Then::StaticMember(replacement), out);
             }
-            State::Stable => self.prepare_rebalance(RebalanceCause::StaticMemberReplaced, config, now, out),
-            // The leader may be assigning to the old id right now.
-            State::CompletingRebalance => {
-                self.prepare_rebalance(RebalanceCause::StaticMemberReplaced, config, now, out);
+            // While others are being assigned to, the leader may be assigning to the old id.
+            State::Stable | State::CompletingRebalance => {
+                let trigger = self.trigger(RebalanceCause::StaticMemberReplaced, &replacement.new_member_id);
+                self.prepare_rebalance(trigger, config, now, out);
             }
             _ => self.complete_join_if_all_joined(now, out),
         }
@@ -301,14 +309,14 @@ impl Group {
 
     fn prepare_rebalance_or_complete_join(
         &mut self,
-        cause: RebalanceCause,
+        trigger: Trigger,
         config: &GroupConfig,
         now: Now,
         out: &mut Vec<Output>,
     ) {
         match self.state {
             State::Empty | State::Stable | State::CompletingRebalance => {
-                self.prepare_rebalance(cause, config, now, out);
+                self.prepare_rebalance(trigger, config, now, out);
             }
             State::PreparingRebalance | State::Dead => self.complete_join_if_all_joined(now, out),
         }
@@ -317,12 +325,12 @@ impl Group {
     /// Begins a rebalance: members learn of it by their heartbeats and have until the rebalance timeout to join.
     pub(super) fn prepare_rebalance(
         &mut self,
-        cause: RebalanceCause,
+        trigger: Trigger,
         config: &GroupConfig,
         now: Now,
         out: &mut Vec<Output>,
     ) {
-        out.push(Output::Rebalance(cause));
+        out.push(Output::Rebalance(trigger));
         if self.state == State::CompletingRebalance {
             self.reset_assignment(ErrorCode::REBALANCE_IN_PROGRESS, now, out);
         }
@@ -391,6 +399,7 @@ impl Group {
             self.transition_to(State::Empty, now);
             let value = self.to_value(|_, _| Bytes::new());
             self.write(value, Then::Nothing, out);
+            out.push(Output::Rebalanced);
             return;
         }
         self.protocol_name = self.select_protocol();

@@ -8,7 +8,7 @@ use wire::api::leave_group::{MemberIdentity, MemberResponse};
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::member::NEVER;
-use super::{Group, Output, RebalanceCause, RequestId, State, Then, sync_error};
+use super::{Group, Output, RebalanceCause, RequestId, State, Then, Trigger, sync_error};
 use crate::group::{GroupConfig, Now};
 
 impl Group {
@@ -97,7 +97,7 @@ impl Group {
                     Ok(()) => self.stabilize(assignment, now, out),
                     Err(error) => {
                         self.reset_assignment(error, now, out);
-                        self.prepare_rebalance(RebalanceCause::AssignmentNotStored, config, now, out);
+                        self.prepare_rebalance(Trigger::of_none(RebalanceCause::AssignmentNotStored), config, now, out);
                     }
                 }
             }
@@ -113,6 +113,7 @@ impl Group {
             }
         }
         self.transition_to(State::Stable, now);
+        out.push(Output::Rebalanced);
     }
 
     /// Takes all assignments back and tells those who wait for one.
@@ -184,21 +185,21 @@ impl Group {
         if self.state == State::Dead {
             return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
         }
-        let mut left = false;
+        let mut first_left = None;
         let mut responses = Vec::with_capacity(members.len());
         for identity in members {
             let result = self.leave_one(&identity, out);
-            left |= result.is_ok();
             responses.push(MemberResponse {
                 member_id: identity.member_id,
                 group_instance_id: identity.group_instance_id,
-                error_code: result.err().unwrap_or(ErrorCode::NONE),
+                error_code: result.as_ref().err().copied().unwrap_or(ErrorCode::NONE),
             });
+            first_left = first_left.or(result.ok());
         }
-        if left {
+        if let Some(trigger) = first_left {
             match self.state {
                 State::Stable | State::CompletingRebalance => {
-                    self.prepare_rebalance(RebalanceCause::MemberLeft, config, now, out);
+                    self.prepare_rebalance(trigger, config, now, out);
                 }
                 _ => self.complete_join_if_all_joined(now, out),
             }
@@ -206,7 +207,7 @@ impl Group {
         Ok(responses)
     }
 
-    fn leave_one(&mut self, identity: &MemberIdentity, out: &mut Vec<Output>) -> Result<(), ErrorCode> {
+    fn leave_one(&mut self, identity: &MemberIdentity, out: &mut Vec<Output>) -> Result<Trigger, ErrorCode> {
         let instance_id = identity.group_instance_id.as_deref();
         let member_id = if identity.member_id.is_empty() {
             let by_instance = instance_id.and_then(|instance_id| self.static_members.get(instance_id));
@@ -217,7 +218,8 @@ impl Group {
             }
             identity.member_id.clone()
         };
+        let trigger = self.trigger(RebalanceCause::MemberLeft, &member_id);
         self.remove(&member_id, out);
-        Ok(())
+        Ok(trigger)
     }
 }

@@ -24,7 +24,9 @@ struct Harness {
     joined: BTreeMap<RequestId, JoinGroupResponse>,
     synced: BTreeMap<RequestId, SyncGroupResponse>,
     writes: Vec<Write>,
-    rebalances: Vec<RebalanceCause>,
+    rebalances: Vec<Trigger>,
+    /// How many have come to their end.
+    rebalanced: usize,
 }
 
 #[derive(Clone, Default)]
@@ -51,6 +53,7 @@ impl Harness {
             synced: BTreeMap::new(),
             writes: Vec::new(),
             rebalances: Vec::new(),
+            rebalanced: 0,
         }
     }
 
@@ -63,14 +66,30 @@ impl Harness {
                     self.writes.push(write);
                     true
                 }
-                Output::Rebalance(cause) => {
-                    self.rebalances.push(cause);
+                Output::Rebalance(trigger) => {
+                    self.rebalances.push(trigger);
+                    true
+                }
+                Output::Rebalanced => {
+                    self.rebalanced += 1;
                     true
                 }
             };
             assert!(unanswered, "a request is answered once");
         }
         self.check();
+    }
+
+    /// The rebalances that have begun, with the members that began them.
+    fn take_causes(&mut self) -> Vec<(RebalanceCause, String)> {
+        let triggers = std::mem::take(&mut self.rebalances).into_iter();
+        triggers
+            .map(|trigger| {
+                let client_id = if trigger.member_id.is_empty() { "" } else { "client" };
+                assert_eq!(trigger.client_id, client_id);
+                (trigger.cause, trigger.member_id)
+            })
+            .collect()
     }
 
     fn check(&self) {

@@ -4,7 +4,7 @@
 //! touch: [`Group::tick`] looks at all members when it is reached, and computes it anew.
 
 use super::member::NEVER;
-use super::{Group, Output, RebalanceCause, State};
+use super::{Group, Output, RebalanceCause, State, Trigger};
 use crate::group::{GroupConfig, Now};
 
 /// Until when the first phase of a rebalance waits.
@@ -61,7 +61,7 @@ impl Group {
             self.wake_ms = self.wake_ms.min(member.session_deadline_ms);
         }
         if self.members.len() > config.max_size {
-            self.prepare_rebalance(RebalanceCause::TooManyMembers, config, now, out);
+            self.prepare_rebalance(Trigger::of_none(RebalanceCause::TooManyMembers), config, now, out);
         }
     }
 
@@ -94,10 +94,11 @@ impl Group {
                 member.session_deadline_ms = NEVER;
                 continue;
             }
+            let trigger = self.trigger(RebalanceCause::SessionExpired, &member_id);
             self.remove(&member_id, out);
             match self.state {
                 State::Stable | State::CompletingRebalance => {
-                    self.prepare_rebalance(RebalanceCause::SessionExpired, config, now, out);
+                    self.prepare_rebalance(trigger, config, now, out);
                 }
                 _ => self.complete_join_after_expiry(now, out),
             }
@@ -143,14 +144,13 @@ impl Group {
         }
         self.sync_deadline_ms = NEVER;
         let missing = std::mem::take(&mut self.pending_syncs);
-        if missing.is_empty() {
-            return;
-        }
+        let Some(first) = missing.first() else { return };
+        let trigger = self.trigger(RebalanceCause::SyncExpired, first);
         for member_id in &missing {
             self.remove(member_id, out);
         }
         if matches!(self.state, State::CompletingRebalance | State::Stable) {
-            self.prepare_rebalance(RebalanceCause::SyncExpired, config, now, out);
+            self.prepare_rebalance(trigger, config, now, out);
         }
     }
 }

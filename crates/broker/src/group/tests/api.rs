@@ -709,3 +709,19 @@ async fn groups_are_spread_as_kafka_does() {
     // Its hash is i32::MIN, which has no absolute value.
     assert_eq!(crate::group::coordinator::partition_of("polygenelubricants", 50), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn rebalances_are_remembered_with_their_outcome() {
+    let world = World::new(GroupConfig::default()).await;
+    let joined = world.admit("g").await;
+    let left = MemberIdentity { member_id: joined.member_id.clone(), ..Default::default() };
+    let request = LeaveGroupRequest { group_id: "g".to_owned(), members: vec![left], ..Default::default() };
+    world.groups.leave_group(5, request);
+    let told = world.groups.recent_rebalances();
+    let brief: Vec<_> = told.iter().map(|r| (r.cause.as_str(), r.generation, r.members, r.duration_ms)).collect();
+    assert_eq!(brief, [("member_left", 2, 0, 0), ("member_joined", 1, 1, 3_000)], "the initial delay was waited for");
+    assert!(told.iter().all(|r| r.group_id == "g" && r.member_id == joined.member_id && r.client_id == "client"));
+
+    let world = world.restart(0).await;
+    assert_eq!(world.groups.recent_rebalances(), []);
+}

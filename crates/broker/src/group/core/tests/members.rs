@@ -569,31 +569,40 @@ fn describing() {
 }
 
 #[test]
-fn each_rebalance_has_its_cause() {
+fn each_rebalance_has_its_cause_and_whose_doing_it_was() {
     use RebalanceCause::*;
     let mut h = Harness::stable(3);
-    assert_eq!(h.rebalances, [MemberJoined], "the others came while it was under way");
-    h.rebalances.clear();
+    assert_eq!(h.take_causes(), [(MemberJoined, "m1".into())], "the others came while it was under way");
     h.rejoin("m1");
     h.leave(&[("m2", None)]);
-    assert_eq!(h.rebalances, [MemberRejoined], "one that leaves meanwhile begins none");
+    assert_eq!(h.take_causes(), [(MemberRejoined, "m1".into())], "one that leaves meanwhile begins none");
 
     let mut h = Harness::stable(3);
-    h.rebalances.clear();
-    h.leave(&[("m2", None)]);
-    assert_eq!(h.rebalances, [MemberLeft]);
+    h.take_causes();
+    h.leave(&[("nobody", None), ("m2", None), ("m3", None)]);
+    assert_eq!(h.take_causes(), [(MemberLeft, "m2".into())], "the first of those who have left");
 
     let mut h = Harness::stable(2);
-    h.rebalances.clear();
+    h.take_causes();
     h.advance(SESSION_MS - 1);
     h.heartbeat("m1");
     h.advance(1);
-    assert_eq!(h.rebalances, [SessionExpired]);
+    assert_eq!(h.take_causes(), [(SessionExpired, "m2".into())]);
 
     let mut h = Harness::stable(1);
-    h.rebalances.clear();
+    h.take_causes();
     h.rejoin("m1");
     h.sync("m1", &[]);
     h.written(Err(ErrorCode::KAFKA_STORAGE_ERROR));
-    assert_eq!(h.rebalances, [MemberRejoined, AssignmentNotStored]);
+    assert_eq!(h.take_causes(), [(MemberRejoined, "m1".into()), (AssignmentNotStored, String::new())]);
+}
+
+#[test]
+fn a_rebalance_is_over_when_the_group_is_stable_or_empty() {
+    let mut h = Harness::stable(2);
+    assert_eq!(h.rebalanced, 1);
+    h.leave(&[("m1", None)]);
+    assert_eq!((h.group.state(), h.rebalanced), (State::PreparingRebalance, 1));
+    h.leave(&[("m2", None)]);
+    assert_eq!((h.group.state(), h.rebalanced), (State::Empty, 2));
 }

@@ -1,0 +1,139 @@
+//! The rebalances that a coordinator has seen lately, of all its groups. Pure: it is told the time.
+//!
+//! It is a ring, bounded in number and in memory, and begins empty with each start of the broker.
+
+use std::collections::VecDeque;
+
+use wire::api::describe_node::Rebalance;
+
+use super::Now;
+use super::core::Trigger;
+
+const REBALANCES_MAX: usize = 1_000;
+/// Of all ids together. Clients choose them, and may choose long ones.
+const ID_BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// The oldest first.
+    noted: VecDeque<Noted>,
+    id_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Noted {
+    began_monotonic_ms: i64,
+    rebalance: Rebalance,
+}
+
+impl Noted {
+    fn id_bytes(&self) -> usize {
+        let Rebalance { group_id, member_id, client_id, .. } = &self.rebalance;
+        group_id.len() + member_id.len() + client_id.len()
+    }
+}
+
+/// What a group is at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) generation: i32,
+    pub(super) members: usize,
+}
+
+impl Standing {
+    fn members(self) -> i32 {
+        i32::try_from(self.members).unwrap_or(i32::MAX)
+    }
+}
+
+impl History {
+    /// A rebalance has begun.
+    pub(super) fn begin(&mut self, now: Now, group_id: &str, standing: Standing, trigger: &Trigger) {
+        let rebalance = Rebalance {
+            began_ms: now.wall_ms,
+            group_id: group_id.to_owned(),
+            generation: standing.generation,
+            members: standing.members(),
+            cause: trigger.cause.name().to_owned(),
+            member_id: trigger.member_id.clone(),
+            client_id: trigger.client_id.clone(),
+            duration_ms: -1,
+        };
+        let noted = Noted { began_monotonic_ms: now.monotonic_ms, rebalance };
+        self.id_bytes += noted.id_bytes();
+        self.noted.push_back(noted);
+        while self.noted.len() > REBALANCES_MAX || self.id_bytes > ID_BYTES_MAX {
+            let Some(oldest) = self.noted.pop_front() else { return };
+            self.id_bytes -= oldest.id_bytes();
+        }
+    }
+
+    /// The last one of a group has come to its end.
+    pub(super) fn end(&mut self, now: Now, group_id: &str, standing: Standing) {
+        let last = self.noted.iter_mut().rev().find(|noted| noted.rebalance.group_id == group_id);
+        if let Some(Noted { began_monotonic_ms, rebalance }) = last.filter(|noted| noted.rebalance.duration_ms < 0) {
+            rebalance.generation = standing.generation;
+            rebalance.members = standing.members();
+            rebalance.duration_ms = now.monotonic_ms - *began_monotonic_ms;
+        }
+    }
+
+    pub(super) fn newest_first(&self) -> Vec<Rebalance> {
+        self.noted.iter().rev().map(|noted| noted.rebalance.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::RebalanceCause;
+
+    fn at(monotonic_ms: i64) -> Now {
+        Now { monotonic_ms, wall_ms: monotonic_ms + 1_000_000 }
+    }
+
+    fn trigger(client_id: &str) -> Trigger {
+        let (cause, member_id) = (RebalanceCause::MemberLeft, "m".to_owned());
+        Trigger { cause, member_id, client_id: client_id.to_owned() }
+    }
+
+    fn standing(generation: i32, members: usize) -> Standing {
+        Standing { generation, members }
+    }
+
+    #[test]
+    fn a_rebalance_has_its_outcome_when_it_is_over() {
+        let mut history = History::default();
+        history.begin(at(10), "g", standing(3, 2), &trigger("c"));
+        history.begin(at(20), "h", standing(7, 9), &trigger("d"));
+        history.end(at(35), "g", standing(4, 1));
+        // Of one that another interrupts, only the other has an end.
+        history.begin(at(40), "h", standing(8, 9), &trigger("d"));
+        history.end(at(42), "h", standing(9, 8));
+        history.end(at(50), "h", standing(0, 0));
+        history.end(at(50), "nobody", standing(0, 0));
+        let told = history.newest_first();
+        let brief = |r: &Rebalance| (r.began_ms - 1_000_000, r.generation, r.members, r.duration_ms);
+        assert_eq!(told.iter().map(brief).collect::<Vec<_>>(), [(40, 9, 8, 2), (20, 7, 9, -1), (10, 4, 1, 25)]);
+        let first = &told[2];
+        assert_eq!((first.group_id.as_str(), first.cause.as_str()), ("g", "member_left"));
+        assert_eq!((first.member_id.as_str(), first.client_id.as_str()), ("m", "c"));
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let mut history = History::default();
+        for n in 0..1_500 {
+            history.begin(at(n), "g", standing(1, 1), &trigger("c"));
+        }
+        let told = history.newest_first();
+        assert_eq!((told.len(), told[0].began_ms, told[999].began_ms), (1_000, 1_001_499, 1_000_500));
+
+        let long = "c".repeat(30_000);
+        for n in 0..100 {
+            history.begin(at(n), "g", standing(1, 1), &trigger(&long));
+        }
+        let bytes: usize = history.newest_first().iter().map(|r| r.client_id.len() + 2).sum();
+        assert!((900_000..=ID_BYTES_MAX).contains(&bytes) && history.id_bytes == bytes, "{bytes}");
+    }
+}
