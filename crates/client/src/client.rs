@@ -10,18 +10,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use wire::ErrorCode;
 use wire::api::Request;
-use wire::api::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
 use wire::api::init_producer_id::InitProducerIdRequest;
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
 
-use crate::{Broker, ClientError, Connection, ConnectionConfig, ConnectionError, Metadata};
+mod coordinators;
 
-/// Since this version FindCoordinator takes many keys (KIP-699).
-const FIND_COORDINATOR_BATCHED: i16 = 4;
-/// `FindCoordinatorRequest.CoordinatorType.GROUP`.
-const COORDINATOR_OF_GROUP: i8 = 0;
-/// `FindCoordinatorRequest.CoordinatorType.TRANSACTION`.
-pub(crate) const COORDINATOR_OF_TRANSACTION: i8 = 1;
+pub(crate) use coordinators::{ByGroup, COORDINATOR_OF_TRANSACTION, Coordinator};
+
+use crate::{Broker, ClientError, Connection, ConnectionConfig, ConnectionError, Metadata};
 
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -30,6 +26,8 @@ pub struct ClientConfig {
     pub connection: ConnectionConfig,
     /// How long an operation is tried, all tries together.
     pub deadline: Duration,
+    /// How long one broker of many is waited for where the answers of the others are worth something without it.
+    pub patience: Duration,
     pub retry_backoff: Duration,
     pub retry_backoff_max: Duration,
     /// Older metadata is asked for again.
@@ -42,6 +40,7 @@ impl ClientConfig {
             bootstrap_servers,
             connection: ConnectionConfig::default(),
             deadline: Duration::from_secs(60),
+            patience: Duration::from_secs(5),
             retry_backoff: Duration::from_millis(50),
             retry_backoff_max: Duration::from_secs(1),
             metadata_max_age: Duration::from_secs(300),
@@ -206,6 +205,22 @@ impl Client {
         }
     }
 
+    /// The cluster without its topics, asked for anew.
+    pub(crate) async fn without_topics(&self) -> Result<Arc<Metadata>, ClientError> {
+        let mut retry = self.retry();
+        loop {
+            match self.fetch_metadata(Some(&[]), false).await {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => retry.wait(error).await?,
+            }
+        }
+    }
+
+    /// The brokers of the cluster by their ids, asked for anew.
+    pub async fn brokers(&self) -> Result<HashMap<i32, Broker>, ClientError> {
+        Ok(self.without_topics().await?.brokers.clone())
+    }
+
     /// Metadata that says something of every one of these topics, from the cache or anew; whether they exist is for
     /// the caller to see.
     pub async fn describe(&self, topics: &[&str]) -> Result<Arc<Metadata>, ClientError> {
@@ -267,56 +282,6 @@ impl Client {
     /// Makes the next look at these topics, and at the brokers, a fresh one.
     pub fn forget(&self, topic: &str) {
         self.state().refreshed.remove(topic);
-    }
-
-    /// Makes the next look for the group's coordinator a fresh one.
-    pub fn forget_coordinator(&self, group: &str) {
-        self.state().coordinators.remove(group);
-    }
-
-    /// A connection to the broker that coordinates a group.
-    pub async fn coordinator(&self, group: &str) -> Result<Connection, ClientError> {
-        let known = self.state().coordinators.get(group).map(Broker::address);
-        if let Some(address) = known {
-            match self.connection(&address).await {
-                Ok(connection) => return Ok(connection),
-                Err(_) => self.forget_coordinator(group),
-            }
-        }
-        let broker = self.find_coordinator(group).await?;
-        let address = broker.address();
-        self.state().coordinators.insert(group.to_owned(), broker);
-        Ok(self.connection(&address).await?)
-    }
-
-    /// Asks who coordinates a group, once.
-    pub async fn find_coordinator(&self, group: &str) -> Result<Broker, ClientError> {
-        self.find_coordinator_of(group, COORDINATOR_OF_GROUP).await
-    }
-
-    /// Asks who coordinates a group or the transactions of a producer, once.
-    pub(crate) async fn find_coordinator_of(&self, key: &str, key_type: i8) -> Result<Broker, ClientError> {
-        let connection = self.any_broker().await?;
-        let version = connection.version::<FindCoordinatorRequest>()?;
-        let mut request = FindCoordinatorRequest { key_type, ..Default::default() };
-        match version >= FIND_COORDINATOR_BATCHED {
-            true => request.coordinator_keys = vec![key.to_owned()],
-            false => request.key = key.to_owned(),
-        }
-        let FindCoordinatorResponse { error_code, error_message, node_id, host, port, coordinators, .. } =
-            connection.send(&request).await?;
-        let subject = || match key_type {
-            COORDINATOR_OF_TRANSACTION => format!("the coordinator of transactional id {key}"),
-            _ => format!("the coordinator of group {key}"),
-        };
-        if version < FIND_COORDINATOR_BATCHED {
-            ClientError::check(subject, error_code, error_message.as_deref())?;
-            return Ok(Broker { id: node_id, host, port, rack: None });
-        }
-        let missing = || ClientError::Missing { address: connection.address().to_owned(), subject: subject() };
-        let found = coordinators.into_iter().find(|found| found.key == key).ok_or_else(missing)?;
-        ClientError::check(subject, found.error_code, found.error_message.as_deref())?;
-        Ok(Broker { id: found.node_id, host: found.host, port: found.port, rack: None })
     }
 
     /// A producer id and epoch that no other producer has.
@@ -393,37 +358,5 @@ impl Client {
             id => self.broker(id).await?,
         };
         Ok(connection.send(request).await?)
-    }
-
-    /// Sends to a group's coordinator, and tries again, at a new coordinator where that is the trouble, while `code` of
-    /// the answer is one that passes. Any other answer is returned, whatever its code.
-    pub async fn send_to_coordinator<R: Request>(
-        &self,
-        group: &str,
-        request: &R,
-        code: impl Fn(&R::Response) -> ErrorCode,
-    ) -> Result<R::Response, ClientError> {
-        let mut retry = self.retry();
-        loop {
-            let error = match self.coordinator(group).await {
-                Ok(connection) => match connection.send(request).await {
-                    Ok(response) => match code(&response) {
-                        code @ (ErrorCode::NOT_COORDINATOR
-                        | ErrorCode::COORDINATOR_NOT_AVAILABLE
-                        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) => {
-                            let subject = format!("the coordinator of group {group}");
-                            ClientError::Refused { subject, code, message: None }
-                        }
-                        _ => return Ok(response),
-                    },
-                    Err(error) => error.into(),
-                },
-                Err(error) => error,
-            };
-            if error.code() != Some(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) {
-                self.forget_coordinator(group);
-            }
-            retry.wait(error).await?;
-        }
     }
 }

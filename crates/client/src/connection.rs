@@ -194,6 +194,11 @@ impl Connection {
         &self.handle.shared.address
     }
 
+    /// How long a request may take where the caller does not say otherwise.
+    pub fn request_timeout(&self) -> Duration {
+        self.handle.shared.config.request_timeout
+    }
+
     /// The highest version of an API that both sides speak.
     pub fn version<R: Request>(&self) -> Result<i16> {
         match self.handle.versions.get(R::API.key as usize) {
@@ -229,7 +234,7 @@ impl Connection {
 
     /// Sends a request without waiting: any number may be under way, and they are answered in this order.
     pub fn start<R: Request>(&self, request: &R) -> Result<Pending<R>> {
-        self.start_as(request, self.version::<R>()?, self.handle.shared.config.request_timeout)
+        self.start_as(request, self.version::<R>()?, self.request_timeout())
     }
 
     /// [`Connection::start`] in a version and with a timeout of the caller's choice.

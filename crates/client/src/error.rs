@@ -28,6 +28,14 @@ pub enum ClientError {
     OffsetOutOfRange { partition: TopicPartition, offset: i64 },
     #[error("a record of {bytes} bytes is larger than a batch may be ({bytes_max})")]
     RecordTooLarge { bytes: usize, bytes_max: usize },
+    #[error("group {group} is {state}: its offsets can be reset when its members have stopped")]
+    GroupInUse { group: String, state: String },
+    #[error("{0} cannot be shifted: the group has no offset of it")]
+    NothingToShift(TopicPartition),
+    #[error(
+        "{address} knows of no metadata quorum: it is older than Apache Kafka 3.3, or keeps its metadata in ZooKeeper"
+    )]
+    NoQuorum { address: String },
     #[error("the producer has been closed")]
     ProducerClosed,
 }

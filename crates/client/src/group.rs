@@ -14,7 +14,6 @@ use wire::api::heartbeat::HeartbeatRequest;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember};
 use wire::api::leave_group::{LeaveGroupRequest, MemberIdentity};
 use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
-use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment};
 use wire::{ErrorCode, Uuid};
 
@@ -23,9 +22,7 @@ use crate::{Client, ClientError, TopicPartition};
 
 const PROTOCOL_TYPE: &str = "consumer";
 const RANGE: &str = "range";
-/// Since this version OffsetFetch takes many groups (KIP-709).
-const OFFSET_FETCH_BATCHED: i16 = 8;
-/// From this version on OffsetFetch and OffsetCommit name topics by id only.
+/// From this version on OffsetCommit names topics by id only.
 const OFFSETS_BY_TOPIC_ID: i16 = 10;
 /// Since this version LeaveGroup takes many members (KIP-345).
 const LEAVE_GROUP_BATCHED: i16 = 3;
@@ -50,52 +47,10 @@ impl Group {
 
     /// All offsets that the group has committed.
     pub async fn committed(&self) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
-        let mut retry = self.client.retry();
-        loop {
-            let error = match self.try_committed().await {
-                Ok(offsets) => return Ok(offsets),
-                Err(error) => error,
-            };
-            self.client.forget_coordinator(&self.id);
-            retry.wait(error).await?;
-        }
-    }
-
-    async fn try_committed(&self) -> Result<BTreeMap<TopicPartition, CommittedOffset>, ClientError> {
-        let connection = self.client.coordinator(&self.id).await?;
-        let timeout = self.client.config().connection.request_timeout;
-        // By id the answer would not tell the names of topics that have been deleted since.
-        let version = connection.version::<OffsetFetchRequest>()?.min(OFFSETS_BY_TOPIC_ID - 1);
         let subject = || format!("the offsets of group {}", self.id);
-        let mut offsets = BTreeMap::new();
-        if version < OFFSET_FETCH_BATCHED {
-            let request = OffsetFetchRequest { group_id: self.id.clone(), topics: None, ..Default::default() };
-            let response = connection.start_as(&request, version, timeout)?.await?;
-            ClientError::check(subject, response.error_code, None)?;
-            for topic in response.topics {
-                for p in topic.partitions {
-                    ClientError::check(subject, p.error_code, None)?;
-                    let committed = CommittedOffset { offset: p.committed_offset, metadata: p.metadata };
-                    offsets.insert(TopicPartition::new(topic.name.clone(), p.partition_index), committed);
-                }
-            }
-        } else {
-            let group = OffsetFetchRequestGroup { group_id: self.id.clone(), topics: None, ..Default::default() };
-            let request = OffsetFetchRequest { groups: vec![group], ..Default::default() };
-            let response = connection.start_as(&request, version, timeout)?.await?;
-            let missing = || ClientError::Missing { address: connection.address().to_owned(), subject: subject() };
-            let group = response.groups.into_iter().find(|group| group.group_id == self.id).ok_or_else(missing)?;
-            ClientError::check(subject, group.error_code, None)?;
-            for topic in group.topics {
-                for p in topic.partitions {
-                    ClientError::check(subject, p.error_code, None)?;
-                    let committed = CommittedOffset { offset: p.committed_offset, metadata: p.metadata };
-                    offsets.insert(TopicPartition::new(topic.name.clone(), p.partition_index), committed);
-                }
-            }
-        }
-        offsets.retain(|_, committed| committed.offset >= 0);
-        Ok(offsets)
+        let missing = || ClientError::Missing { address: "the coordinator".to_owned(), subject: subject() };
+        let mut offsets = self.client.committed_offsets(std::slice::from_ref(&self.id)).await;
+        offsets.remove(&self.id).unwrap_or_else(|| Err(missing()))
     }
 
     /// Commits offsets from outside of the group, which must be empty.

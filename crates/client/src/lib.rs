@@ -2,7 +2,7 @@
 //!
 //! [`Connection`] knows frames, versions and timeouts, and nothing of topics; the laboratory and replication use it
 //! directly. [`Client`] knows the cluster: who leads what, who coordinates whom, what is worth trying again.
-//! [`Producer`], [`Consumer`] and [`Group`] are built on it.
+//! [`Producer`], [`Consumer`] and [`Group`] are built on it, and administration is methods of it.
 //!
 //! How connections are secured, with TLS and SASL, is a [`Security`] in the [`ConnectionConfig`], made of Kafka's own
 //! settings by [`SecurityConfig`].
@@ -10,12 +10,15 @@
 //! Speaks to Apache Kafka 2.1 and later and to Parshall: every request goes out in the highest version that both sides
 //! know.
 
+mod admin;
 mod client;
 mod connection;
 mod consumer;
 mod error;
 #[cfg(test)]
 mod fake_broker;
+#[cfg(test)]
+mod fake_cluster;
 mod group;
 mod metadata;
 mod offsets;
@@ -25,9 +28,13 @@ mod protocol;
 mod sasl;
 mod security;
 mod tls;
-mod topics;
 mod transaction;
 
+pub use admin::{
+    ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource, ConfigSynonym,
+    ConfigType, ElectionKind, GroupDescription, GroupMember, ListedGroup, ListedGroups, LogDir, LogDirReplica,
+    OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
+};
 pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};
 pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};

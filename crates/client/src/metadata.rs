@@ -43,6 +43,13 @@ pub struct Topic {
     pub partitions: Vec<Partition>,
 }
 
+impl Topic {
+    pub fn partition(&self, index: i32) -> Option<&Partition> {
+        let at = self.partitions.binary_search_by_key(&index, |partition| partition.index).ok()?;
+        self.partitions.get(at)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Partition {
     pub index: i32,
@@ -105,7 +112,7 @@ impl Metadata {
     /// The broker that leads a partition.
     pub fn leader(&self, partition: &TopicPartition) -> Result<i32, ClientError> {
         let topic = self.topic(&partition.topic)?;
-        match topic.partitions.iter().find(|known| known.index == partition.partition) {
+        match topic.partition(partition.partition) {
             None => Err(ClientError::UnknownPartition(partition.clone())),
             Some(found) if found.leader < 0 => Err(ClientError::NoLeader(partition.clone())),
             Some(found) => Ok(found.leader),

@@ -1,11 +1,11 @@
 //! Offsets of partitions by time, from the brokers that lead them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use wire::ErrorCode;
-use wire::api::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
+use wire::api::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 
-use crate::{Client, ClientError, Metadata, TopicPartition};
+use crate::admin::{ByPartition, by_topic};
+use crate::{Client, ClientError, Connection, TopicPartition};
 
 /// In place of a timestamp: the end of the log.
 pub const LATEST: i64 = -1;
@@ -26,88 +26,68 @@ impl Client {
         wanted: &BTreeMap<TopicPartition, i64>,
     ) -> Result<BTreeMap<TopicPartition, ListedOffset>, ClientError> {
         let mut found = BTreeMap::new();
+        let mut missing = wanted.clone();
         let mut retry = self.retry();
-        while found.len() < wanted.len() {
-            let missing = wanted.iter().filter(|(partition, _)| !found.contains_key(*partition));
-            let missing = missing.map(|(partition, timestamp)| (partition.clone(), *timestamp)).collect();
-            if let Err(error) = self.try_list_offsets(&missing, &mut found).await {
-                for partition in missing.keys() {
-                    self.forget(&partition.topic);
+        loop {
+            let mut topics: Vec<_> = missing.keys().map(|partition| partition.topic.as_str()).collect();
+            topics.dedup();
+            let answers = match self.existing(&topics).await {
+                Ok(_) => self.ask_leaders(&missing, self.config().deadline, ask).await,
+                Err(error) => return Err(error),
+            };
+            let mut failed = None;
+            for (partition, answer) in answers {
+                match answer {
+                    Ok(offset) => {
+                        missing.remove(&partition);
+                        found.insert(partition, offset);
+                    }
+                    Err(error) => {
+                        self.forget(&partition.topic);
+                        failed = Some(error);
+                    }
                 }
-                retry.wait(error).await?;
+            }
+            match failed {
+                None => return Ok(found),
+                Some(error) => retry.wait(error).await?,
             }
         }
-        Ok(found)
     }
 
-    /// Asks every leader once and adds what they know to `found`.
-    async fn try_list_offsets(
-        &self,
-        wanted: &BTreeMap<TopicPartition, i64>,
-        found: &mut BTreeMap<TopicPartition, ListedOffset>,
-    ) -> Result<(), ClientError> {
-        let mut topics: Vec<_> = wanted.keys().map(|partition| partition.topic.as_str()).collect();
-        topics.dedup();
-        let metadata = self.existing(&topics).await?;
-        let mut pending = Vec::new();
-        for (leader, topics) in by_leader(wanted, &metadata)? {
-            let connection = self.broker(leader).await?;
-            let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
-            pending.push((connection.address().to_owned(), connection.start(&request)?));
-        }
-        for (address, response) in pending {
-            take_offsets(response.await?, found)?;
-            tracing::trace!(address, "listed offsets");
-        }
-        match wanted.keys().find(|partition| !found.contains_key(*partition)) {
-            None => Ok(()),
-            Some(partition) => Err(ClientError::Missing {
-                address: "the leader".to_owned(),
-                subject: format!("the offsets of {partition}"),
-            }),
-        }
+    /// Like [`Client::list_offsets`], but soon, and partition by partition: one without a leader, or whose leader does
+    /// not answer, is an error of its own.
+    pub async fn list_offsets_each(&self, wanted: &BTreeMap<TopicPartition, i64>) -> ByPartition<ListedOffset> {
+        self.ask_leaders(wanted, self.config().patience, ask).await
     }
 }
 
-fn by_leader(
-    wanted: &BTreeMap<TopicPartition, i64>,
-    metadata: &Metadata,
-) -> Result<HashMap<i32, Vec<ListOffsetsTopic>>, ClientError> {
-    let mut leaders = HashMap::<i32, Vec<ListOffsetsTopic>>::new();
-    for (partition, timestamp) in wanted {
-        let topics = leaders.entry(metadata.leader(partition)?).or_default();
-        if topics.last().is_none_or(|topic| topic.name != partition.topic) {
-            topics.push(ListOffsetsTopic { name: partition.topic.clone(), partitions: Vec::new() });
-        }
-        if let Some(topic) = topics.last_mut() {
-            topic.partitions.push(ListOffsetsPartition {
-                partition_index: partition.partition,
-                timestamp: *timestamp,
+async fn ask(
+    leader: Connection,
+    timestamps: BTreeMap<TopicPartition, i64>,
+) -> Result<ByPartition<ListedOffset>, ClientError> {
+    let topics = by_topic(timestamps.iter().map(|(partition, timestamp)| (partition, *timestamp)));
+    let topics = topics.into_iter().map(|(name, partitions)| ListOffsetsTopic {
+        name: name.to_owned(),
+        partitions: partitions
+            .into_iter()
+            .map(|(partition_index, timestamp)| ListOffsetsPartition {
+                partition_index,
+                timestamp,
                 ..Default::default()
-            });
-        }
-    }
-    Ok(leaders)
-}
-
-fn take_offsets(
-    response: ListOffsetsResponse,
-    found: &mut BTreeMap<TopicPartition, ListedOffset>,
-) -> Result<(), ClientError> {
-    let mut failed = None;
-    for topic in response.topics {
+            })
+            .collect(),
+    });
+    let request = ListOffsetsRequest { replica_id: -1, topics: topics.collect(), ..Default::default() };
+    let mut found = BTreeMap::new();
+    for topic in leader.send(&request).await?.topics {
         for answer in topic.partitions {
             let partition = TopicPartition::new(topic.name.clone(), answer.partition_index);
-            match answer.error_code {
-                ErrorCode::NONE => {
-                    found.insert(partition, ListedOffset { offset: answer.offset, timestamp: answer.timestamp });
-                }
-                code => failed = Some((partition, code)),
-            }
+            let subject = || format!("the offsets of {partition}");
+            let listed = ListedOffset { offset: answer.offset, timestamp: answer.timestamp };
+            let result = ClientError::check(subject, answer.error_code, None).map(|()| listed);
+            found.insert(partition, result);
         }
     }
-    match failed {
-        None => Ok(()),
-        Some((partition, code)) => ClientError::check(|| format!("the offsets of {partition}"), code, None),
-    }
+    Ok(found)
 }

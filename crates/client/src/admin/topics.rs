@@ -1,13 +1,14 @@
-//! Making and deleting topics.
+//! Making, growing and deleting topics.
 
 use wire::ErrorCode;
+use wire::api::create_partitions::{
+    CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
+};
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 
+use super::TIMEOUT_MS;
 use crate::{Client, ClientError};
-
-/// Less than what we wait for an answer, so that the broker can say that it took too long.
-const TIMEOUT_MS: i32 = 20_000;
 
 impl Client {
     pub async fn create_topic(&self, topic: CreatableTopic) -> Result<(), ClientError> {
@@ -15,6 +16,31 @@ impl Client {
         let code = |response: &CreateTopicsResponse| response.topics.first().map_or(ErrorCode::NONE, |t| t.error_code);
         for result in self.send_to_controller(&request, code).await?.topics {
             let subject = || format!("cannot create topic {}", result.name);
+            ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Gives a topic so many partitions, more than it has. `assignment` are the brokers of each new one; where there is
+    /// none the cluster chooses.
+    pub async fn create_partitions(
+        &self,
+        topic: &str,
+        count: i32,
+        assignment: Option<Vec<Vec<i32>>>,
+    ) -> Result<(), ClientError> {
+        let assignments = assignment.map(|partitions| {
+            partitions.into_iter().map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect()
+        });
+        let request = CreatePartitionsRequest {
+            topics: vec![CreatePartitionsTopic { name: topic.to_owned(), count, assignments }],
+            timeout_ms: TIMEOUT_MS,
+            ..Default::default()
+        };
+        let code =
+            |response: &CreatePartitionsResponse| response.results.first().map_or(ErrorCode::NONE, |r| r.error_code);
+        for result in self.send_to_controller(&request, code).await?.results {
+            let subject = || format!("cannot alter topic {topic}");
             ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
         }
         Ok(())

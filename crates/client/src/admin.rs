@@ -1,0 +1,66 @@
+//! Administration of a cluster, for whoever shows or changes it: one module per theme, all of them methods of
+//! [`crate::Client`].
+//!
+//! What is asked of many things at once goes out in one request per broker that has to be asked, to all of them at the
+//! same time, and is answered thing by thing: that one of them fails says nothing of the others.
+
+mod cluster;
+mod configs;
+mod elections;
+mod groups;
+mod leaders;
+mod log_dirs;
+mod quorum;
+mod reassignments;
+mod records;
+mod reset;
+#[cfg(test)]
+mod tests;
+mod topics;
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+
+pub use cluster::{ClusterBroker, ClusterDescription};
+pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, Resource, ResourceKind};
+pub use elections::ElectionKind;
+pub use groups::{CommittedOffsets, GroupDescription, GroupMember, ListedGroup, ListedGroups};
+pub use log_dirs::{LogDir, LogDirReplica};
+pub use quorum::{Quorum, QuorumReplica};
+pub use reassignments::Reassignment;
+pub use reset::{OffsetMove, ResetTarget};
+
+use crate::{ClientError, TopicPartition};
+
+/// How long brokers may take for what they do together. Less than what we wait for an answer, so that the broker can
+/// say that it took too long.
+const TIMEOUT_MS: i32 = 20_000;
+
+/// What was found out about each partition, or done with it.
+pub type ByPartition<T> = BTreeMap<TopicPartition, Result<T, ClientError>>;
+
+/// Does all of this at the same time.
+async fn at_once<K, T, F>(work: impl IntoIterator<Item = (K, F)>) -> BTreeMap<K, T>
+where
+    K: Ord + Send + 'static,
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for (key, work) in work {
+        tasks.spawn(async move { (key, work.await) });
+    }
+    tasks.join_all().await.into_iter().collect()
+}
+
+/// Partitions as requests name them: by topic, each with what belongs to it.
+pub(crate) fn by_topic<'a, T>(
+    partitions: impl IntoIterator<Item = (&'a TopicPartition, T)>,
+) -> BTreeMap<&'a str, Vec<(i32, T)>> {
+    let mut topics = BTreeMap::<_, Vec<_>>::new();
+    for (partition, of_it) in partitions {
+        topics.entry(partition.topic.as_str()).or_default().push((partition.partition, of_it));
+    }
+    topics
+}
