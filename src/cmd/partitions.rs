@@ -1,18 +1,4 @@
-//! How partitions are, by the definitions of Kafka's tools (`TopicCommand.PartitionDescription`), and what the cluster
-//! has to be asked to know it.
-
-use std::collections::HashMap;
-
-use client::{Client, ClientError};
-use wire::ErrorCode;
-use wire::api::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
-use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics};
-
-use super::config::TOPIC;
-
-const MIN_IN_SYNC_REPLICAS: &str = "min.insync.replicas";
-/// Topics whose settings are asked for in one request.
-const TOPICS_AT_ONCE: usize = 500;
+//! How partitions are, by the definitions of Kafka's tools (`TopicCommand.PartitionDescription`).
 
 /// What is known of one partition.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,54 +34,6 @@ impl Placement<'_> {
     pub(crate) fn is_led_by_another(&self) -> bool {
         self.leader.is_some() && self.leader != self.replicas.first().copied()
     }
-}
-
-/// By topic. One that is deleted meanwhile is left out.
-pub(crate) async fn min_in_sync_replicas(
-    client: &Client,
-    topics: &[&str],
-) -> Result<HashMap<String, usize>, ClientError> {
-    let mut found = HashMap::new();
-    for topics in topics.chunks(TOPICS_AT_ONCE) {
-        let resource = |topic: &&str| DescribeConfigsResource {
-            resource_type: TOPIC,
-            resource_name: (*topic).to_owned(),
-            configuration_keys: Some(vec![MIN_IN_SYNC_REPLICAS.to_owned()]),
-        };
-        let request = DescribeConfigsRequest { resources: topics.iter().map(resource).collect(), ..Default::default() };
-        for result in client.send(&request).await?.results {
-            if result.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION {
-                continue;
-            }
-            let subject = || format!("the settings of topic {}", result.resource_name);
-            ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
-            let entry = result.configs.iter().find(|config| config.name == MIN_IN_SYNC_REPLICAS);
-            let value = entry.and_then(|config| config.value.as_deref()?.parse().ok());
-            found.extend(value.map(|value| (result.resource_name, value)));
-        }
-    }
-    Ok(found)
-}
-
-/// Adding and removing replicas, by topic and partition.
-pub(crate) type Reassignments = HashMap<(String, i32), (Vec<i32>, Vec<i32>)>;
-
-/// Replicas that are being added and removed, of these partitions or all. A broker that does not tell has none under
-/// way as far as we can know, as for Kafka's tool.
-pub(crate) async fn reassignments(
-    client: &Client,
-    topics: Option<Vec<ListPartitionReassignmentsTopics>>,
-) -> Reassignments {
-    let request = ListPartitionReassignmentsRequest { topics, ..Default::default() };
-    let Ok(response) = client.send(&request).await else { return HashMap::new() };
-    let mut found = HashMap::new();
-    for topic in response.topics {
-        for partition in topic.partitions {
-            let key = (topic.name.clone(), partition.partition_index);
-            found.insert(key, (partition.adding_replicas, partition.removing_replicas));
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -4,22 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use client::{Client, ClientError, Metadata};
+use client::{Client, ClientError, ConfigSource, Metadata, Resource};
 use serde::Serialize;
 use wire::ErrorCode;
-use wire::api::create_partitions::{
-    CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
-};
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
 use super::args::{self, Connection};
 use super::failure::Usage;
-use super::{config, output};
+use super::output;
 
 mod describe;
-
-/// Less than what we wait for an answer, so that the broker can say that it took too long.
-const TIMEOUT_MS: i32 = 20_000;
 
 /// Create, list, describe, alter and delete topics.
 #[derive(Debug, clap::Args)]
@@ -219,33 +213,10 @@ async fn alter(args: Alter) -> Result<()> {
     let client = args.connection.client("topic").await?;
     client.existing(&[&args.topic]).await?;
     if let Some(count) = args.partitions {
-        create_partitions(&client, &args.topic, count, args.replica_assignment).await?;
+        client.create_partitions(&args.topic, count, args.replica_assignment.map(|assignment| assignment.0)).await?;
     }
     if !args.config.is_empty() || !args.delete_config.is_empty() {
-        let resource = config::Resource::topic(&args.topic);
-        config::alter_resource(&client, &resource, &args.config, &args.delete_config).await?;
-    }
-    Ok(())
-}
-
-async fn create_partitions(
-    client: &Client,
-    topic: &str,
-    count: i32,
-    assignment: Option<Assignment>,
-) -> Result<(), ClientError> {
-    let assignments = assignment.map(|assignment| {
-        assignment.0.into_iter().map(|broker_ids| CreatePartitionsAssignment { broker_ids }).collect()
-    });
-    let request = CreatePartitionsRequest {
-        topics: vec![CreatePartitionsTopic { name: topic.to_owned(), count, assignments }],
-        timeout_ms: TIMEOUT_MS,
-        ..Default::default()
-    };
-    let code = |response: &CreatePartitionsResponse| response.results.first().map_or(ErrorCode::NONE, |r| r.error_code);
-    for result in client.send_to_controller(&request, code).await?.results {
-        let subject = || format!("cannot alter topic {topic}");
-        ClientError::check(subject, result.error_code, result.error_message.as_deref())?;
+        client.alter_configs(&Resource::topic(&args.topic), &args.config, &args.delete_config, false).await?;
     }
     Ok(())
 }
@@ -274,12 +245,12 @@ async fn delete(args: Delete) -> Result<()> {
 
 /// The settings of topics that are not at their defaults, in the order in which the broker tells them.
 async fn changed_settings(client: &Client, topics: &[&str]) -> Result<HashMap<String, Vec<(String, String)>>> {
+    let resources: Vec<_> = topics.iter().map(|topic| Resource::topic(topic)).collect();
     let mut settings = HashMap::new();
-    for topic in topics {
-        let entries = config::describe_resource(client, &config::Resource::topic(topic)).await?;
-        let changed = entries.into_iter().filter(|entry| !entry.is_default());
+    for (topic, entries) in client.describe_configs(&resources, false).await {
+        let changed = entries?.into_iter().filter(|entry| entry.source != ConfigSource::Default);
         let pairs = changed.map(|entry| (entry.name, entry.value.unwrap_or_else(|| "null".to_owned())));
-        settings.insert((*topic).to_owned(), pairs.collect());
+        settings.insert(topic.name, pairs.collect());
     }
     Ok(settings)
 }

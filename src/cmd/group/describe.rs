@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use anyhow::Result;
-use client::{Broker, Client, ClientError, Group, LATEST, TopicPartition, assigned_partitions};
+use client::{Client, ClientError, Group, GroupDescription, GroupMember, LATEST, TopicPartition};
 use serde::Serialize;
-use wire::api::describe_groups::DescribedGroup;
 
-use super::{described, listed};
+use super::listed;
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output::{self, columns};
 
@@ -50,10 +49,9 @@ pub(super) async fn run(args: Describe) -> Result<()> {
         true => listed(&client).await?.into_keys().collect(),
         false => args.groups.clone(),
     };
-    let mut found = Vec::new();
-    for group in groups {
-        found.push(described(&client, &group).await?);
-    }
+    let described = client.describe_groups(&groups).await;
+    let found = groups.iter().filter_map(|group| described.get(group).cloned());
+    let found = found.collect::<Result<Vec<_>, _>>()?;
     if args.json {
         let mut documents = Vec::new();
         for group in &found {
@@ -65,7 +63,7 @@ pub(super) async fn run(args: Describe) -> Result<()> {
         warn_of_state(group);
         let text = match (args.members, args.state) {
             (true, _) => render_members(group, args.verbose),
-            (_, true) => render_state(group, &client.find_coordinator(&group.group_id).await?),
+            (_, true) => render_state(group),
             _ => render_offsets(&group.group_id, &offsets(&client, group).await?),
         };
         output::print(&text)?;
@@ -74,8 +72,8 @@ pub(super) async fn run(args: Describe) -> Result<()> {
 }
 
 /// To stderr, as Kafka's tool does.
-fn warn_of_state(group: &DescribedGroup) {
-    match group.group_state.as_str() {
+fn warn_of_state(group: &GroupDescription) {
+    match group.state.as_str() {
         "Empty" => eprintln!("\nConsumer group '{}' has no active members.", group.group_id),
         "PreparingRebalance" | "CompletingRebalance" => {
             eprintln!("\nWarning: Consumer group '{}' is rebalancing.", group.group_id);
@@ -116,13 +114,13 @@ struct Document<'a> {
     offsets: Vec<Offset>,
 }
 
-async fn document<'a>(client: &Client, group: &'a DescribedGroup) -> Result<Document<'a>, ClientError> {
+async fn document<'a>(client: &Client, group: &'a GroupDescription) -> Result<Document<'a>, ClientError> {
     Ok(Document {
         group: &group.group_id,
-        state: &group.group_state,
+        state: &group.state,
         protocol_type: &group.protocol_type,
-        assignment_strategy: &group.protocol_data,
-        coordinator: client.find_coordinator(&group.group_id).await?.id,
+        assignment_strategy: &group.protocol,
+        coordinator: group.coordinator.id,
         members: group
             .members
             .iter()
@@ -131,7 +129,7 @@ async fn document<'a>(client: &Client, group: &'a DescribedGroup) -> Result<Docu
                 group_instance_id: member.group_instance_id.as_deref(),
                 host: &member.client_host,
                 client_id: &member.client_id,
-                partitions: assigned(&member.member_assignment).iter().map(ToString::to_string).collect(),
+                partitions: assigned(member).iter().map(ToString::to_string).collect(),
             })
             .collect(),
         offsets: offsets(client, group).await?,
@@ -139,19 +137,19 @@ async fn document<'a>(client: &Client, group: &'a DescribedGroup) -> Result<Docu
 }
 
 /// Groups of other protocols (Kafka Connect) assign something else than partitions.
-fn assigned(assignment: &bytes::Bytes) -> Vec<TopicPartition> {
-    assigned_partitions(assignment).unwrap_or_default()
+fn assigned(member: &GroupMember) -> &[TopicPartition] {
+    member.assigned.as_deref().unwrap_or_default()
 }
 
 /// What each member reads, member by member, then what nobody reads.
-async fn offsets(client: &Client, group: &DescribedGroup) -> Result<Vec<Offset>, ClientError> {
+async fn offsets(client: &Client, group: &GroupDescription) -> Result<Vec<Offset>, ClientError> {
     let committed = Group::new(client.clone(), &group.group_id).committed().await?;
     let mut owners = Vec::new();
     let mut owned = BTreeSet::new();
     for member in &group.members {
-        for partition in assigned(&member.member_assignment) {
+        for partition in assigned(member) {
             owned.insert(partition.clone());
-            owners.push((partition, Some(member)));
+            owners.push((partition.clone(), Some(member)));
         }
     }
     owners.extend(committed.keys().filter(|p| !owned.contains(*p)).map(|p| (p.clone(), None)));
@@ -219,7 +217,7 @@ fn render_offsets(group: &str, rows: &[Offset]) -> String {
 }
 
 /// `ConsumerGroupCommand.printMembers`.
-fn render_members(group: &DescribedGroup, verbose: bool) -> String {
+fn render_members(group: &GroupDescription, verbose: bool) -> String {
     let has_instances = group.members.iter().any(|member| member.group_instance_id.is_some());
     let mut header = vec!["GROUP", "CONSUMER-ID"];
     let mut minimums = vec![15, 15];
@@ -235,7 +233,7 @@ fn render_members(group: &DescribedGroup, verbose: bool) -> String {
     }
     let mut table = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for member in &group.members {
-        let partitions = assigned(&member.member_assignment);
+        let partitions = assigned(member);
         let mut row = vec![group.group_id.clone(), member.member_id.clone()];
         if has_instances {
             row.push(member.group_instance_id.clone().unwrap_or_default());
@@ -243,7 +241,7 @@ fn render_members(group: &DescribedGroup, verbose: bool) -> String {
         row.extend([member.client_host.clone(), member.client_id.clone(), partitions.len().to_string()]);
         if verbose {
             // Epochs and targets are those of the newer protocol (KIP-848).
-            row.extend([MISSING.to_owned(), by_topic(&partitions), MISSING.to_owned(), MISSING.to_owned()]);
+            row.extend([MISSING.to_owned(), by_topic(partitions), MISSING.to_owned(), MISSING.to_owned()]);
         }
         table.push(row);
     }
@@ -276,13 +274,13 @@ fn by_topic(partitions: &[TopicPartition]) -> String {
 }
 
 /// `ConsumerGroupCommand.printStates`.
-fn render_state(group: &DescribedGroup, coordinator: &Broker) -> String {
-    let coordinator = format!("{}  ({})", coordinator.address(), coordinator.id);
-    let strategy = if group.protocol_data.is_empty() { MISSING } else { &group.protocol_data };
+fn render_state(group: &GroupDescription) -> String {
+    let coordinator = format!("{}  ({})", group.coordinator.address(), group.coordinator.id);
+    let strategy = if group.protocol.is_empty() { MISSING } else { &group.protocol };
     let members = group.members.len().to_string();
     let widths = [group.group_id.len().max(15), coordinator.len().max(25), 20, 20];
     let header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"];
-    let row = [&group.group_id, &coordinator, strategy, &group.group_state, &members];
+    let row = [&group.group_id, &coordinator, strategy, &group.state, &members];
     let mut text = String::new();
     for cells in [header, row] {
         let _ = write!(text, "\n{}", columns(&cells, &widths));
@@ -292,28 +290,25 @@ fn render_state(group: &DescribedGroup, coordinator: &Broker) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use wire::api::describe_groups::DescribedGroupMember;
-    use wire::state::consumer_protocol::{ConsumerProtocolAssignment, TopicPartition as TopicPartitions};
+    use client::Broker;
 
     use super::*;
 
-    fn group() -> DescribedGroup {
-        let gamma = TopicPartitions { topic: "gamma".to_owned(), partitions: vec![0, 1, 2] };
-        let assignment = ConsumerProtocolAssignment { assigned_partitions: vec![gamma], user_data: None }.to_bytes();
-        let member = DescribedGroupMember {
+    fn group() -> GroupDescription {
+        let member = GroupMember {
             member_id: "console-consumer-f4a4d3bb-f1aa-4d08-8fa5-611be69cd9ad".to_owned(),
+            group_instance_id: None,
             client_id: "console-consumer".to_owned(),
             client_host: "/127.0.0.1".to_owned(),
-            member_assignment: assignment,
-            ..Default::default()
+            assigned: Some([0, 1, 2].map(|partition| TopicPartition::new("gamma", partition)).into()),
         };
-        DescribedGroup {
+        GroupDescription {
             group_id: "g1".to_owned(),
-            group_state: "Stable".to_owned(),
-            protocol_data: "range".to_owned(),
+            state: "Stable".to_owned(),
+            protocol_type: "consumer".to_owned(),
+            protocol: "range".to_owned(),
+            coordinator: Broker { id: 1, host: "127.0.0.1".to_owned(), port: 22001, rack: None },
             members: vec![member],
-            ..Default::default()
         }
     }
 
@@ -354,7 +349,7 @@ mod tests {
 
     #[test]
     fn members_look_like_kafkas() {
-        let empty = DescribedGroup { group_id: "g1".to_owned(), ..Default::default() };
+        let empty = GroupDescription { members: Vec::new(), ..group() };
         assert_eq!(
             render_members(&empty, false),
             "\nGROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     \n"
@@ -371,9 +366,8 @@ mod tests {
 
     #[test]
     fn states_look_like_kafkas() {
-        let coordinator = Broker { id: 1, host: "127.0.0.1".to_owned(), port: 22001, rack: None };
         assert_eq!(
-            render_state(&group(), &coordinator),
+            render_state(&group()),
             concat!(
                 "\n",
                 "GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS\n",
@@ -384,6 +378,6 @@ mod tests {
 
     #[test]
     fn an_assignment_of_another_protocol_is_no_error() {
-        assert_eq!(assigned(&Bytes::from_static(b"\0\x01whatever")), []);
+        assert_eq!(assigned(&GroupMember { assigned: None, ..GroupMember::default() }), []);
     }
 }

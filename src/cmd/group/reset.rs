@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
-use client::{Client, ClientError, EARLIEST, Group, LATEST, TopicPartition};
+use anyhow::Result;
+use client::{Client, ResetTarget, TopicPartition};
 use serde::Serialize;
 
-use super::described;
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::output::{self, columns};
@@ -68,37 +67,26 @@ pub(super) struct ResetOffsets {
     connection: Connection,
 }
 
-/// Where to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    Earliest,
-    Latest,
-    Current,
-    Offset(i64),
-    Time(i64),
-    Shift(i64),
-}
-
 impl ResetOffsets {
-    fn target(&self, now_ms: i64) -> Result<Target, Usage> {
+    fn target(&self, now_ms: i64) -> Result<ResetTarget, Usage> {
         if let Some(offset) = self.to_offset {
-            return Ok(Target::Offset(offset));
+            return Ok(ResetTarget::Offset(offset));
         }
         if let Some(text) = &self.to_datetime {
-            return time::parse_time(text, now_ms).map(Target::Time).map_err(Usage);
+            return time::parse_time(text, now_ms).map(ResetTarget::Time).map_err(Usage);
         }
         if let Some(text) = &self.by_duration {
             let span = time::parse_iso_duration(text).or_else(|| time::parse_span(text));
             let span = span.ok_or_else(|| Usage(format!("{text:?} is not a duration; use 1h30m or PT1H30M")))?;
-            return Ok(Target::Time(now_ms.saturating_sub(span)));
+            return Ok(ResetTarget::Time(now_ms.saturating_sub(span)));
         }
         if let Some(shift) = self.shift_by {
-            return Ok(Target::Shift(shift));
+            return Ok(ResetTarget::Shift(shift));
         }
         Ok(match (self.to_earliest, self.to_latest) {
-            (true, _) => Target::Earliest,
-            (_, true) => Target::Latest,
-            _ => Target::Current,
+            (true, _) => ResetTarget::Earliest,
+            (_, true) => ResetTarget::Latest,
+            _ => ResetTarget::Current,
         })
     }
 }
@@ -114,25 +102,15 @@ struct NewOffset<'a> {
 pub(super) async fn run(args: ResetOffsets) -> Result<()> {
     let target = args.target(time::now_ms())?;
     let client = args.connection.client("group").await?;
-    let group = Group::new(client.clone(), &args.group);
-    // A group that does not exist yet may be given offsets to start from, as with Kafka's tool.
-    let state = match described(&client, &args.group).await {
-        Ok(group) => group.group_state,
-        Err(error) if error.code() == Some(wire::ErrorCode::GROUP_ID_NOT_FOUND) => "Dead".to_owned(),
-        Err(error) => return Err(error.into()),
+    let named = match args.all_topics {
+        true => None,
+        false => Some(named(&client, &args.topic).await?),
     };
-    if state != "Empty" && state != "Dead" {
-        bail!("group {} is {state}: its offsets can be reset when its members have stopped", args.group);
-    }
-    let committed: BTreeMap<_, _> = group.committed().await?.into_iter().map(|(p, c)| (p, c.offset)).collect();
-    let partitions = match args.all_topics {
-        true => committed.keys().cloned().collect(),
-        false => named(&client, &args.topic).await?,
-    };
-    let offsets = new_offsets(&client, target, &partitions, &committed).await?;
+    let plan = client.plan_offset_reset(&args.group, target, named.as_ref()).await?;
     if args.execute {
-        group.commit(&offsets).await?;
+        client.reset_offsets(&args.group, &plan).await?;
     }
+    let offsets = plan.into_iter().map(|(partition, moved)| (partition, moved.to)).collect();
     print(&args, &offsets)?;
     if !args.execute && !args.json {
         eprintln!("Nothing was changed; --execute does it.");
@@ -166,49 +144,6 @@ async fn named(client: &Client, topics: &[String]) -> Result<BTreeSet<TopicParti
         }
     }
     Ok(partitions)
-}
-
-async fn new_offsets(
-    client: &Client,
-    target: Target,
-    partitions: &BTreeSet<TopicPartition>,
-    committed: &BTreeMap<TopicPartition, i64>,
-) -> Result<BTreeMap<TopicPartition, i64>> {
-    let starts = listed(client, partitions, EARLIEST).await?;
-    let ends = listed(client, partitions, LATEST).await?;
-    let at_time = match target {
-        Target::Time(timestamp) => listed(client, partitions, timestamp).await?,
-        _ => BTreeMap::new(),
-    };
-    let mut offsets = BTreeMap::new();
-    for partition in partitions {
-        let (start, end) = (starts[partition], ends[partition]);
-        let current = committed.get(partition).copied();
-        let wanted = match target {
-            Target::Earliest => start,
-            Target::Latest => end,
-            Target::Current => current.unwrap_or(end),
-            Target::Offset(offset) => offset,
-            // Nothing is that young: the end.
-            Target::Time(_) => at_time.get(partition).copied().filter(|offset| *offset >= 0).unwrap_or(end),
-            Target::Shift(shift) => match current {
-                Some(current) => current.saturating_add(shift),
-                None => bail!("{partition} cannot be shifted: the group has no offset of it"),
-            },
-        };
-        offsets.insert(partition.clone(), wanted.clamp(start, end.max(start)));
-    }
-    Ok(offsets)
-}
-
-async fn listed(
-    client: &Client,
-    partitions: &BTreeSet<TopicPartition>,
-    timestamp: i64,
-) -> Result<BTreeMap<TopicPartition, i64>, ClientError> {
-    let wanted = partitions.iter().map(|partition| (partition.clone(), timestamp)).collect();
-    let found = client.list_offsets(&wanted).await?;
-    Ok(found.into_iter().map(|(partition, listed)| (partition, listed.offset)).collect())
 }
 
 fn print(args: &ResetOffsets, offsets: &BTreeMap<TopicPartition, i64>) -> Result<()> {
@@ -248,7 +183,7 @@ mod tests {
         args: ResetOffsets,
     }
 
-    fn target(arguments: &[&str]) -> Result<Target, String> {
+    fn target(arguments: &[&str]) -> Result<ResetTarget, String> {
         let command = ["reset", "g", "--all-topics"].iter().chain(arguments);
         let cli = Cli::try_parse_from(command).map_err(|error| error.to_string())?;
         cli.args.target(1_000_000_000).map_err(|error| error.to_string())
@@ -256,15 +191,15 @@ mod tests {
 
     #[test]
     fn targets_are_read() {
-        assert_eq!(target(&["--to-earliest"]), Ok(Target::Earliest));
-        assert_eq!(target(&["--to-latest"]), Ok(Target::Latest));
-        assert_eq!(target(&["--to-current"]), Ok(Target::Current));
-        assert_eq!(target(&["--to-offset", "7"]), Ok(Target::Offset(7)));
-        assert_eq!(target(&["--shift-by", "-5"]), Ok(Target::Shift(-5)));
-        assert_eq!(target(&["--to-datetime", "1970-01-01T00:00:01Z"]), Ok(Target::Time(1000)));
-        assert_eq!(target(&["--to-datetime", "-10s"]), Ok(Target::Time(999_990_000)));
-        assert_eq!(target(&["--by-duration", "PT10S"]), Ok(Target::Time(999_990_000)));
-        assert_eq!(target(&["--by-duration", "10s"]), Ok(Target::Time(999_990_000)));
+        assert_eq!(target(&["--to-earliest"]), Ok(ResetTarget::Earliest));
+        assert_eq!(target(&["--to-latest"]), Ok(ResetTarget::Latest));
+        assert_eq!(target(&["--to-current"]), Ok(ResetTarget::Current));
+        assert_eq!(target(&["--to-offset", "7"]), Ok(ResetTarget::Offset(7)));
+        assert_eq!(target(&["--shift-by", "-5"]), Ok(ResetTarget::Shift(-5)));
+        assert_eq!(target(&["--to-datetime", "1970-01-01T00:00:01Z"]), Ok(ResetTarget::Time(1000)));
+        assert_eq!(target(&["--to-datetime", "-10s"]), Ok(ResetTarget::Time(999_990_000)));
+        assert_eq!(target(&["--by-duration", "PT10S"]), Ok(ResetTarget::Time(999_990_000)));
+        assert_eq!(target(&["--by-duration", "10s"]), Ok(ResetTarget::Time(999_990_000)));
         assert!(target(&[]).is_err());
         assert!(target(&["--to-earliest", "--to-latest"]).is_err());
         assert!(target(&["--by-duration", "soon"]).is_err());

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use anyhow::Result;
-use client::{Client, ClientError, Metadata};
+use client::{Client, ClientError, Metadata, Reassignment, TopicPartition};
 use serde::Serialize;
 use wire::api::describe_topic_partitions::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponsePartition as Described, TopicRequest,
 };
-use wire::api::list_partition_reassignments::ListPartitionReassignmentsTopics;
 
 use super::{changed_settings, named_or_all};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output;
-use crate::cmd::partitions::{Placement, min_in_sync_replicas, reassignments};
+use crate::cmd::partitions::Placement;
 
 /// Show the partitions, replicas and changed settings of topics.
 #[derive(Debug, clap::Args)]
@@ -129,7 +128,7 @@ async fn select(client: &Client, cluster: &Metadata, only: &Only, topics: &mut V
     }
     let names: Vec<_> = topics.iter().map(|topic| topic.topic.as_str()).collect();
     let min_in_sync = match only.needs_min_isr() {
-        true => min_in_sync_replicas(client, &names).await?,
+        true => client.min_in_sync_replicas(&names).await?,
         false => HashMap::new(),
     };
     for topic in topics.iter_mut() {
@@ -155,26 +154,27 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
     let names: Vec<_> = wanted.keys().map(String::as_str).collect();
     let mut settings = changed_settings(client, &names).await?;
     let mut elrs = eligible_leaders(client, &names).await?;
-    let under_way = wanted.iter().map(|(name, topic)| ListPartitionReassignmentsTopics {
-        name: name.clone(),
-        partition_indexes: topic.partitions.iter().map(|partition| partition.index).collect(),
-    });
-    let mut moves = reassignments(client, Some(under_way.collect())).await;
+    let partitions_of = |(name, topic): (&String, &client::Topic)| {
+        topic.partitions.iter().map(|partition| TopicPartition::new(name, partition.index)).collect::<Vec<_>>()
+    };
+    let partitions = wanted.iter().flat_map(partitions_of).collect();
+    // A broker that does not tell has none under way as far as we can know, as for Kafka's tool.
+    let mut moves = client.list_reassignments(Some(&partitions)).await.unwrap_or_default();
     let topics = wanted.into_iter().map(|(name, topic)| {
         let partitions: Vec<_> = topic
             .partitions
             .into_iter()
             .map(|partition| {
-                let key = (name.clone(), partition.index);
+                let key = TopicPartition::new(&name, partition.index);
                 let (elr, last_known_elr) = elrs.remove(&key).unwrap_or_default();
-                let (adding_replicas, removing_replicas) = moves.remove(&key).unwrap_or_default();
+                let Reassignment { adding, removing, .. } = moves.remove(&key).unwrap_or_default();
                 Partition {
                     partition: partition.index,
                     leader: (partition.leader >= 0).then_some(partition.leader),
                     replicas: partition.replicas,
                     isr: partition.isr,
-                    adding_replicas,
-                    removing_replicas,
+                    adding_replicas: adding,
+                    removing_replicas: removing,
                     elr,
                     last_known_elr,
                 }
@@ -193,11 +193,13 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
     Ok(topics.collect())
 }
 
-type ByPartition<T> = HashMap<(String, i32), T>;
 type EligibleLeaders = (Option<Vec<i32>>, Option<Vec<i32>>);
 
 /// Eligible and last known leader replicas, from brokers that know DescribeTopicPartitions.
-async fn eligible_leaders(client: &Client, topics: &[&str]) -> Result<ByPartition<EligibleLeaders>, ClientError> {
+async fn eligible_leaders(
+    client: &Client,
+    topics: &[&str],
+) -> Result<HashMap<TopicPartition, EligibleLeaders>, ClientError> {
     let mut found = HashMap::new();
     let connection = client.any_broker().await?;
     if topics.is_empty() || connection.version::<DescribeTopicPartitionsRequest>().is_err() {
@@ -210,7 +212,7 @@ async fn eligible_leaders(client: &Client, topics: &[&str]) -> Result<ByPartitio
         for topic in response.topics {
             for partition in topic.partitions {
                 let Described { partition_index, eligible_leader_replicas, last_known_elr, .. } = partition;
-                let key = (topic.name.clone().unwrap_or_default(), partition_index);
+                let key = TopicPartition::new(topic.name.clone().unwrap_or_default(), partition_index);
                 found.insert(key, (eligible_leader_replicas, last_known_elr));
             }
         }

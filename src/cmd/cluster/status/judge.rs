@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use client::QuorumReplica;
 use serde::Serialize;
-use wire::api::describe_quorum::{PartitionData, ReplicaState};
 
 use super::facts::{Facts, Partition, Quorum};
 use crate::cmd::partitions::Placement;
@@ -194,31 +194,28 @@ fn brokers(facts: &Facts) -> Vec<BrokerStatus> {
 }
 
 impl QuorumStatus {
-    fn of(described: &PartitionData) -> Self {
-        let leader = (described.leader_id >= 0).then_some(described.leader_id);
-        let own = described.current_voters.iter().find(|voter| Some(voter.replica_id) == leader);
-        let end = own.map_or(described.high_watermark, |own| own.log_end_offset);
+    fn of(described: &client::Quorum) -> Self {
+        let own = described.voters.iter().find(|voter| Some(voter.replica_id) == described.leader_id);
         // The leader's own times are now, by the clock that wrote the others.
-        let now_ms = own.map(|own| own.last_fetch_timestamp).filter(|now_ms| *now_ms >= 0);
-        let member = |state: &ReplicaState| Member {
-            id: state.replica_id,
-            log_end_offset: state.log_end_offset,
-            lag: (end - state.log_end_offset).max(0),
-            caught_up_ms_ago: now_ms
-                .filter(|_| state.last_caught_up_timestamp >= 0)
-                .map(|now_ms| (now_ms - state.last_caught_up_timestamp).max(0)),
-            is_unheard: now_ms.is_some() && state.last_fetch_timestamp < 0,
+        let now_ms = own.and_then(|own| own.last_fetch_timestamp_ms);
+        let ago = |(now_ms, then_ms): (i64, i64)| (now_ms - then_ms).max(0);
+        let member = |replica: &QuorumReplica| Member {
+            id: replica.replica_id,
+            log_end_offset: replica.log_end_offset,
+            lag: replica.lag,
+            caught_up_ms_ago: now_ms.zip(replica.last_caught_up_timestamp_ms).map(ago),
+            is_unheard: now_ms.is_some() && replica.last_fetch_timestamp_ms.is_none(),
         };
-        let members = |states: &[ReplicaState]| {
-            let mut members: Vec<_> = states.iter().map(member).collect();
+        let members = |replicas: &[QuorumReplica]| {
+            let mut members: Vec<_> = replicas.iter().map(member).collect();
             members.sort_by_key(|member| member.id);
             members
         };
         Self {
-            leader,
+            leader: described.leader_id,
             epoch: described.leader_epoch,
             high_watermark: described.high_watermark,
-            voters: members(&described.current_voters),
+            voters: members(&described.voters),
             observers: members(&described.observers),
         }
     }
@@ -247,12 +244,13 @@ mod tests {
     use super::super::facts::Broker;
     use super::*;
 
-    fn voter(replica_id: i32, log_end_offset: i64, fetched_ms: i64, caught_up_ms: i64) -> ReplicaState {
-        ReplicaState {
+    fn voter(replica_id: i32, log_end_offset: i64, fetched_ms: i64, caught_up_ms: i64) -> QuorumReplica {
+        QuorumReplica {
             replica_id,
             log_end_offset,
-            last_fetch_timestamp: fetched_ms,
-            last_caught_up_timestamp: caught_up_ms,
+            lag: 100 - log_end_offset,
+            last_fetch_timestamp_ms: Some(fetched_ms),
+            last_caught_up_timestamp_ms: Some(caught_up_ms),
             ..Default::default()
         }
     }
@@ -264,15 +262,11 @@ mod tests {
 
     fn facts() -> Facts {
         let broker = |id| Broker { id, address: format!("h{id}:9092"), rack: None, is_fenced: Some(false) };
-        let described = PartitionData {
-            leader_id: 2,
+        let described = client::Quorum {
+            leader_id: Some(2),
             leader_epoch: 7,
             high_watermark: 99,
-            current_voters: vec![
-                voter(1, 98, 99_900, 99_800),
-                voter(2, 100, 100_000, 100_000),
-                voter(3, 100, 1, 98_000),
-            ],
+            voters: vec![voter(1, 98, 99_900, 99_800), voter(2, 100, 100_000, 100_000), voter(3, 100, 1, 98_000)],
             ..Default::default()
         };
         Facts {
@@ -312,8 +306,8 @@ mod tests {
             partition(3, Some(9), &[9, 1], &[9, 1]),
         ];
         let Quorum::Described(quorum) = &mut facts.quorum else { panic!() };
-        quorum.current_voters[2].last_caught_up_timestamp = 87_000;
-        quorum.current_voters[0].last_fetch_timestamp = -1;
+        quorum.voters[2].last_caught_up_timestamp_ms = Some(87_000);
+        quorum.voters[0].last_fetch_timestamp_ms = None;
         quorum.observers.push(voter(3, 99, 100_000, 100_000));
         let status = Status::of(&facts, 2);
         assert_eq!(
@@ -338,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_quorum_without_a_leader_is_not_well() {
-        let nobody = PartitionData { leader_id: -1, ..Default::default() };
+        let nobody = client::Quorum::default();
         for (quorum, problem) in [
             (Quorum::Described(nobody), "the quorum has no leader"),
             (Quorum::Silent("too late".to_owned()), "the quorum cannot be seen: too late"),
@@ -355,8 +349,8 @@ mod tests {
     fn without_times_no_voter_is_late() {
         let mut facts = facts();
         let Quorum::Described(quorum) = &mut facts.quorum else { panic!() };
-        for voter in &mut quorum.current_voters {
-            (voter.last_fetch_timestamp, voter.last_caught_up_timestamp) = (-1, -1);
+        for voter in &mut quorum.voters {
+            (voter.last_fetch_timestamp_ms, voter.last_caught_up_timestamp_ms) = (None, None);
         }
         assert!(Status::of(&facts, 20).is_well);
     }
