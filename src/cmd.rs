@@ -10,6 +10,8 @@ mod args;
 mod bytes;
 mod cluster;
 mod config;
+mod console;
+mod console_listener;
 mod consume;
 mod dump;
 pub(crate) mod failure;
@@ -38,6 +40,7 @@ pub(crate) enum Command {
     Perf(perf::Args),
     Lab(lab::Args),
     Metrics(metrics::Args),
+    Console(console::Args),
 }
 
 impl Command {
@@ -63,5 +66,6 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Perf(args) => perf::run(args).await,
         Command::Lab(args) => lab::run(args).await,
         Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Console(args) => console::run(args).await.map(|()| ExitCode::SUCCESS),
     }
 }

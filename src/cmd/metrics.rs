@@ -12,10 +12,9 @@ use super::failure::Usage;
 use super::{args, output, time};
 
 mod figures;
-mod page;
 
+use ::console::Exposition;
 use figures::Figures;
-use page::Page;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,13 +67,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
 }
 
-async fn read(url: &str) -> Result<Page> {
+async fn read(url: &str) -> Result<Exposition> {
     let url = url.to_owned();
     let text = tokio::task::spawn_blocking(move || {
         let agent = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).build().new_agent();
         agent.get(&url).call()?.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string()
     });
-    let page = Page::new(text.await.context("reading a page does not panic")??);
+    let page = Exposition::new(text.await.context("reading a page does not panic")??);
     if page.sum("parshall_uptime_seconds").is_none() {
         bail!("it is not the metrics of a broker");
     }

@@ -1,30 +1,37 @@
 //! `parshall serve`: runs the broker until SIGTERM or Ctrl-C. Alone it is a cluster of one.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use ::console::NodeReport;
 use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
 use broker::config::load::{self, Loaded, Sources};
 use broker::config::{BrokerConfig, Membership};
-use console::Hosts;
+use client::{Client, ClientConfig};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::console_listener::{self, ConsoleAccess, ConsoleListener};
 use super::failure::Usage;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 4] =
-    ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_CONSOLE", "PARSHALL_LOG"];
+const OTHER_VARIABLES: [&str; 5] = [
+    "PARSHALL_BOOTSTRAP_SERVER",
+    "PARSHALL_COMMAND_CONFIG",
+    "PARSHALL_CONSOLE",
+    "PARSHALL_CONSOLE_PASSWORD_FILE",
+    "PARSHALL_LOG",
+];
 
 /// Run a broker: alone, or as a node of a cluster.
 ///
 /// It listens on 127.0.0.1:9092, keeps its data in ./parshall-data, and prints one line when it is ready.
 /// SIGTERM and Ctrl-C stop it cleanly; after a kill or a power loss it starts again with all that it acknowledged.
 ///
-/// It shows its metrics on http://127.0.0.1:9644/metrics, to this machine only: see --console.
+/// Its console is on http://127.0.0.1:9644, with its metrics under /metrics, for this machine only: see --console.
 ///
 /// Settings have Kafka's names. A flag wins over the environment, the environment over the file, the file over the
 /// defaults. In the environment log.retention.hours is PARSHALL_LOG_RETENTION_HOURS.
@@ -76,12 +83,11 @@ pub(crate) struct Args {
     /// The rack or zone of this node, so that replicas spread over several (the setting `broker.rack`)
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
-    /// Where metrics and health are shown over HTTP, or off [default: 127.0.0.1:9644, if the port is free]
+    /// Where the console is, with metrics and health, or off [default: 127.0.0.1:9644, if the port is free]
     #[arg(long, value_name = "HOST:PORT|off", env = "PARSHALL_CONSOLE")]
-    console: Option<console::Address>,
-    /// Let a console that others than this machine can reach do without a login, which it does not have yet
-    #[arg(long)]
-    insecure: bool,
+    console: Option<::console::Address>,
+    #[command(flatten)]
+    access: ConsoleAccess,
     /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -100,16 +106,14 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let until_stdin_ends = args.until_stdin_ends;
-    let shown = Shown::listen(args.console.as_ref(), args.insecure).await?;
+    let shown = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
     let loaded = configuration(args)?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
-    let console = shown.as_ref().map(|shown| format!(", metrics on http://{}/metrics", shown.address));
+    let console_text = shown.as_ref().map(|shown| format!(", console on http://{}", shown.address));
     let node = Arc::new(Node::default());
-    if let Some(Shown { listener, hosts, .. }) = shown {
-        tokio::spawn(console::serve(listener, hosts, Arc::clone(&node) as _));
-    }
+    let console = shown.map(|shown| shown.start(Some(Arc::clone(&node) as _)));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let reason_to_stop = async {
@@ -129,12 +133,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
     };
     node.begin(server.metrics());
+    if let Some(console) = &console {
+        console.add_cluster("local", Client::new(client_config(&server)), true);
+    }
     println!(
         "parshall {} is ready on {}, data in {}{}",
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display(),
-        console.unwrap_or_default()
+        console_text.unwrap_or_default()
     );
     let reason = tokio::select! {
         reason = reason_to_stop => reason,
@@ -149,44 +156,6 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A console that listens.
-struct Shown {
-    listener: TcpListener,
-    address: SocketAddr,
-    hosts: Hosts,
-}
-
-impl Shown {
-    /// `None` if there is to be no console, or nobody asked for one and its port is taken.
-    async fn listen(asked: Option<&console::Address>, insecure: bool) -> Result<Option<Self>> {
-        let place = asked.cloned().unwrap_or_default();
-        let Some(address) = place.resolve().map_err(|error| Usage(format!("--console {place}: {error}")))? else {
-            return Ok(None);
-        };
-        if !address.ip().is_loopback() {
-            if !insecure {
-                bail!(Usage(format!(
-                    "--console {place}: others than this machine can reach it, and it has no login yet; with \
-                     --insecure everybody who reaches it may read it"
-                )));
-            }
-            tracing::warn!("the console on {address} has no login (--insecure): everybody who reaches it may read it");
-        }
-        let hosts = Hosts::new(place.name().map(str::to_owned));
-        match TcpListener::bind(address).await {
-            Ok(listener) => {
-                let address = listener.local_addr()?;
-                Ok(Some(Self { listener, address, hosts }))
-            }
-            Err(error) if asked.is_none() => {
-                tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
-                Ok(None)
-            }
-            Err(error) => bail!("cannot listen on {address} for the console: {error}; --console chooses another"),
-        }
-    }
-}
-
 /// What the console is told, which is nothing before the broker has started.
 #[derive(Default)]
 struct Node(OnceLock<broker::Metrics>);
@@ -197,7 +166,7 @@ impl Node {
     }
 }
 
-impl console::Local for Node {
+impl ::console::Local for Node {
     fn metrics(&self) -> String {
         self.0.get().map_or_else(|| "# EOF\n".to_owned(), broker::Metrics::text)
     }
@@ -206,6 +175,39 @@ impl console::Local for Node {
         let metrics = self.0.get().ok_or("the broker is starting")?;
         metrics.check_ready().map_err(|reason| reason.to_string())
     }
+
+    fn nodes(&self) -> Pin<Box<dyn Future<Output = Vec<NodeReport>> + Send + '_>> {
+        Box::pin(async {
+            let Some(metrics) = self.0.get() else { return Vec::new() };
+            metrics.nodes().await.into_iter().map(report).collect()
+        })
+    }
+}
+
+fn report(of: broker::NodeReport) -> NodeReport {
+    let broker::NodeReport { node_id, metrics, rebalances } = of;
+    let rebalances = rebalances.into_iter().map(|of| ::console::Rebalance {
+        group: of.group_id,
+        began_ms: of.began_ms,
+        generation: of.generation,
+        members: of.members,
+        cause: of.cause,
+        member_id: Some(of.member_id).filter(|id| !id.is_empty()),
+        client_id: Some(of.client_id).filter(|id| !id.is_empty()),
+        took_ms: u64::try_from(of.duration_ms).ok(),
+    });
+    NodeReport { node_id, metrics: metrics.map_err(|error| error.to_string()), rebalances: rebalances.collect() }
+}
+
+/// The console is a client like others, of the broker that it is part of.
+fn client_config(server: &Server) -> ClientConfig {
+    // An address that stands for all of this machine's is reached by loopback.
+    let reachable = |address: &SocketAddr| match address.ip() {
+        ip if !ip.is_unspecified() => *address,
+        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
+    };
+    console_listener::client_config(server.addresses().iter().map(|address| reachable(address).to_string()).collect())
 }
 
 /// Whatever is there to read is of no interest.

@@ -26,8 +26,7 @@ impl Broker {
     pub fn start_with(flags: &[&str]) -> Self {
         let data_dir = tempfile::tempdir().unwrap();
         let (process, line) = Self::serve(data_dir.path(), "127.0.0.1:0", flags);
-        let console = line.trim_end().split(", metrics on http://").nth(1);
-        let console = console.and_then(|url| url.strip_suffix("/metrics")).map(str::to_owned);
+        let console = line.trim_end().split(", console on http://").nth(1).map(str::to_owned);
         Self { process, address: address(&line), data_dir, console }
     }
 

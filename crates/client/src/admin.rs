@@ -41,8 +41,9 @@ const TIMEOUT_MS: i32 = 20_000;
 pub type ByPartition<T> = BTreeMap<TopicPartition, Result<T, ClientError>>;
 
 /// Does all of this at the same time.
-async fn at_once<K, T, F>(work: impl IntoIterator<Item = (K, F)>) -> BTreeMap<K, T>
+fn at_once<I, K, T, F>(work: I) -> impl Future<Output = BTreeMap<K, T>> + Send + use<I, K, T, F>
 where
+    I: IntoIterator<Item = (K, F)>,
     K: Ord + Send + 'static,
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -51,7 +52,7 @@ where
     for (key, work) in work {
         tasks.spawn(async move { (key, work.await) });
     }
-    tasks.join_all().await.into_iter().collect()
+    async { tasks.join_all().await.into_iter().collect() }
 }
 
 /// Partitions as requests name them: by topic, each with what belongs to it.

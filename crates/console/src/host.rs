@@ -11,6 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::Console;
+
 /// The names that are answered, besides addresses and localhost.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
@@ -40,11 +42,11 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-pub(crate) async fn check(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
     // HTTP/1.1 has exactly one; the target of a request may name another, which counts for nobody here.
     let mut named = request.headers().get_all(header::HOST).iter();
     let is_ours = match (named.next(), named.next()) {
-        (Some(host), None) => host.to_str().is_ok_and(|host| hosts.contains(host)),
+        (Some(host), None) => host.to_str().is_ok_and(|host| console.options.hosts.contains(host)),
         _ => false,
     };
     if is_ours {

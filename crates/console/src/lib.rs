@@ -1,57 +1,101 @@
-//! What a broker shows over HTTP: its metrics, and whether it is well.
+//! What a cluster is and does, over HTTP: pages for people, JSON and metrics for programs.
 //!
-//! It listens on loopback by default and has no login, so it answers only those who ask for this machine by an address
-//! or a name that it goes by: a page in a browser that reaches it under a name of its own (DNS rebinding) is refused.
-//! No answer allows other origins to read it.
+//! It listens on loopback by default, and answers only those who ask for this machine by an address or a name that it
+//! goes by: a page in a browser that reaches it under a name of its own (DNS rebinding) is refused. No answer allows
+//! other origins to read it, and nothing is changed on behalf of another origin's page.
 //!
-//! The binary calls it, with what the broker in the same process tells as [`Local`].
+//! What it shows of a cluster it asks for as any client of Kafka does, so it shows any Kafka. What only a broker of ours
+//! knows comes from the one in the same process, as [`Local`].
 
+mod access;
 mod address;
+mod api;
+mod assets;
+mod cluster;
 mod connections;
+mod diagnosis;
+mod events;
+mod exposition;
+mod failure;
+mod figures;
+mod format;
 mod health;
+mod history;
 mod host;
+mod local;
 mod metrics;
+mod origin;
+mod page;
+mod router;
+mod snapshot;
+mod visit;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::Router;
-use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use client::Client;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
+pub use access::Password;
 pub use address::{Address, AddressError};
+pub use exposition::Exposition;
 pub use host::Hosts;
+pub use local::{Local, NodeReport, Rebalance};
 
-use self::connections::Connections;
+use access::Sessions;
+use cluster::Cluster;
+use connections::Connections;
 
-/// What the console knows of the process that it is part of.
-pub trait Local: Send + Sync + 'static {
-    /// In the OpenMetrics text format. It may take its time.
-    fn metrics(&self) -> String;
-
-    /// Whether clients may be sent here, and else why not.
-    fn check_ready(&self) -> Result<(), String>;
+/// How the console meets those who ask.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub hosts: Hosts,
+    /// Without one everybody who reaches the console may use it.
+    pub password: Option<Password>,
+    /// Whether others than this machine reach it without a password, which every page then says.
+    pub is_insecure: bool,
+    /// Nothing can be changed.
+    pub is_read_only: bool,
 }
 
-#[derive(Clone)]
-struct State {
-    local: Arc<dyn Local>,
+/// What all requests share.
+pub struct Console {
+    options: Options,
+    local: Option<Arc<dyn Local>>,
+    clusters: RwLock<Vec<Arc<Cluster>>>,
+    sessions: Sessions,
     /// Held while the page of metrics is made: one at a time is enough.
-    scrape: Arc<Mutex<()>>,
+    scrape: Mutex<()>,
+}
+
+impl Console {
+    /// With the broker in this process, if there is one.
+    pub fn new(options: Options, local: Option<Arc<dyn Local>>) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            local,
+            clusters: RwLock::default(),
+            sessions: Sessions::default(),
+            scrape: Mutex::default(),
+        })
+    }
+
+    /// Shows one more cluster, by a name that no other has. `is_own` is the one that the local broker belongs to.
+    pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool) {
+        let local = self.local.clone().filter(|_| is_own);
+        let cluster = Cluster::watch(name.into(), client, local);
+        self.clusters.write().unwrap_or_else(PoisonError::into_inner).push(cluster);
+    }
+
+    fn clusters(&self) -> Vec<Arc<Cluster>> {
+        self.clusters.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Answers until it is dropped.
-pub async fn serve(listener: TcpListener, hosts: Hosts, local: Arc<dyn Local>) {
-    let state = State { local, scrape: Arc::default() };
-    let routes = Router::new()
-        .route("/metrics", get(metrics::show))
-        .route("/health/live", get(health::live))
-        .route("/health/ready", get(health::ready))
-        .with_state(state)
-        .layer(from_fn_with_state(Arc::new(hosts), host::check));
+pub async fn serve(listener: TcpListener, console: Arc<Console>) {
     // It never ends with an error: a failed accept is tried again.
-    if let Err(error) = axum::serve(Connections::new(listener), routes).await {
+    if let Err(error) = axum::serve(Connections::new(listener), router::routes(console)).await {
         tracing::error!(%error, "the console has ended");
     }
 }

@@ -98,12 +98,12 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     for LocalBroker { id, process, data_dir, log, .. } in cluster.brokers() {
         eprintln!("broker {id} starts: process {process}, data in {}, log in {}", data_dir.display(), log.display());
     }
-    let metrics = |id: usize| match args.console_port {
-        Some(first) => format!(", metrics on http://127.0.0.1:{}/metrics", usize::from(first) + id - 1),
+    let console = |id: usize| match args.console_port {
+        Some(first) => format!(", console on http://127.0.0.1:{}", usize::from(first) + id - 1),
         None => String::new(),
     };
     let show = |broker: &LocalBroker| {
-        eprintln!("broker {} is ready on {}{}", broker.id, broker.address, metrics(broker.id));
+        eprintln!("broker {} is ready on {}{}", broker.id, broker.address, console(broker.id));
     };
     let is_ready = tokio::select! {
         started = cluster.until_ready(READY_MAX, show) => {

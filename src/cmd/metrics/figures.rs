@@ -1,12 +1,12 @@
 //! What a row says of a broker, from two pages of its metrics.
 
-use super::page::Page;
 use crate::cmd::time;
+use ::console::Exposition;
 
 /// How a column comes out of a page.
 enum From {
     /// The value as it is now.
-    Now(fn(&Page) -> Option<f64>),
+    Now(fn(&Exposition) -> Option<f64>),
     /// Of what only grows: by how much each second.
     Rate(&'static str),
     /// Milliseconds that each of what a histogram counts took on average.
@@ -43,8 +43,8 @@ pub(super) struct Figures(Vec<Option<f64>>);
 
 impl Figures {
     /// What happened between two pages. There are no rates without the first, or when the broker began anew in between.
-    pub(super) fn between(before: Option<&Page>, now: &Page) -> Self {
-        let uptime = |page: &Page| page.sum("parshall_uptime_seconds").unwrap_or(0.0);
+    pub(super) fn between(before: Option<&Exposition>, now: &Exposition) -> Self {
+        let uptime = |page: &Exposition| page.sum("parshall_uptime_seconds").unwrap_or(0.0);
         let since = before.map(|before| (before, uptime(now) - uptime(before))).filter(|(_, seconds)| *seconds > 0.0);
         let grown = |name: &str| {
             let (before, _) = since?;
@@ -86,8 +86,8 @@ fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn page(uptime_s: f64, records: f64, syncs: f64, sync_s: f64) -> Page {
-        Page::new(format!(
+    fn page(uptime_s: f64, records: f64, syncs: f64, sync_s: f64) -> Exposition {
+        Exposition::new(format!(
             "parshall_uptime_seconds {uptime_s}\nparshall_topic_received_records_total{{topic=\"a\"}} {records}\n\
              parshall_log_sync_seconds_count {syncs}\nparshall_log_sync_seconds_sum {sync_s}\nparshall_leaders 3\n"
         ))

@@ -1,0 +1,245 @@
+//! `/api/v1`: what the pages show, as JSON. docs/console.md lists the fields; new ones may come, none goes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Console;
+use crate::diagnosis::{findings, verdict};
+use crate::failure::Failure;
+use crate::snapshot::{Broker, Group, Partition, Snapshot, Topic};
+use crate::visit::Place;
+
+pub(crate) fn routes() -> Router<Arc<Console>> {
+    Router::new()
+        .route("/clusters", get(clusters))
+        .route("/clusters/{cluster}", get(cluster))
+        .route("/clusters/{cluster}/status", get(status))
+        .route("/clusters/{cluster}/brokers", get(brokers))
+        .route("/clusters/{cluster}/topics", get(topics))
+        .route("/clusters/{cluster}/topics/{topic}", get(topic))
+        .route("/clusters/{cluster}/groups", get(groups))
+        .route("/clusters/{cluster}/groups/{group}", get(group))
+}
+
+/// An error, as JSON.
+struct Refused(Failure);
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self(failure)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (self.0.status(), Json(json!({ "error": self.0.what() }))).into_response()
+    }
+}
+
+type Answer = Result<Json<Value>, Refused>;
+type Asked = Result<Place, Failure>;
+
+async fn clusters(State(console): State<Arc<Console>>) -> Json<Value> {
+    let names: Vec<_> = console.clusters().iter().map(|cluster| cluster.name.clone()).collect();
+    Json(json!({ "clusters": names }))
+}
+
+async fn cluster(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let under_replicated = snapshot.partitions().filter(|(_, partition)| partition.is_under_replicated()).count();
+    let quorum = snapshot.quorum.as_ref().map(|quorum| {
+        json!({
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.leader_epoch,
+            "high_watermark": quorum.high_watermark,
+            "voters": quorum.voters.iter().map(|voter| voter.replica_id).collect::<Vec<_>>(),
+            "observers": quorum.observers.iter().map(|observer| observer.replica_id).collect::<Vec<_>>(),
+        })
+    });
+    Ok(Json(json!({
+        "name": place.cluster.name,
+        "cluster_id": snapshot.cluster_id,
+        "taken_ms": snapshot.at_ms,
+        "controller_id": snapshot.controller_id,
+        "brokers": snapshot.brokers.len(),
+        "brokers_alive": snapshot.alive(),
+        "topics": snapshot.topics.len(),
+        "partitions": snapshot.partitions().count(),
+        "partitions_under_replicated": under_replicated,
+        "partitions_offline": snapshot.partitions().filter(|(_, partition)| partition.is_offline()).count(),
+        "groups": snapshot.groups.len(),
+        "records_in_per_second": place.cluster.history().total_rate(),
+        "quorum": quorum,
+    })))
+}
+
+/// 200 where the cluster is well, 503 where something is wrong for clients.
+async fn status(place: Asked) -> Result<Response, Refused> {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let findings = findings(&snapshot);
+    let (verdict, class) = verdict(&findings);
+    let status = if class == "bad" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    Ok((status, Json(json!({ "status": verdict, "findings": findings }))).into_response())
+}
+
+async fn brokers(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let brokers = snapshot.brokers.values().map(|broker| broker_json(&place, broker));
+    Ok(Json(json!({ "brokers": brokers.collect::<Vec<_>>() })))
+}
+
+fn broker_json(place: &Place, broker: &Broker) -> Value {
+    let rates = place.cluster.history().node_rates(broker.id);
+    let dirs = broker.dirs.iter().map(|dir| {
+        json!({
+            "path": dir.path,
+            "error": dir.error,
+            "replicas": dir.replicas,
+            "size_bytes": dir.size_bytes,
+            "total_bytes": dir.total_bytes,
+            "usable_bytes": dir.usable_bytes,
+        })
+    });
+    json!({
+        "id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "alive": broker.is_alive,
+        "controller": broker.is_controller,
+        "leaders": broker.leaders,
+        "replicas": broker.replicas,
+        "replicas_out_of_sync": broker.out_of_sync,
+        "size_bytes": broker.size_bytes,
+        "log_dirs": dirs.collect::<Vec<_>>(),
+        "version": broker.figures.as_ref().map(|figures| &figures.version),
+        "memory_bytes": broker.figures.as_ref().map(|figures| figures.memory_bytes),
+        "cpu_cores": rates.map(|rates| rates.cpu),
+        "network_received_bytes_per_second": rates.map(|rates| rates.network_received_bytes),
+        "network_sent_bytes_per_second": rates.map(|rates| rates.network_sent_bytes),
+    })
+}
+
+async fn topics(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let topics = snapshot.topics.iter().map(|(name, topic)| topic_json(&place, name, topic));
+    Ok(Json(json!({ "topics": topics.collect::<Vec<_>>() })))
+}
+
+fn topic_json(place: &Place, name: &str, topic: &Topic) -> Value {
+    json!({
+        "name": name,
+        "id": topic.id,
+        "internal": topic.is_internal,
+        "partitions": topic.partitions.len(),
+        "replication_factor": topic.replication_factor(),
+        "partitions_under_replicated": topic.under_replicated(),
+        "partitions_offline": topic.offline(),
+        "records": topic.records(),
+        "size_bytes": topic.size_bytes(),
+        "records_in_per_second": place.cluster.history().topic_rate(name),
+    })
+}
+
+async fn topic(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let name = place.param("topic");
+    let Some(topic) = snapshot.topics.get(name) else {
+        return Err(Failure::not_found(format!("there is no topic {name:?}")).into());
+    };
+    let mut answer = topic_json(&place, name, topic);
+    answer["partitions"] = topic.partitions.iter().map(partition_json).collect();
+    Ok(Json(answer))
+}
+
+fn partition_json(partition: &Partition) -> Value {
+    json!({
+        "partition": partition.index,
+        "leader": (!partition.is_offline()).then_some(partition.leader),
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "log_start_offset": partition.start,
+        "log_end_offset": partition.end,
+        "size_bytes": partition.size_bytes(),
+    })
+}
+
+#[derive(Serialize)]
+struct GroupJson<'a> {
+    id: &'a str,
+    state: &'a str,
+    protocol_type: &'a str,
+    protocol: &'a str,
+    coordinator: i32,
+    members: usize,
+    lag_records: Option<i64>,
+    lag_seconds: Option<f64>,
+}
+
+impl<'a> GroupJson<'a> {
+    fn new(id: &'a str, group: &'a Group) -> Self {
+        Self {
+            id,
+            state: &group.state,
+            protocol_type: &group.protocol_type,
+            protocol: &group.protocol,
+            coordinator: group.coordinator,
+            members: group.members.len(),
+            lag_records: group.lag_records(),
+            lag_seconds: group.lag_seconds(),
+        }
+    }
+}
+
+async fn groups(place: Asked) -> Answer {
+    let snapshot = place?.snapshot().await?;
+    let groups: Vec<_> = snapshot.groups.iter().map(|(id, group)| GroupJson::new(id, group)).collect();
+    Ok(Json(json!({ "groups": groups })))
+}
+
+async fn group(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot: Arc<Snapshot> = place.snapshot().await?;
+    let id = place.param("group");
+    let Some((id, group)) = snapshot.groups.get_key_value(id) else {
+        return Err(Failure::not_found(format!("there is no group {id:?}")).into());
+    };
+    let positions = group.positions.iter().map(|(partition, position)| {
+        json!({
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "committed_offset": position.committed,
+            "log_end_offset": position.end,
+            "lag_records": position.lag_records,
+            "lag_seconds": position.lag_seconds,
+            "member_id": group.reader(partition).map(|member| &member.id),
+        })
+    });
+    let members = group.members.iter().map(|member| {
+        json!({
+            "member_id": member.id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "partitions": member.assigned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    });
+    Ok(Json(json!({
+        "group": GroupJson::new(id, group),
+        "members": members.collect::<Vec<_>>(),
+        "partitions": positions.collect::<Vec<_>>(),
+    })))
+}

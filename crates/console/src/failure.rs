@@ -1,0 +1,94 @@
+//! What a page says when there is nothing else to show.
+
+use askama::Template;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use client::ClientError;
+use wire::ErrorCode;
+
+use crate::visit::Frame;
+
+/// A page that could not be made, and why.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: StatusCode,
+    what: String,
+}
+
+impl Failure {
+    pub(crate) fn not_found(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, what: what.into() }
+    }
+
+    /// What was asked for makes no sense.
+    pub(crate) fn wrong(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, what: what.into() }
+    }
+
+    pub(crate) fn forbidden(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, what: what.into() }
+    }
+
+    pub(crate) fn unavailable(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, what: what.into() }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let status = match &error {
+            ClientError::UnknownTopic { .. } => StatusCode::NOT_FOUND,
+            ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => StatusCode::NOT_FOUND,
+            ClientError::Refused { .. } => StatusCode::CONFLICT,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self { status, what: error.to_string() }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct Page<'a> {
+    frame: Frame,
+    status: u16,
+    title: &'static str,
+    what: &'a str,
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let title = match self.status {
+            StatusCode::NOT_FOUND => "There is no such thing here",
+            StatusCode::BAD_REQUEST => "That cannot be asked for",
+            StatusCode::FORBIDDEN => "That is not allowed",
+            StatusCode::CONFLICT => "The cluster has refused it",
+            StatusCode::SERVICE_UNAVAILABLE => "Not yet",
+            _ => "The cluster did not answer",
+        };
+        let page = Page { frame: Frame::default(), status: self.status.as_u16(), title, what: &self.what };
+        render(self.status, &page)
+    }
+}
+
+/// A page as an answer.
+pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(html) => (status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be made");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+pub(crate) async fn no_page() -> Failure {
+    Failure::not_found("there is no page at this address")
+}

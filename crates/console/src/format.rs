@@ -1,0 +1,163 @@
+//! Figures as people read them.
+
+use std::fmt::Write;
+
+/// 1234567 as 1,234,567.
+pub(crate) fn count(value: impl TryInto<i128>) -> String {
+    let value = value.try_into().unwrap_or_default();
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    match value < 0 {
+        true => format!("-{text}"),
+        false => text,
+    }
+}
+
+/// 1536 as 1.5 KiB.
+pub(crate) fn bytes(value: impl TryInto<i128>) -> String {
+    let value = value.try_into().unwrap_or_default();
+    scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// Bytes per second.
+pub(crate) fn byte_rate(per_second: f64) -> String {
+    format!("{}/s", scaled(per_second.max(0.0), 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"]))
+}
+
+/// Something per second: 1234567.0 as 1.23 M/s.
+pub(crate) fn rate(per_second: f64) -> String {
+    format!("{}/s", scaled(per_second.max(0.0), 1000.0, &["", "k", "M", "G"]).trim_end())
+}
+
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    // What would be rounded to 1000 or 1024 has the next unit.
+    while value.abs() >= step - 0.5 && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let decimals = match value.abs() {
+        0.0 => 0,
+        ..9.995 if unit > 0 => 2,
+        ..0.995 => 2,
+        ..99.95 if unit > 0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$} {}", units[unit])
+}
+
+pub(crate) fn percent(part: f64) -> String {
+    match part * 100.0 {
+        percent @ 0.05..9.95 => format!("{percent:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+/// Milliseconds in the unit that suits them.
+pub(crate) fn milliseconds(seconds: f64) -> String {
+    match seconds * 1000.0 {
+        ms if ms < 10.0 => format!("{ms:.2} ms"),
+        ms if ms < 1000.0 => format!("{ms:.0} ms"),
+        _ => duration(seconds),
+    }
+}
+
+/// A time that passes: 7384 as 2 h 3 min.
+pub(crate) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "for ever".to_owned();
+    }
+    let whole = seconds.max(0.0).round() as u64;
+    let (days, hours, minutes, rest) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
+    let mut text = String::new();
+    let parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")];
+    let first = parts.iter().position(|(value, _)| *value > 0).unwrap_or(3);
+    // Two units say enough.
+    for (value, unit) in parts.iter().skip(first).take(2).filter(|(value, _)| *value > 0 || whole == 0) {
+        let _ = write!(text, "{}{value} {unit}", if text.is_empty() { "" } else { " " });
+    }
+    text
+}
+
+/// A moment, in UTC: 2026-11-22 14:20:11.
+pub(crate) fn moment(ms: i64) -> String {
+    let (days, rest_ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (rest_ms / 3_600_000, rest_ms / 60_000 % 60, rest_ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// The date of a day since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is
+/// the last of one.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// `1 topic`, `2 topics`.
+pub(crate) fn counted(number: usize, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{} {one}s", count(number as u64)),
+    }
+}
+
+/// A part of a path or of a query, with everything but letters, digits and a few marks escaped.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
+            _ => {
+                let _ = write!(escaped, "%{byte:02X}");
+            }
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!([count(0), count(999), count(-1_234_567)], ["0", "999", "-1,234,567"]);
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(20 << 20)], ["0 B", "1023 B", "1.50 KiB", "20.0 MiB"]);
+        assert_eq!([bytes((1 << 20) - 1), byte_rate(123.4 * 1024.0)], ["1.00 MiB", "123 KiB/s"]);
+        assert_eq!([rate(0.0), rate(0.5), rate(12.0), rate(1_234_567.0)], ["0/s", "0.50/s", "12/s", "1.23 M/s"]);
+        assert_eq!([percent(0.0), percent(0.012), percent(0.5)], ["0 %", "1.2 %", "50 %"]);
+        assert_eq!([milliseconds(0.00012), milliseconds(0.25), milliseconds(61.0)], ["0.12 ms", "250 ms", "1 min 1 s"]);
+        assert_eq!([duration(0.0), duration(59.6), duration(7384.0)], ["0 s", "1 min", "2 h 3 min"]);
+        assert_eq!([duration(90_000.0), duration(f64::INFINITY)], ["1 d 1 h", "for ever"]);
+        assert_eq!([counted(1, "topic"), counted(1200, "topic")], ["1 topic", "1,200 topics"]);
+    }
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00");
+        assert_eq!(moment(951_782_399_999), "2000-02-28 23:59:59");
+        assert_eq!(moment(951_868_799_000), "2000-02-29 23:59:59");
+        assert_eq!(moment(1_795_357_211_000), "2026-11-22 14:20:11");
+        assert_eq!(moment(-1), "1969-12-31 23:59:59");
+    }
+
+    #[test]
+    fn names_are_escaped_for_paths() {
+        assert_eq!(escape("a-b_c.d~9"), "a-b_c.d~9");
+        assert_eq!(escape("ä/\"<&?#% "), "%C3%A4%2F%22%3C%26%3F%23%25%20");
+    }
+}

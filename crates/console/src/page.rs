@@ -1,0 +1,57 @@
+//! The pages, one file each: what it shows, and which forms it takes. Their HTML is in `templates/`.
+
+pub(crate) mod broker;
+pub(crate) mod clusters;
+pub(crate) mod configs;
+pub(crate) mod overview;
+pub(crate) mod topic;
+pub(crate) mod topic_changes;
+pub(crate) mod topics;
+
+/// What was asked for of a long list.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+#[serde(default)]
+pub(crate) struct Listing {
+    /// Part of the name.
+    pub q: String,
+    pub sort: String,
+    /// From 1.
+    pub page: usize,
+}
+
+/// Rows of a long list that are shown at a time.
+pub(crate) const ROWS: usize = 50;
+
+impl Listing {
+    /// The rows of the page that was asked for.
+    pub(crate) fn cut<T>(&self, rows: Vec<T>) -> (Vec<T>, Pages) {
+        let count = rows.len().div_ceil(ROWS).max(1);
+        let page = self.page.clamp(1, count);
+        let pages = Pages { page, count, rows: rows.len(), listing: self.clone() };
+        (rows.into_iter().skip((page - 1) * ROWS).take(ROWS).collect(), pages)
+    }
+}
+
+/// Where in a long list a page is.
+pub(crate) struct Pages {
+    pub page: usize,
+    pub count: usize,
+    /// Of all pages.
+    pub rows: usize,
+    listing: Listing,
+}
+
+impl Pages {
+    pub(crate) fn query(&self, page: usize) -> String {
+        let Listing { q, sort, .. } = &self.listing;
+        format!("?q={}&sort={}&page={page}", crate::format::escape(q), crate::format::escape(sort))
+    }
+
+    pub(crate) fn sorted(&self, sort: &str) -> String {
+        format!("?q={}&sort={sort}", crate::format::escape(&self.listing.q))
+    }
+
+    pub(crate) fn is_sorted(&self, sort: &str) -> bool {
+        self.listing.sort == sort
+    }
+}

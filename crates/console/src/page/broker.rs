@@ -1,0 +1,129 @@
+//! `/clusters/NAME/brokers/ID`: one broker, its directories, what its requests spend their time on, its settings.
+
+use askama::Template;
+use axum::extract::Query;
+use axum::http::StatusCode;
+use axum::response::Response;
+use client::Resource;
+
+use super::Listing;
+use super::configs::{ConfigRow, config_rows};
+use crate::failure::{Failure, render};
+use crate::figures::{Figures, Requests};
+use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent};
+use crate::snapshot::Broker;
+use crate::visit::{Frame, Place, Section};
+
+#[derive(Template)]
+#[template(path = "broker.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    events: String,
+    cluster: String,
+    id: i32,
+    is_alive: bool,
+    is_controller: bool,
+    tiles: Vec<(&'static str, String)>,
+    dirs: Vec<DirRow>,
+    requests: Vec<RequestRow>,
+    edit_base: String,
+    listing: Listing,
+    configs: Vec<ConfigRow>,
+    configs_error: Option<String>,
+    can_change: bool,
+}
+
+struct DirRow {
+    path: String,
+    error: Option<String>,
+    replicas: String,
+    size: String,
+    free: String,
+}
+
+struct RequestRow {
+    api: String,
+    count: String,
+    mean: String,
+    errors: String,
+    stages: String,
+}
+
+pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let id = place.number("broker")?;
+    let snapshot = place.snapshot().await?;
+    let broker = snapshot.brokers.get(&id).ok_or_else(|| Failure::not_found(format!("there is no broker {id}")))?;
+    let configs = match broker.is_alive {
+        true => config_rows(&place, &Resource::broker(id), &listing.q).await.map_err(|error| error.to_string()),
+        false => Err("it is down".to_owned()),
+    };
+    let (configs, configs_error) = match configs {
+        Ok(configs) => (configs, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let dirs = broker.dirs.iter().map(|dir| DirRow {
+        path: dir.path.clone(),
+        error: dir.error.clone(),
+        replicas: count(dir.replicas as u64),
+        size: bytes(dir.size_bytes),
+        free: match dir.usable_bytes.zip(dir.total_bytes) {
+            Some((usable, total)) => format!("{} of {}", bytes(usable), bytes(total)),
+            None => "–".to_owned(),
+        },
+    });
+    let page = Page {
+        frame: place.frame(Section::Overview),
+        base: place.base.clone(),
+        events: place.events(),
+        cluster: place.cluster.name.clone(),
+        id,
+        is_alive: broker.is_alive,
+        is_controller: broker.is_controller,
+        tiles: tiles(&place, broker),
+        dirs: dirs.collect(),
+        requests: broker.figures.iter().flat_map(Figures::requests).map(request_row).collect(),
+        edit_base: format!("{}/brokers/{id}/configs", place.base),
+        listing,
+        configs,
+        configs_error,
+        can_change: place.can_change(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+fn tiles(place: &Place, broker: &Broker) -> Vec<(&'static str, String)> {
+    let mut tiles = vec![
+        ("Leads", count(broker.leaders as u64)),
+        ("Replicas", count(broker.replicas as u64)),
+        ("Not in sync", count(broker.out_of_sync as u64)),
+        ("Logs", bytes(broker.size_bytes)),
+    ];
+    if let Some(rates) = place.cluster.history().node_rates(broker.id) {
+        tiles.push(("Processor, of one core", percent(rates.cpu)));
+        tiles.push(("Network in", byte_rate(rates.network_received_bytes)));
+        tiles.push(("Network out", byte_rate(rates.network_sent_bytes)));
+    }
+    if let Some(figures) = &broker.figures {
+        tiles.push(("Memory", bytes(figures.memory_bytes as i64)));
+        tiles.push(("Connections", count(figures.connections as i64)));
+        tiles.push(("Not on disk yet", bytes(figures.unsynced_bytes as i64)));
+        tiles.push(("Up since", duration(figures.uptime_seconds)));
+        tiles.push(("Version", figures.version.clone()));
+    }
+    tiles
+}
+
+fn request_row(of: Requests) -> RequestRow {
+    let per_request = |seconds: f64| milliseconds(seconds / of.count.max(1.0));
+    let mut stages = of.stages.clone();
+    stages.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let stages: Vec<_> = stages.iter().map(|(stage, seconds)| format!("{stage} {}", per_request(*seconds))).collect();
+    RequestRow {
+        count: count(of.count as i64),
+        mean: per_request(of.seconds),
+        errors: count(of.errors as i64),
+        stages: stages.join(", "),
+        api: of.api,
+    }
+}

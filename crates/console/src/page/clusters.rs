@@ -1,0 +1,74 @@
+//! `/`: all clusters; with one only, that.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+
+use crate::Console;
+use crate::diagnosis::{findings, verdict};
+use crate::failure::{Failure, render};
+use crate::format::{count, escape};
+use crate::visit::Frame;
+
+#[derive(Template)]
+#[template(path = "clusters.html")]
+struct Page {
+    frame: Frame,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    href: String,
+    verdict: (&'static str, &'static str),
+    /// The worst that is wrong.
+    finding: String,
+    brokers: String,
+    topics: String,
+    partitions: String,
+    groups: String,
+}
+
+pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response, Failure> {
+    let clusters = console.clusters();
+    let address = |name: &str| format!("/clusters/{}", escape(name));
+    match clusters.as_slice() {
+        [] => return Err(Failure::unavailable("the broker is starting: try again in a moment")),
+        [only] => return Ok(Redirect::to(&address(&only.name)).into_response()),
+        _ => {}
+    }
+    let mut rows = Vec::new();
+    for cluster in clusters {
+        let (name, href) = (cluster.name.clone(), address(&cluster.name));
+        let row = match cluster.snapshot().await {
+            Ok(snapshot) => {
+                let findings = findings(&snapshot);
+                Row {
+                    verdict: verdict(&findings),
+                    finding: findings.into_iter().next().map(|finding| finding.what).unwrap_or_default(),
+                    brokers: format!("{} of {}", snapshot.alive(), snapshot.brokers.len()),
+                    topics: count(snapshot.topics.len() as u64),
+                    partitions: count(snapshot.partitions().count() as u64),
+                    groups: count(snapshot.groups.len() as u64),
+                    name,
+                    href,
+                }
+            }
+            Err(finding) => Row {
+                verdict: ("Does not answer", "bad"),
+                finding,
+                brokers: String::new(),
+                topics: String::new(),
+                partitions: String::new(),
+                groups: String::new(),
+                name,
+                href,
+            },
+        };
+        rows.push(row);
+    }
+    Ok(render(StatusCode::OK, &Page { frame: Frame::outside(&console), rows }))
+}

@@ -1,0 +1,212 @@
+//! Settings of topics and brokers: where they come from, and changing one.
+
+use askama::Template;
+use axum::extract::{Form, Query};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use client::{ClientError, ConfigEntry, ConfigSource, ConfigType, Resource, ResourceKind};
+use serde::Deserialize;
+
+use super::Listing;
+use crate::failure::{Failure, render};
+use crate::format::escape;
+use crate::visit::{Change, Frame, Place, Section};
+
+pub(crate) struct ConfigRow {
+    pub name: String,
+    pub value: String,
+    pub source: &'static str,
+    /// Whether it was set for this very thing.
+    pub is_own: bool,
+    pub is_read_only: bool,
+}
+
+#[derive(Template)]
+#[template(path = "configs.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    topic: String,
+    edit_base: String,
+    listing: Listing,
+    configs: Vec<ConfigRow>,
+    configs_error: Option<String>,
+    can_change: bool,
+}
+
+#[derive(Template)]
+#[template(path = "config.html")]
+struct EditPage {
+    frame: Frame,
+    /// What it belongs to, and that one's page.
+    of: String,
+    of_href: String,
+    name: String,
+    value: String,
+    is_sensitive: bool,
+    is_own: bool,
+    config_type: &'static str,
+    documentation: String,
+    /// What it would be without a value of its own, the next source first.
+    synonyms: Vec<(String, String, &'static str)>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct NewValue {
+    #[serde(default)]
+    value: String,
+    /// `set` or `reset`.
+    action: String,
+}
+
+/// The settings of a topic or broker whose names contain `part`: those that were changed first.
+pub(crate) async fn config_rows(place: &Place, resource: &Resource, part: &str) -> Result<Vec<ConfigRow>, ClientError> {
+    let part = part.trim().to_lowercase();
+    let entries = describe(place, resource).await?;
+    let found = entries.into_iter().filter(|entry| entry.name.to_lowercase().contains(&part));
+    let mut rows: Vec<_> = found
+        .map(|entry| ConfigRow {
+            is_own: entry.source == resource.own_source(),
+            source: source_text(entry.source),
+            is_read_only: entry.is_read_only,
+            value: shown(&entry),
+            name: entry.name,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.is_own.cmp(&a.is_own).then_with(|| a.name.cmp(&b.name)));
+    Ok(rows)
+}
+
+async fn describe(place: &Place, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
+    let mut described = place.cluster.client.describe_configs(std::slice::from_ref(resource), true).await;
+    let missing = || ClientError::Missing { address: "the cluster".to_owned(), subject: "settings".to_owned() };
+    described.remove(resource).unwrap_or_else(|| Err(missing()))
+}
+
+fn shown(entry: &ConfigEntry) -> String {
+    match &entry.value {
+        _ if entry.is_sensitive => "(hidden)".to_owned(),
+        Some(value) if value.is_empty() => "(empty)".to_owned(),
+        Some(value) => value.clone(),
+        None => "(none)".to_owned(),
+    }
+}
+
+fn source_text(source: ConfigSource) -> &'static str {
+    match source {
+        ConfigSource::DynamicTopic => "this topic",
+        ConfigSource::DynamicBroker => "this broker, at run time",
+        ConfigSource::DynamicDefaultBroker => "all brokers, at run time",
+        ConfigSource::StaticBroker => "the broker's start",
+        ConfigSource::Default => "default",
+        other => other.name(),
+    }
+}
+
+fn type_text(config_type: ConfigType) -> &'static str {
+    match config_type {
+        ConfigType::Unknown => "A value",
+        ConfigType::Boolean => "true or false",
+        ConfigType::String | ConfigType::Class => "A text",
+        ConfigType::Int | ConfigType::Short | ConfigType::Long => "A whole number",
+        ConfigType::Double => "A number",
+        ConfigType::List => "A list, with commas",
+        ConfigType::Password => "A password",
+    }
+}
+
+pub(crate) async fn of_topic(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let topic = place.param("topic").to_owned();
+    let configs = config_rows(&place, &Resource::topic(&topic), &listing.q).await?;
+    let page = Page {
+        frame: place.frame(Section::Topics),
+        base: place.base.clone(),
+        edit_base: format!("{}/topics/{}/configs", place.base, escape(&topic)),
+        topic,
+        listing,
+        configs,
+        configs_error: None,
+        can_change: place.can_change(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+pub(crate) async fn edit_of_topic(Change(place): Change) -> Result<Response, Failure> {
+    edit(&place, &Resource::topic(place.param("topic"))).await
+}
+
+pub(crate) async fn change_of_topic(Change(place): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
+    change(&place, &Resource::topic(place.param("topic")), new).await
+}
+
+pub(crate) async fn edit_of_broker(Change(place): Change) -> Result<Response, Failure> {
+    edit(&place, &Resource::broker(place.number("broker")?)).await
+}
+
+pub(crate) async fn change_of_broker(Change(place): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
+    change(&place, &Resource::broker(place.number("broker")?), new).await
+}
+
+async fn edit(place: &Place, resource: &Resource) -> Result<Response, Failure> {
+    Ok(render(StatusCode::OK, &edit_page(place, resource).await?))
+}
+
+async fn edit_page(place: &Place, resource: &Resource) -> Result<EditPage, Failure> {
+    let name = place.param("config");
+    let entries = describe(place, resource).await?;
+    let entry = entries.into_iter().find(|entry| entry.name == name);
+    let entry = entry.ok_or_else(|| Failure::not_found(format!("there is no setting {name:?}")))?;
+    let (section, of, _) = whose(resource);
+    let synonyms = entry.synonyms.iter().map(|synonym| {
+        let value = if entry.is_sensitive { "(hidden)" } else { synonym.value.as_deref().unwrap_or("(none)") };
+        (synonym.name.clone(), value.to_owned(), source_text(synonym.source))
+    });
+    Ok(EditPage {
+        frame: place.frame(section),
+        of,
+        of_href: format!("{}{}", place.base, settings_path(resource)),
+        value: entry.value.clone().filter(|_| !entry.is_sensitive).unwrap_or_default(),
+        is_sensitive: entry.is_sensitive,
+        is_own: entry.source == resource.own_source(),
+        config_type: type_text(entry.config_type),
+        documentation: entry.documentation.clone().unwrap_or_default(),
+        synonyms: synonyms.collect(),
+        name: entry.name,
+        error: None,
+    })
+}
+
+fn whose(resource: &Resource) -> (Section, String, String) {
+    match resource.kind {
+        ResourceKind::Topic => (Section::Topics, format!("topic {}", resource.name), escape(&resource.name)),
+        _ => (Section::Overview, format!("broker {}", resource.name), resource.name.clone()),
+    }
+}
+
+fn settings_path(resource: &Resource) -> String {
+    let (section, _, name) = whose(resource);
+    match section {
+        Section::Topics => format!("/topics/{name}/configs"),
+        _ => format!("/brokers/{name}"),
+    }
+}
+
+async fn change(place: &Place, resource: &Resource, new: NewValue) -> Result<Response, Failure> {
+    let name = place.param("config").to_owned();
+    let is_reset = new.action == "reset";
+    let set = if is_reset { Vec::new() } else { vec![(name.clone(), new.value.trim().to_owned())] };
+    let delete = if is_reset { vec![name] } else { Vec::new() };
+    match place.cluster.client.alter_configs(resource, &set, &delete, false).await {
+        Ok(()) => {
+            let notice = if is_reset { "config-reset" } else { "config-set" };
+            Ok(place.done(&settings_path(resource), notice).await.into_response())
+        }
+        Err(error @ ClientError::Refused { .. }) => {
+            let page =
+                EditPage { value: new.value, error: Some(error.to_string()), ..edit_page(place, resource).await? };
+            Ok(render(StatusCode::CONFLICT, &page))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,148 @@
+//! `/clusters/NAME/topics/TOPIC`: its partitions, their replicas and offsets, and who reads it.
+
+use askama::Template;
+use axum::Json;
+use axum::extract::Query;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::{Listing, Pages};
+use crate::failure::{Failure, render};
+use crate::format::{bytes, count, counted, duration, escape, rate};
+use crate::snapshot::{Partition, Snapshot, Topic};
+use crate::visit::{Frame, Place, Section};
+
+#[derive(Template)]
+#[template(path = "topic.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    events: String,
+    topic: String,
+    id: String,
+    is_internal: bool,
+    verdict: (String, &'static str),
+    tiles: Vec<(&'static str, String)>,
+    partitions: Vec<PartitionRow>,
+    pages: Pages,
+    groups: Vec<GroupRow>,
+    can_change: bool,
+}
+
+struct PartitionRow {
+    index: i32,
+    leader: String,
+    is_preferred: bool,
+    epoch: i32,
+    replicas: Vec<ReplicaMark>,
+    start: String,
+    end: String,
+    records: String,
+    size: String,
+}
+
+struct ReplicaMark {
+    broker: i32,
+    in_sync: bool,
+}
+
+struct GroupRow {
+    id: String,
+    href: String,
+    state: String,
+    members: String,
+    lag_records: String,
+    lag_seconds: String,
+}
+
+/// The topic of a page's path.
+pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<&'a Topic, Failure> {
+    let name = place.param("topic");
+    snapshot.topics.get(name).ok_or_else(|| Failure::not_found(format!("there is no topic {name:?}")))
+}
+
+pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let mut snapshot = place.snapshot().await?;
+    if find(&place, &snapshot).is_err() {
+        // It may be younger than the snapshot.
+        snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+    }
+    let topic = find(&place, &snapshot)?;
+    let name = place.param("topic");
+    let (partitions, pages) = listing.cut(topic.partitions.iter().collect());
+    let page = Page {
+        frame: place.frame(Section::Topics),
+        base: place.base.clone(),
+        events: place.events(),
+        topic: name.to_owned(),
+        id: topic.id.clone(),
+        is_internal: topic.is_internal,
+        verdict: verdict(topic),
+        tiles: tiles(&place, topic),
+        partitions: partitions.into_iter().map(partition_row).collect(),
+        pages,
+        groups: group_rows(&place, &snapshot),
+        can_change: place.can_change(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+fn verdict(topic: &Topic) -> (String, &'static str) {
+    match (topic.offline(), topic.under_replicated()) {
+        (0, 0) => ("all in sync".to_owned(), "good"),
+        (0, under_replicated) => (format!("{} not in sync", counted(under_replicated, "partition")), "warn"),
+        (offline, _) => (format!("{} offline", counted(offline, "partition")), "bad"),
+    }
+}
+
+fn tiles(place: &Place, topic: &Topic) -> Vec<(&'static str, String)> {
+    vec![
+        ("Partitions", count(topic.partitions.len() as u64)),
+        ("Replicas", topic.replication_factor().to_string()),
+        ("Records in", place.cluster.history().topic_rate(place.param("topic")).map_or("–".to_owned(), rate)),
+        ("Records", count(topic.records())),
+        ("On disk, all replicas", bytes(topic.size_bytes())),
+    ]
+}
+
+fn partition_row(partition: &Partition) -> PartitionRow {
+    let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
+    PartitionRow {
+        index: partition.index,
+        leader: if partition.is_offline() { "none".to_owned() } else { partition.leader.to_string() },
+        is_preferred: partition.replicas.first() == Some(&partition.leader),
+        epoch: partition.leader_epoch,
+        replicas: partition
+            .replicas
+            .iter()
+            .map(|broker| ReplicaMark { broker: *broker, in_sync: partition.isr.contains(broker) })
+            .collect(),
+        start: known(partition.start),
+        end: known(partition.end),
+        records: known(partition.records()),
+        size: partition.size_bytes().map_or_else(|| "–".to_owned(), bytes),
+    }
+}
+
+fn group_rows(place: &Place, snapshot: &Snapshot) -> Vec<GroupRow> {
+    let topic = place.param("topic");
+    let groups = snapshot.groups_of(topic).map(|(id, group)| {
+        let here = group.positions.iter().filter(|(partition, _)| partition.topic == topic);
+        let lag: Option<i64> = here.clone().filter_map(|(_, position)| position.lag_records).reduce(|a, b| a + b);
+        let age = here.filter_map(|(_, position)| position.lag_seconds).reduce(f64::max);
+        GroupRow {
+            id: id.to_owned(),
+            href: format!("{}/groups/{}", place.base, escape(id)),
+            state: group.state.clone(),
+            members: count(group.members.len() as u64),
+            lag_records: lag.map_or_else(|| "–".to_owned(), count),
+            lag_seconds: age.map_or_else(|| "–".to_owned(), duration),
+        }
+    });
+    groups.collect()
+}
+
+/// The data of the chart of a topic.
+pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
+    Ok(Json(place.cluster.history().topic_chart(place.param("topic"))).into_response())
+}

@@ -1,0 +1,49 @@
+//! Which path leads where.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+
+use crate::page::{broker, clusters, configs, overview, topic, topic_changes, topics};
+use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
+
+/// Of forms: a record that is produced is the largest.
+const BODY_BYTES_MAX: usize = 2 << 20;
+
+pub(crate) fn routes(console: Arc<Console>) -> Router {
+    let cluster = Router::new()
+        .route("/", get(overview::show))
+        .route("/events", get(events::show))
+        .route("/charts/{chart}", get(overview::chart))
+        .route("/brokers/{broker}", get(broker::show))
+        .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
+        .route("/topics", get(topics::show))
+        .route("/topics/new", get(topic_changes::create_form).post(topic_changes::create))
+        .route("/topics/{topic}", get(topic::show))
+        .route("/topics/{topic}/chart", get(topic::chart))
+        .route("/topics/{topic}/configs", get(configs::of_topic))
+        .route("/topics/{topic}/configs/{config}", get(configs::edit_of_topic).post(configs::change_of_topic))
+        .route("/topics/{topic}/partitions", get(topic_changes::partitions_form).post(topic_changes::add_partitions))
+        .route("/topics/{topic}/empty", get(topic_changes::empty_form).post(topic_changes::empty))
+        .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete));
+    Router::new()
+        .route("/", get(clusters::show))
+        .nest("/clusters/{cluster}", cluster)
+        .nest("/api/v1", api::routes())
+        .route("/assets/{name}", get(assets::show))
+        .route("/login", get(access::show).post(access::log_in))
+        .route("/logout", post(access::log_out))
+        .route("/metrics", get(metrics::show))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .fallback(failure::no_page)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(&console), access::check))
+        .layer(from_fn(origin::check))
+        .layer(from_fn(origin::protect))
+        .layer(from_fn_with_state(Arc::clone(&console), host::check))
+        .with_state(console)
+}

@@ -1,0 +1,203 @@
+//! A cluster at a moment: everything that pages show of many things at once.
+
+mod take;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use client::TopicPartition;
+
+use crate::figures::Figures;
+use crate::local::Rebalance;
+
+pub(crate) use take::take;
+
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub at: Instant,
+    /// By the wall clock.
+    pub at_ms: i64,
+    pub cluster_id: Option<String>,
+    pub controller_id: i32,
+    pub brokers: BTreeMap<i32, Broker>,
+    pub topics: BTreeMap<String, Topic>,
+    pub groups: BTreeMap<String, Group>,
+    pub quorum: Option<client::Quorum>,
+    /// Of all groups, oldest first; those that nodes of ours remember.
+    pub rebalances: Vec<Rebalance>,
+    /// What could not be asked for, and why.
+    pub gaps: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Broker {
+    pub id: i32,
+    pub host: String,
+    pub port: i32,
+    pub rack: Option<String>,
+    /// Whether clients are sent there. Others are known by the replicas that they have.
+    pub is_alive: bool,
+    pub is_controller: bool,
+    pub leaders: usize,
+    pub replicas: usize,
+    pub out_of_sync: usize,
+    pub dirs: Vec<Directory>,
+    /// Of all replicas there.
+    pub size_bytes: i64,
+    /// What it tells of itself, if it is one of ours.
+    pub figures: Option<Figures>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub path: String,
+    pub error: Option<String>,
+    pub total_bytes: Option<i64>,
+    pub usable_bytes: Option<i64>,
+    pub size_bytes: i64,
+    pub replicas: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Topic {
+    pub id: String,
+    pub is_internal: bool,
+    /// In the order of their numbers.
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    pub index: i32,
+    /// -1 where there is none.
+    pub leader: i32,
+    pub leader_epoch: i32,
+    pub replicas: Vec<i32>,
+    pub isr: Vec<i32>,
+    /// The first offset that there is, and the one behind the last; `None` where nobody could be asked.
+    pub start: Option<i64>,
+    pub end: Option<i64>,
+    /// By broker.
+    pub sizes: BTreeMap<i32, client::LogDirReplica>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub state: String,
+    pub protocol_type: String,
+    /// The assignor of its partitions.
+    pub protocol: String,
+    pub coordinator: i32,
+    pub members: Vec<Member>,
+    pub positions: BTreeMap<TopicPartition, Position>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Member {
+    pub id: String,
+    pub instance_id: Option<String>,
+    pub client_id: String,
+    pub client_host: String,
+    pub assigned: Vec<TopicPartition>,
+}
+
+/// Where a group stands in a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    /// `None` where it is assigned and nothing was committed.
+    pub committed: Option<i64>,
+    pub end: Option<i64>,
+    pub lag_records: Option<i64>,
+    /// Age of the first record that is not committed.
+    pub lag_seconds: Option<f64>,
+}
+
+impl Snapshot {
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (&str, &Partition)> {
+        self.topics.iter().flat_map(|(name, topic)| topic.partitions.iter().map(move |of| (name.as_str(), of)))
+    }
+
+    pub(crate) fn partition(&self, of: &TopicPartition) -> Option<&Partition> {
+        self.topics.get(&of.topic)?.partitions.get(usize::try_from(of.partition).ok()?)
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.brokers.values().filter(|broker| broker.is_alive).count()
+    }
+
+    /// Groups that have committed something in a topic, or are assigned some of it.
+    pub(crate) fn groups_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = (&'a str, &'a Group)> {
+        let reads = move |group: &Group| group.positions.keys().any(|partition| partition.topic == topic);
+        self.groups.iter().filter(move |(_, group)| reads(group)).map(|(id, group)| (id.as_str(), group))
+    }
+}
+
+impl Topic {
+    pub(crate) fn replication_factor(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.replicas.len()).max().unwrap_or(0)
+    }
+
+    /// Partitions with a replica that is not in sync.
+    pub(crate) fn under_replicated(&self) -> usize {
+        self.partitions.iter().filter(|partition| partition.is_under_replicated()).count()
+    }
+
+    pub(crate) fn offline(&self) -> usize {
+        self.partitions.iter().filter(|partition| partition.is_offline()).count()
+    }
+
+    /// Records from the first to the last offset, as far as they are known. Compaction leaves fewer.
+    pub(crate) fn records(&self) -> i64 {
+        self.partitions.iter().filter_map(Partition::records).sum()
+    }
+
+    /// Of all replicas.
+    pub(crate) fn size_bytes(&self) -> i64 {
+        self.partitions.iter().flat_map(|partition| partition.sizes.values()).map(|replica| replica.size_bytes).sum()
+    }
+}
+
+impl Partition {
+    pub(crate) fn is_under_replicated(&self) -> bool {
+        self.isr.len() < self.replicas.len()
+    }
+
+    pub(crate) fn is_offline(&self) -> bool {
+        self.leader < 0
+    }
+
+    pub(crate) fn records(&self) -> Option<i64> {
+        Some((self.end? - self.start?).max(0))
+    }
+
+    /// As its leader has it.
+    pub(crate) fn size_bytes(&self) -> Option<i64> {
+        self.sizes.get(&self.leader).map(|replica| replica.size_bytes)
+    }
+}
+
+impl Group {
+    /// `None` where nothing is known of any partition.
+    pub(crate) fn lag_records(&self) -> Option<i64> {
+        self.positions.values().filter_map(|position| position.lag_records).reduce(|sum, lag| sum + lag)
+    }
+
+    pub(crate) fn lag_seconds(&self) -> Option<f64> {
+        self.positions.values().filter_map(|position| position.lag_seconds).reduce(f64::max)
+    }
+
+    pub(crate) fn topics(&self) -> Vec<&str> {
+        let mut topics: Vec<_> = self.positions.keys().map(|partition| partition.topic.as_str()).collect();
+        topics.dedup();
+        topics
+    }
+
+    /// Who reads a partition.
+    pub(crate) fn reader(&self, of: &TopicPartition) -> Option<&Member> {
+        self.members.iter().find(|member| member.assigned.contains(of))
+    }
+}
+
+/// Offsets of partitions by topic, shared between points of the history.
+pub(crate) type Ends = HashMap<Arc<str>, Box<[i64]>>;

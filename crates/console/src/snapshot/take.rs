@@ -1,0 +1,275 @@
+//! Asking a cluster for all of it, many things at the same time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use client::{Client, ClientError, EARLIEST, LATEST, ListedOffset, LogDir, TopicPartition};
+
+use super::{Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
+use crate::figures::Figures;
+use crate::local::{Local, NodeReport};
+
+type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
+type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, ClientError>>;
+
+/// The cluster as it is now. What some broker does not tell is a gap; an error is that nothing is known at all.
+pub(crate) async fn take(
+    client: &Client,
+    quorum_client: &Client,
+    local: Option<&dyn Local>,
+) -> Result<Snapshot, ClientError> {
+    let at = Instant::now();
+    let metadata = client.cluster().await?;
+    let mut gaps = Vec::new();
+    let nodes = async {
+        match local {
+            Some(local) => local.nodes().await,
+            None => Vec::new(),
+        }
+    };
+    let led = metadata.topics.iter().flat_map(|(name, topic)| {
+        let led = topic.partitions.iter().filter(|partition| partition.leader >= 0);
+        led.map(|partition| TopicPartition::new(name.clone(), partition.index))
+    });
+    let led: Vec<_> = led.collect();
+    let wanted = |timestamp| led.iter().map(|partition| (partition.clone(), timestamp)).collect();
+    let (earliest, latest) = (wanted(EARLIEST), wanted(LATEST));
+    let (described, starts, ends, dirs, groups, quorum, reports) = tokio::join!(
+        client.describe_cluster(),
+        client.list_offsets_each(&earliest),
+        client.list_offsets_each(&latest),
+        client.describe_log_dirs(),
+        groups(client),
+        quorum_client.describe_quorum(),
+        nodes,
+    );
+
+    let mut brokers = BTreeMap::<i32, Broker>::new();
+    for broker in metadata.brokers.values() {
+        let client::Broker { id, host, port, rack } = broker.clone();
+        brokers.insert(id, Broker { id, host, port, rack, is_alive: true, ..Broker::default() });
+    }
+    // Fenced ones too, from those that tell of them (KIP-1073).
+    for known in described.iter().flat_map(|described| &described.brokers) {
+        let client::Broker { id, host, port, rack } = known.broker.clone();
+        let broker = brokers.entry(id).or_default();
+        *broker = Broker { id, host, port, rack, is_alive: known.is_fenced != Some(true), ..Broker::default() };
+    }
+    let mut topics = BTreeMap::new();
+    for (name, topic) in &metadata.topics {
+        let partitions = topic.partitions.iter().map(|partition| Partition {
+            index: partition.index,
+            leader: partition.leader,
+            leader_epoch: partition.leader_epoch,
+            replicas: partition.replicas.clone(),
+            isr: partition.isr.clone(),
+            ..Partition::default()
+        });
+        let (id, is_internal) = (topic.id.to_string(), topic.is_internal);
+        topics.insert(name.clone(), Topic { id, is_internal, partitions: partitions.collect() });
+    }
+    note_replicas(&mut brokers, &topics);
+    note_offsets(&mut topics, starts, |partition, offset| partition.start = Some(offset));
+    let unknown_ends = note_offsets(&mut topics, ends, |partition, offset| partition.end = Some(offset));
+    if unknown_ends > 0 {
+        gaps.push(format!("the offsets of {unknown_ends} of {} partitions", led.len()));
+    }
+    match dirs {
+        Ok(dirs) => note_dirs(&mut brokers, &mut topics, dirs, &mut gaps),
+        Err(error) => gaps.push(format!("log directories ({error})")),
+    }
+    let mut rebalances = Vec::new();
+    let mut lags = HashMap::new();
+    for report in reports {
+        let NodeReport { node_id, metrics, rebalances: of_node } = report;
+        rebalances.extend(of_node);
+        match metrics {
+            Ok(text) => {
+                let figures = Figures::read(text);
+                lags.extend(figures.iter().flat_map(Figures::lag_seconds));
+                brokers.entry(node_id).or_insert_with(|| Broker { id: node_id, ..Broker::default() }).figures = figures;
+            }
+            // That it is down is said already.
+            Err(_) if brokers.get(&node_id).is_none_or(|broker| !broker.is_alive) => {}
+            Err(reason) => gaps.push(format!("CPU and memory of broker {node_id} ({reason})")),
+        }
+    }
+    rebalances.sort_by_key(|rebalance| rebalance.began_ms);
+    let groups = groups.unwrap_or_else(|error| {
+        gaps.push(format!("consumer groups ({error})"));
+        BTreeMap::new()
+    });
+    let quorum = quorum.map(Some).unwrap_or_else(|error| {
+        if !matches!(error, ClientError::NoQuorum { .. }) {
+            gaps.push(format!("the metadata quorum ({error})"));
+        }
+        None
+    });
+    // Metadata of Kafka with KRaft names any broker for the controller; the quorum knows better.
+    let controller_id = quorum.as_ref().map_or(metadata.controller_id, |quorum| quorum.leader_id.unwrap_or(-1));
+    if let Some(controller) = brokers.get_mut(&controller_id) {
+        controller.is_controller = true;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut snapshot = Snapshot {
+        at,
+        at_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+        cluster_id: metadata.cluster_id.clone(),
+        controller_id,
+        brokers,
+        topics,
+        groups: BTreeMap::new(),
+        quorum,
+        rebalances,
+        gaps,
+    };
+    snapshot.groups =
+        groups.into_iter().map(|(id, group)| (id.clone(), positioned(&snapshot, &id, group, &lags))).collect();
+    Ok(snapshot)
+}
+
+fn note_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, Topic>) {
+    for partition in topics.values().flat_map(|topic| &topic.partitions) {
+        for id in &partition.replicas {
+            let broker = brokers.entry(*id).or_insert_with(|| Broker { id: *id, ..Broker::default() });
+            broker.replicas += 1;
+            broker.leaders += usize::from(partition.leader == *id);
+            broker.out_of_sync += usize::from(!partition.isr.contains(id));
+        }
+    }
+}
+
+/// How many offsets are not known.
+fn note_offsets(topics: &mut BTreeMap<String, Topic>, offsets: Offsets, set: impl Fn(&mut Partition, i64)) -> usize {
+    let mut unknown = 0;
+    for (of, offset) in offsets {
+        match offset {
+            Ok(listed) => {
+                if let Some(partition) = partition_mut(topics, &of) {
+                    set(partition, listed.offset);
+                }
+            }
+            Err(_) => unknown += 1,
+        }
+    }
+    unknown
+}
+
+fn partition_mut<'a>(topics: &'a mut BTreeMap<String, Topic>, of: &TopicPartition) -> Option<&'a mut Partition> {
+    topics.get_mut(&of.topic)?.partitions.get_mut(usize::try_from(of.partition).ok()?)
+}
+
+fn note_dirs(
+    brokers: &mut BTreeMap<i32, Broker>,
+    topics: &mut BTreeMap<String, Topic>,
+    dirs: LogDirs,
+    gaps: &mut Vec<String>,
+) {
+    for (id, of_broker) in dirs {
+        let Some(broker) = brokers.get_mut(&id) else { continue };
+        let of_broker = match of_broker {
+            Ok(of_broker) => of_broker,
+            Err(error) => {
+                gaps.push(format!("log directories of broker {id} ({error})"));
+                continue;
+            }
+        };
+        for dir in of_broker {
+            let size_bytes = dir.replicas.values().map(|replica| replica.size_bytes).sum();
+            broker.size_bytes += size_bytes;
+            broker.dirs.push(Directory {
+                path: dir.path,
+                error: dir.error.map(|error| error.to_string()),
+                total_bytes: dir.total_bytes,
+                usable_bytes: dir.usable_bytes,
+                size_bytes,
+                replicas: dir.replicas.len(),
+            });
+            for (of, replica) in dir.replicas.into_iter().filter(|(_, replica)| !replica.is_future) {
+                if let Some(partition) = partition_mut(topics, &of) {
+                    partition.sizes.insert(id, replica);
+                }
+            }
+        }
+    }
+}
+
+/// All groups, with what they have committed.
+async fn groups(client: &Client) -> Result<BTreeMap<String, Group>, ClientError> {
+    let listed = client.list_groups().await?;
+    if let Some((_, error)) = listed.errors.into_iter().next()
+        && listed.groups.is_empty()
+    {
+        return Err(error);
+    }
+    let ids: Vec<_> = listed.groups.keys().cloned().collect();
+    let (mut described, mut committed) = tokio::join!(client.describe_groups(&ids), client.committed_offsets(&ids));
+    let groups = listed.groups.into_iter().map(|(id, listed)| {
+        let mut group = Group {
+            state: listed.state,
+            protocol_type: listed.protocol_type,
+            coordinator: listed.coordinator,
+            ..Group::default()
+        };
+        if let Some(Ok(described)) = described.remove(&id) {
+            group.state = described.state;
+            group.protocol = described.protocol;
+            group.coordinator = described.coordinator.id;
+            group.members = described.members.into_iter().map(Member::from).collect();
+        }
+        if let Some(Ok(committed)) = committed.remove(&id) {
+            for (partition, offset) in committed {
+                group.positions.entry(partition).or_default().committed = Some(offset.offset);
+            }
+        }
+        for member in &group.members {
+            for partition in &member.assigned {
+                group.positions.entry(partition.clone()).or_default();
+            }
+        }
+        (id, group)
+    });
+    Ok(groups.collect())
+}
+
+impl From<client::GroupMember> for Member {
+    fn from(member: client::GroupMember) -> Self {
+        Self {
+            id: member.member_id,
+            instance_id: member.group_instance_id,
+            client_id: member.client_id,
+            client_host: member.client_host,
+            assigned: member.assigned.unwrap_or_default(),
+        }
+    }
+}
+
+/// A group with how far it is behind.
+fn positioned(snapshot: &Snapshot, id: &str, mut group: Group, lags: &HashMap<(String, TopicPartition), f64>) -> Group {
+    for (of, position) in &mut group.positions {
+        let Some(partition) = snapshot.partition(of) else { continue };
+        position.end = partition.end;
+        position.lag_records = position.lag(partition);
+        position.lag_seconds = lags.get(&(id.to_owned(), of.clone())).copied();
+    }
+    group
+}
+
+impl Position {
+    /// What was deleted before it was read is not waited for.
+    fn lag(&self, partition: &Partition) -> Option<i64> {
+        Some((partition.end? - self.committed?.max(partition.start.unwrap_or(0))).max(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_deleted_is_no_lag() {
+        let partition = Partition { start: Some(10), end: Some(25), ..Partition::default() };
+        let lag = |committed| Position { committed, ..Position::default() }.lag(&partition);
+        assert_eq!([lag(Some(3)), lag(Some(20)), lag(Some(30)), lag(None)], [Some(15), Some(5), Some(0), None]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Somebody's look at a page: which cluster, and what stands around every page.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::response::Redirect;
+
+use crate::Console;
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::format::escape;
+use crate::snapshot::Snapshot;
+
+/// The parts of a cluster that the navigation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Topics,
+    Groups,
+    Partitions,
+    Quorum,
+    Lab,
+}
+
+impl Section {
+    const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Overview, "Overview", ""),
+        (Self::Topics, "Topics", "/topics"),
+        (Self::Groups, "Groups", "/groups"),
+        (Self::Partitions, "Partitions", "/partitions"),
+        (Self::Quorum, "Quorum", "/quorum"),
+        (Self::Lab, "Lab", "/lab"),
+    ];
+}
+
+/// What a page may say after something was done. It comes back in the query, so nobody else's words can.
+const NOTICES: [(&str, &str); 12] = [
+    ("topic-created", "The topic has been created."),
+    ("topic-deleted", "The topic has been deleted."),
+    ("partitions-added", "The partitions have been added."),
+    ("records-deleted", "The records have been deleted."),
+    ("config-set", "The setting has been changed."),
+    ("config-reset", "The setting is back at its default."),
+    ("record-produced", "The record has been written."),
+    ("offsets-reset", "The offsets have been moved."),
+    ("group-deleted", "The group has been deleted."),
+    ("leaders-elected", "Leaders have been elected."),
+    ("reassignment-started", "The reassignment has begun."),
+    ("reassignment-cancelled", "The reassignment has been cancelled."),
+];
+
+/// What stands around every page.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub cluster: Option<String>,
+    base: String,
+    section: Option<Section>,
+    pub has_several: bool,
+    pub has_login: bool,
+    pub is_read_only: bool,
+    pub is_insecure: bool,
+    pub notice: Option<&'static str>,
+}
+
+pub(crate) struct Entry {
+    pub name: &'static str,
+    pub href: String,
+    pub is_current: bool,
+}
+
+impl Frame {
+    /// Of a page that is about no cluster.
+    pub(crate) fn outside(console: &Console) -> Self {
+        Self {
+            has_login: console.options.password.is_some(),
+            is_read_only: console.options.is_read_only,
+            is_insecure: console.options.is_insecure,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        Section::ALL.into_iter().map(|(section, name, path)| Entry {
+            name,
+            href: format!("{}{path}", self.base),
+            is_current: self.section == Some(section),
+        })
+    }
+}
+
+/// A cluster of the console, by the name in the path.
+pub(crate) struct Place {
+    pub console: Arc<Console>,
+    pub cluster: Arc<Cluster>,
+    /// `/clusters/NAME`.
+    pub base: String,
+    params: Vec<(String, String)>,
+    notice: Option<&'static str>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Place
+where
+    Arc<Console>: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let console = Arc::<Console>::from_ref(state);
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let params = params.map_err(|_| Failure::wrong("the address is not UTF-8"))?;
+        let params: Vec<_> = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let name = params.iter().find(|(name, _)| name == "cluster").map_or("", |(_, value)| value);
+        let cluster = console.clusters().into_iter().find(|cluster| cluster.name == name);
+        let cluster = cluster.ok_or_else(|| match console.clusters().is_empty() {
+            true => Failure::unavailable("the broker is starting: try again in a moment"),
+            false => Failure::not_found(format!("there is no cluster {name:?} here")),
+        })?;
+        let query = parts.uri.query().unwrap_or_default();
+        let done = query.split('&').find_map(|pair| pair.strip_prefix("done="));
+        let notice = NOTICES.iter().find(|(key, _)| done == Some(*key)).map(|(_, text)| *text);
+        let base = format!("/clusters/{}", escape(name));
+        Ok(Self { console, cluster, base, params, notice })
+    }
+}
+
+impl Place {
+    /// A part of the path.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(param, _)| param == name).map_or("", |(_, value)| value)
+    }
+
+    /// A part of the path that is a number.
+    pub(crate) fn number(&self, name: &str) -> Result<i32, Failure> {
+        self.param(name).parse().map_err(|_| Failure::not_found(format!("{:?} is no number", self.param(name))))
+    }
+
+    pub(crate) fn frame(&self, section: Section) -> Frame {
+        Frame {
+            cluster: Some(self.cluster.name.clone()),
+            base: self.base.clone(),
+            section: Some(section),
+            has_several: self.console.clusters().len() > 1,
+            notice: self.notice,
+            ..Frame::outside(&self.console)
+        }
+    }
+
+    /// Where the page hears that there is news.
+    pub(crate) fn events(&self) -> String {
+        format!("{}/events", self.base)
+    }
+
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        self.cluster.snapshot().await.map_err(Failure::unavailable)
+    }
+
+    pub(crate) fn can_change(&self) -> bool {
+        !self.console.options.is_read_only
+    }
+
+    /// After something was done: back to a page of the cluster, which says so and shows it.
+    pub(crate) async fn done(&self, path: &str, notice: &'static str) -> Redirect {
+        debug_assert!(NOTICES.iter().any(|(key, _)| *key == notice), "{notice}");
+        // What goes wrong here is said by the page.
+        let _ = self.cluster.fresh().await;
+        let mark = if path.contains('?') { '&' } else { '?' };
+        Redirect::to(&format!("{}{path}{mark}done={notice}", self.base))
+    }
+}
+
+/// A [`Place`] where something is to be changed.
+pub(crate) struct Change(pub Place);
+
+impl<S: Send + Sync> FromRequestParts<S> for Change
+where
+    Arc<Console>: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let place = Place::from_request_parts(parts, state).await?;
+        match place.can_change() {
+            true => Ok(Self(place)),
+            false => Err(Failure::forbidden("this console was started read-only")),
+        }
+    }
+}
+
+/// That the name of what will be gone was typed.
+pub(crate) fn confirmed(typed: &str, name: &str) -> Result<(), Failure> {
+    match typed == name {
+        true => Ok(()),
+        false => Err(Failure::wrong(format!("type {name:?} to confirm; nothing was changed"))),
+    }
+}

@@ -1,0 +1,104 @@
+//! `parshall console`: the console of clusters that run already, of any Kafka.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use client::{Client, ConnectionConfig};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::console_listener::{ConsoleAccess, ConsoleListener, client_config};
+use super::failure::Usage;
+use super::{args, output, properties};
+
+/// Show clusters in the browser: any Kafka, several at once.
+///
+/// It shows what their protocol can tell; brokers of ours, which show more, have a console of their own in `parshall
+/// serve`. Nothing is stored.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall console
+  parshall console --bootstrap-server kafka:9092
+  parshall console --bootstrap-server orders=10.0.0.1:9092,10.0.0.2:9092 --bootstrap-server logs=10.1.0.1:9092
+  parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
+  parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
+pub(crate) struct Args {
+    /// Brokers to ask first, separated by commas, as often as there are clusters; with a name to show them by
+    #[arg(long, value_name = "[NAME=]HOST:PORT,...", env = "PARSHALL_BOOTSTRAP_SERVER", hide_env_values = true)]
+    #[arg(default_value = "127.0.0.1:9092", value_parser = cluster)]
+    bootstrap_server: Vec<Cluster>,
+    /// A properties file of Kafka's clients, for all clusters or for the one of this name
+    #[arg(long, value_name = "[NAME=]FILE", env = "PARSHALL_COMMAND_CONFIG", hide_env_values = true)]
+    command_config: Vec<String>,
+    /// Where it listens
+    #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_CONSOLE", default_value = "127.0.0.1:9645")]
+    console: ::console::Address,
+    #[command(flatten)]
+    access: ConsoleAccess,
+}
+
+/// A cluster by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cluster {
+    name: String,
+    servers: Vec<String>,
+}
+
+fn cluster(text: &str) -> Result<Cluster, String> {
+    let (name, servers) = text.split_once('=').unwrap_or((text, text));
+    let servers = servers.split(',').map(|server| args::server(server.trim())).collect::<Result<_, _>>()?;
+    Ok(Cluster { name: args::name(name.trim())?, servers })
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let names: Vec<_> = args.bootstrap_server.iter().map(|cluster| cluster.name.as_str()).collect();
+    if let Some(twice) = names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name)) {
+        bail!(Usage(format!("there are two clusters {twice}: give them names, NAME=HOST:PORT")));
+    }
+    let configs: Vec<_> = args.command_config.iter().map(|text| config_of(text, &names)).collect();
+    let Some(listener) = ConsoleListener::bind(Some(&args.console), &args.access).await? else {
+        bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
+    };
+    let address = listener.address;
+    let console = listener.start(None);
+    for Cluster { name, servers } in args.bootstrap_server {
+        let of_name = configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
+        let security = properties::security_of(of_name.map(|(_, path)| path.as_path()))?;
+        let config = client_config(servers);
+        let connection = ConnectionConfig { client_id: "parshall-console".to_owned(), security, ..config.connection };
+        console.add_cluster(name, Client::new(client::ClientConfig { connection, ..config }), false);
+    }
+    output::print(&format!("the console is on http://{address}\n"))?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// A file, and the cluster that it is for. A file may have an equals sign in its name, a cluster's name comes before.
+fn config_of<'a>(text: &'a str, names: &[&str]) -> (Option<&'a str>, PathBuf) {
+    match text.split_once('=') {
+        Some((name, file)) if names.contains(&name) => (Some(name), Path::new(file).to_owned()),
+        _ => (None, Path::new(text).to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_have_names() {
+        let named = |name: &str, servers: &[&str]| Cluster {
+            name: name.to_owned(),
+            servers: servers.iter().map(|server| (*server).to_owned()).collect(),
+        };
+        assert_eq!(cluster("orders=a:1, b"), Ok(named("orders", &["a:1", "b:9092"])));
+        assert_eq!(cluster("a:1"), Ok(named("a:1", &["a:1"])));
+        assert!(cluster("x=").is_err() && cluster("=a:1").is_err());
+        assert_eq!(config_of("orders=f=1", &["orders"]), (Some("orders"), PathBuf::from("f=1")));
+        assert_eq!(config_of("a=b", &["orders"]), (None, PathBuf::from("a=b")));
+    }
+}

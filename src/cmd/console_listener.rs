@@ -1,0 +1,105 @@
+//! Where a console listens and whom it lets in: of `parshall serve` and of `parshall console`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::console::{Console, Hosts, Local, Options, Password};
+use anyhow::{Context, Result, bail};
+use client::ClientConfig;
+use tokio::net::TcpListener;
+
+use super::failure::Usage;
+
+/// A page is not waited for longer than this.
+const DEADLINE: Duration = Duration::from_secs(15);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whom a console lets in, and what they may do.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConsoleAccess {
+    /// File with the console's password. Browsers log in with it, programs send it by HTTP Basic with any name
+    #[arg(long, value_name = "FILE", env = "PARSHALL_CONSOLE_PASSWORD_FILE")]
+    console_password_file: Option<PathBuf>,
+    /// Let the console show and not change anything
+    #[arg(long)]
+    console_read_only: bool,
+    /// Let a console that others than this machine can reach do without a password
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// A console that listens, and does not answer yet.
+pub(crate) struct ConsoleListener {
+    listener: TcpListener,
+    pub(crate) address: SocketAddr,
+    options: Options,
+}
+
+impl ConsoleListener {
+    /// `None` if there is to be no console, or nobody asked for one and its port is taken.
+    pub(crate) async fn bind(asked: Option<&::console::Address>, access: &ConsoleAccess) -> Result<Option<Self>> {
+        let place = asked.cloned().unwrap_or_default();
+        let Some(address) = place.resolve().map_err(|error| Usage(format!("--console {place}: {error}")))? else {
+            return Ok(None);
+        };
+        let password = access.password()?;
+        let is_open = !address.ip().is_loopback() && password.is_none();
+        if is_open {
+            if !access.insecure {
+                bail!(Usage(format!(
+                    "--console {place}: others than this machine can reach it; give it a --console-password-file, or \
+                     with --insecure everybody who reaches it may use it"
+                )));
+            }
+            tracing::warn!(
+                "the console on {address} has no password (--insecure): everybody who reaches it may use it"
+            );
+        }
+        let options = Options {
+            hosts: Hosts::new(place.name().map(str::to_owned)),
+            password,
+            is_insecure: is_open,
+            is_read_only: access.console_read_only,
+        };
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                let address = listener.local_addr()?;
+                Ok(Some(Self { listener, address, options }))
+            }
+            Err(error) if asked.is_none() => {
+                tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
+                Ok(None)
+            }
+            Err(error) => bail!("cannot listen on {address} for the console: {error}; --console chooses another"),
+        }
+    }
+
+    /// Answers from now on.
+    pub(crate) fn start(self, local: Option<Arc<dyn Local>>) -> Arc<Console> {
+        let console = Console::new(self.options, local);
+        tokio::spawn(::console::serve(self.listener, Arc::clone(&console)));
+        console
+    }
+}
+
+impl ConsoleAccess {
+    fn password(&self) -> Result<Option<Password>> {
+        let Some(path) = &self.console_password_file else { return Ok(None) };
+        let name = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the password in {name}"))?;
+        match text.trim_end_matches(['\n', '\r']) {
+            "" => bail!(Usage(format!("--console-password-file {name}: there is no password in it"))),
+            password => Ok(Some(Password::new(password))),
+        }
+    }
+}
+
+/// Of a client whose answers a page waits for.
+pub(crate) fn client_config(bootstrap_servers: Vec<String>) -> ClientConfig {
+    let mut config = ClientConfig::new(bootstrap_servers);
+    config.deadline = DEADLINE;
+    config.connection.request_timeout = REQUEST_TIMEOUT;
+    config
+}
