@@ -17,6 +17,7 @@ import venv
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"
 PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0", "prometheus-client==0.26.0"]
+BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8"]
 
 COMPAT = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = COMPAT.parent
@@ -79,6 +80,11 @@ def _require(program, package):
     return found
 
 
+def browser():
+    """Chromium's path."""
+    return _require("chromium", "chromium")
+
+
 def kafka_libs():
     """The directory with Apache Kafka's server, tools and client jars."""
     directory = CACHE / f"kafka-{KAFKA_VERSION}"
@@ -119,16 +125,25 @@ def java_classes():
     return directory
 
 
-def python():
-    """The interpreter of a virtual environment that has the Python clients."""
-    digest = hashlib.sha256(repr((PYTHON_CLIENTS, sys.version)).encode()).hexdigest()[:16]
-    directory = CACHE / f"python-{digest}"
+def _environment(name, packages):
+    digest = hashlib.sha256(repr((packages, sys.version)).encode()).hexdigest()[:16]
+    directory = CACHE / f"{name}-{digest}"
     with _once(directory) as fill:
         if fill:
-            note("installing Python clients from PyPI")
+            note(f"installing {', '.join(packages)} from PyPI")
             venv.create(directory, with_pip=True, clear=True)
-            _run([directory / "bin/pip", "install", "-q", "--disable-pip-version-check", *PYTHON_CLIENTS])
+            _run([directory / "bin/pip", "install", "-q", "--disable-pip-version-check", *packages])
     return directory / "bin/python"
+
+
+def python():
+    """The interpreter of a virtual environment that has the Python clients."""
+    return _environment("python", PYTHON_CLIENTS)
+
+
+def browser_python():
+    """The interpreter of a virtual environment that drives a browser."""
+    return _environment("browser", BROWSER_CLIENTS)
 
 
 def parshall():

@@ -1,0 +1,122 @@
+"""Drives a browser through the console: runs the cases beside it, in an interpreter that has Playwright and axe."""
+
+import fnmatch
+import importlib
+import pathlib
+import subprocess
+import sys
+import traceback
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+HERE = pathlib.Path(__file__).resolve().parent
+WIDTHS = {"wide": 1280, "phone": 390}
+
+
+class Context:
+    """What a case has: a page of a fresh browser profile, the console, and the cluster behind it."""
+
+    def __init__(self, browser, target, console, bootstrap, parshall, screenshots):
+        self.browser, self.target, self.console, self.bootstrap = browser, target, console, bootstrap
+        self.parshall, self.screenshots = parshall, screenshots
+        self.cluster = f"{console}/clusters/local"
+        self.complaints = []
+        self.profile = browser.new_context(viewport={"width": WIDTHS["wide"], "height": 900})
+        self.page = self.profile.new_page()
+        self.page.set_default_timeout(15_000)
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script error: {error}"))
+        self.page.on("dialog", self._dialog)
+
+    @property
+    def is_kafka(self):
+        return self.target == "kafka"
+
+    @property
+    def replicas(self):
+        return 3 if self.target == "three" else 1
+
+    def _heard(self, message):
+        # A page that is refused on purpose is told by its case.
+        if message.type == "error" and "status of 4" not in message.text:
+            self.complaints.append(f"the browser says: {message.text}")
+
+    def _dialog(self, dialog):
+        self.complaints.append(f"a script was run: {dialog.message}")
+        dialog.dismiss()
+
+    def go(self, path=""):
+        return self.page.goto(f"{self.cluster}{path}")
+
+    def run(self, *arguments, stdin=""):
+        """`parshall ARGUMENTS` against the cluster."""
+        command = [self.parshall, *map(str, arguments), "--bootstrap-server", self.bootstrap]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def topic(self, name, partitions=1, records=0, replicas=None):
+        self.run("topic", "create", name, "--partitions", partitions, "-r", replicas or self.replicas)
+        if records:
+            self.run("produce", name, stdin="".join(f"record {at}\n" for at in range(records)))
+        return name
+
+    def check(self, name):
+        """The page as it is has no violation of accessibility, fits a phone, and is kept as pictures if wanted."""
+        found = Axe().run(self.page).response["violations"]
+        told = [f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:3]}" for one in found]
+        assert not told, f"axe, {name}: {told}"
+        for width_name, width in WIDTHS.items():
+            self.page.set_viewport_size({"width": width, "height": 900})
+            self.page.wait_for_timeout(100)
+            over = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert over <= 0, f"{name} is {over} px wider than a {width_name} screen of {width} px"
+            for theme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=theme)
+                if theme == "dark":
+                    dark = Axe().run(self.page).response["violations"]
+                    assert not dark, f"axe, {name} in the dark: {[(one['id'], one['nodes'][0]['html']) for one in dark]}"
+                if self.screenshots:
+                    path = pathlib.Path(self.screenshots) / f"{self.target}-{name}-{theme}-{width_name}.png"
+                    self.page.screenshot(path=path, full_page=True)
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_viewport_size({"width": WIDTHS["wide"], "height": 900})
+
+    def close(self):
+        self.profile.close()
+        assert not self.complaints, self.complaints
+
+
+def cases(pattern):
+    for path in sorted(HERE.glob("*.py")):
+        if path.stem == "drive":
+            continue
+        module = importlib.import_module(path.stem)
+        for name, case in vars(module).items():
+            if name.startswith("case_") and fnmatch.fnmatch(f"{path.stem}.{name[5:]}", f"*{pattern}*"):
+                yield f"{path.stem}.{name[5:]}", case
+
+
+def main():
+    target, console, bootstrap, parshall, chromium, pattern, *screenshots = sys.argv[1:]
+    if screenshots:
+        pathlib.Path(screenshots[0]).mkdir(parents=True, exist_ok=True)
+    failed = 0
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for name, case in cases(pattern):
+            context = Context(browser, target, console, bootstrap, parshall, screenshots[0] if screenshots else None)
+            try:
+                case(context)
+                context.close()
+                print(f"ok   {name}", flush=True)
+            except Exception:
+                failed += 1
+                print(f"FAIL {name}\n{traceback.format_exc()}\n{context.complaints}", flush=True)
+                context.profile.close()
+        browser.close()
+    return 1 if failed else 0
+
+
+sys.exit(main())

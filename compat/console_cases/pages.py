@@ -1,0 +1,240 @@
+"""The pages of the whole cluster, brokers, topics and settings, and what guards them all."""
+
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from playwright.sync_api import expect
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}</script><script>alert(2)</script>"
+
+
+def fetch(c, path, method="GET", **headers):
+    request = urllib.request.Request(c.console + path, headers=headers, method=method, data=b"" if method == "POST" else None)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.headers, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read().decode()
+
+
+def case_overview(c):
+    c.topic("overview", partitions=3, records=100)
+    c.go()
+    expect(c.page.locator("h1")).to_have_text("local")
+    expect(c.page.locator(".pill").first).to_have_text("Well")
+    rows = c.page.locator("table tbody tr")
+    expect(rows).to_have_count(c.replicas)
+    expect(rows.first).to_contain_text("up")
+    if not c.is_kafka:
+        # Every broker tells of itself, those of other processes too.
+        for row in rows.all():
+            expect(row).to_contain_text("MiB")
+    expect(c.page.locator(".chart canvas").first).to_be_visible()
+    c.check("overview")
+
+
+def case_news_come_by_themselves(c):
+    c.topic("news")
+    c.go("/topics?q=news")
+    records = c.page.get_by_role("row", name="news").locator("td").nth(4)
+    expect(records).to_have_text("0")
+    c.run("produce", "news", stdin="one\ntwo\n")
+    expect(records).to_have_text("2")
+
+
+def case_broker(c):
+    c.go("/")
+    c.page.locator("table tbody th a").first.click()
+    expect(c.page.locator("h1")).to_contain_text("Broker 1")
+    expect(c.page.get_by_role("region", name="Log directories")).to_contain_text("in use")
+    if not c.is_kafka:
+        expect(c.page.get_by_role("region", name="Requests")).to_contain_text("Metadata")
+    c.page.get_by_label("Find a setting").fill("log.retention.ms")
+    settings = c.page.get_by_role("region", name="Settings").locator("tbody tr")
+    expect(settings).to_have_count(1)
+    c.check("broker")
+
+
+def case_settings_of_a_broker(c):
+    c.go("/brokers/1/configs/log.retention.ms")
+    c.page.get_by_label("Value").fill("123456789")
+    c.page.get_by_role("button", name="Set it").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("has been changed")
+    row = c.page.get_by_role("region", name="Settings").get_by_role("row", name="log.retention.ms").first
+    expect(row).to_contain_text("123456789")
+    expect(row).to_contain_text("this broker")
+    c.go("/brokers/1/configs/log.retention.ms")
+    c.page.get_by_role("button", name="Back to the default").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("default")
+
+
+def case_topics_are_found_and_sorted(c):
+    for name, records in (("sort-a", 5), ("sort-b", 50), ("sort-c", 0)):
+        c.topic(name, records=records)
+    c.go("/topics")
+    c.page.get_by_label("Find a topic").fill("SORT-")
+    names = c.page.locator("table tbody th a")
+    expect(names).to_have_text(["sort-a", "sort-b", "sort-c"])
+    assert "q=SORT-" in c.page.url
+    c.page.get_by_role("columnheader", name="Records", exact=True).get_by_role("link").click()
+    expect(names).to_have_text(["sort-b", "sort-a", "sort-c"])
+    c.page.get_by_label("the brokers' own too").check()
+    c.page.get_by_label("Find a topic").fill("nothing-like-that")
+    expect(c.page.locator("table tbody")).to_contain_text("No topic has “nothing-like-that” in its name")
+    c.check("topics")
+
+
+def case_a_topic_lives_and_dies(c):
+    c.go("/topics")
+    c.page.get_by_role("link", name="Create a topic").click()
+    c.check("topic-new")
+    c.page.get_by_label("Name").fill("bad name!")
+    c.page.get_by_role("button", name="Create the topic").click()
+    expect(c.page.get_by_role("alert")).to_contain_text("bad name!")
+    c.page.get_by_label("Name").fill("lifecycle")
+    c.page.get_by_label("Partitions").fill("2")
+    c.page.get_by_label("Settings").fill("retention.ms=3600000\n")
+    c.page.get_by_role("button", name="Create the topic").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("created")
+    expect(c.page.locator("h1")).to_have_text("lifecycle")
+    expect(c.page.get_by_role("region", name="Partitions").locator("tbody tr")).to_have_count(2)
+    assert "retention.ms=3600000" in c.run("topic", "describe", "lifecycle")
+
+    c.page.get_by_role("link", name="Add partitions").click()
+    c.check("topic-partitions")
+    c.page.get_by_label("Partitions, all together").fill("5")
+    c.page.get_by_role("button", name="Add them").click()
+    expect(c.page.get_by_role("region", name="Partitions").locator("tbody tr")).to_have_count(5)
+
+    c.run("produce", "lifecycle", stdin="".join(f"{at}\n" for at in range(200)))
+    c.page.get_by_role("link", name="Delete records").click()
+    expect(c.page.locator(".notice")).to_contain_text("200 records in 5 partitions")
+    button = c.page.get_by_role("button", name="Delete the records")
+    expect(button).to_be_disabled()
+    c.page.get_by_label("Type lifecycle to confirm").fill("lifecycle")
+    button.click()
+    expect(c.page.get_by_role("status").first).to_contain_text("records have been deleted")
+    offsets = [row.locator("td").nth(3).inner_text() for row in c.page.get_by_role("region", name="Partitions").locator("tbody tr").all()]
+    assert sum(map(int, offsets)) == 200, offsets
+
+    c.page.get_by_role("link", name="Delete the topic").click()
+    c.check("confirm")
+    c.page.get_by_label("Type lifecycle to confirm").fill("lifecycl")
+    expect(c.page.get_by_role("button", name="Delete the topic")).to_be_disabled()
+    c.page.get_by_label("Type lifecycle to confirm").fill("lifecycle")
+    c.page.get_by_role("button", name="Delete the topic").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("deleted")
+    assert "lifecycle" not in c.run("topic", "list")
+
+
+def case_topic(c):
+    c.topic("shown", partitions=3, records=500)
+    c.run("consume", "shown", "--from-beginning", "--group", "shown readers", "--max-messages", 300)
+    c.go("/topics/shown")
+    expect(c.page.locator(".pill").first).to_have_text("all in sync")
+    expect(c.page.get_by_role("region", name="Groups")).to_contain_text("shown readers")
+    expect(c.page.get_by_role("region", name="Groups")).to_contain_text("200")
+    c.check("topic")
+
+
+def case_settings_of_a_topic(c):
+    c.topic("settings")
+    c.go("/topics/settings/configs")
+    c.page.get_by_label("Find a setting").fill("retention.ms")
+    expect(c.page.locator("tbody tr", has=c.page.get_by_role("rowheader", name="retention.ms", exact=True))).to_have_count(1)
+    c.check("settings")
+    c.page.get_by_role("link", name="Edit retention.ms", exact=True).click()
+    c.check("setting")
+    c.page.get_by_label("Value").fill("soon")
+    c.page.get_by_role("button", name="Set it").click()
+    expect(c.page.get_by_role("alert")).to_contain_text("soon")
+    c.page.get_by_label("Value").fill("60000")
+    c.page.get_by_role("button", name="Set it").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("changed")
+    expect(c.page.locator("tbody tr").first).to_contain_text("60000")
+    expect(c.page.locator("tbody tr").first).to_contain_text("this topic")
+    c.page.get_by_role("link", name="Edit retention.ms", exact=True).click()
+    c.page.get_by_role("button", name="Back to the default").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("default")
+    assert "retention.ms" not in c.run("topic", "describe", "settings")
+
+
+def case_names_do_no_harm(c):
+    """What comes back from the query, or was refused, is text."""
+    c.go(f"/topics?q={urllib.parse.quote(HOSTILE)}")
+    expect(c.page.get_by_label("Find a topic")).to_have_value(HOSTILE)
+    expect(c.page.locator("table tbody")).to_contain_text(HOSTILE)
+    c.go(f"/topics/{urllib.parse.quote(HOSTILE, safe='')}")
+    expect(c.page.get_by_role("alert")).to_contain_text("there is no topic")
+    c.go("/topics/new")
+    c.page.get_by_label("Name").fill(HOSTILE)
+    c.page.get_by_role("button", name="Create the topic").click()
+    expect(c.page.get_by_role("alert")).to_be_visible()
+    expect(c.page.get_by_label("Name")).to_have_value(HOSTILE)
+    assert c.page.locator("main img, main script").count() == 0
+
+
+def case_the_keyboard_is_enough(c):
+    c.go()
+    c.page.keyboard.press("Tab")
+    expect(c.page.locator(":focus")).to_have_text("To the content")
+    for _ in range(3):
+        c.page.keyboard.press("Tab")
+    expect(c.page.locator(":focus")).to_have_text("Topics")
+    c.page.keyboard.press("Enter")
+    expect(c.page.locator("h1")).to_have_text("Topics")
+
+
+def case_the_theme_is_kept(c):
+    c.go()
+    c.page.get_by_role("button", name="Light or dark").click()
+    dark = c.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    c.go("/topics")
+    assert c.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark != "rgb(255, 255, 255)"
+
+
+def case_other_origins_change_nothing(c):
+    c.topic("origin")
+    path, form = "/clusters/local/topics/origin/delete", {"content-type": "application/x-www-form-urlencoded"}
+    status, _, text = fetch(c, path, "POST", origin="http://evil.example", **form)
+    assert (status, "another origin" in text) == (403, True), (status, text)
+    assert fetch(c, path, "POST", **{"sec-fetch-site": "cross-site"}, **form)[0] == 403
+    # A page of another origin, in a browser.
+    c.page.goto("data:text/html,<form method=post action='%s%s'><input name=confirm value=origin><button>x</button></form>" % (c.console, path))
+    c.page.get_by_role("button").click()
+    c.page.wait_for_load_state()
+    assert "origin" in c.run("topic", "list").split()
+    status, _, text = fetch(c, "/clusters/local", host="evil.example")
+    assert status == 421, status
+    _, headers, _ = fetch(c, "/clusters/local")
+    assert "script-src 'self'" in headers["content-security-policy"] and "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff" and "access-control-allow-origin" not in headers
+    c.complaints.clear()
+
+
+def case_json(c):
+    c.topic("json", partitions=2, records=10)
+    time.sleep(2.5)
+    about = json.loads(fetch(c, "/api/v1/clusters/local")[2])
+    assert (about["name"], about["brokers"], about["brokers_alive"]) == ("local", c.replicas, c.replicas), about
+    topic = json.loads(fetch(c, "/api/v1/clusters/local/topics/json")[2])
+    assert sum(of["log_end_offset"] for of in topic["partitions"]) == 10, topic
+    status = json.loads(fetch(c, "/api/v1/clusters/local/status")[2])
+    assert status == {"status": "Well", "findings": []}, status
+    status, _, text = fetch(c, "/api/v1/clusters/local/topics/none")
+    assert (status, "error" in json.loads(text)) == (404, True)
+    assert fetch(c, "/api/v1/clusters/elsewhere")[0] == 404
+
+
+def case_pages_are_fast(c):
+    """Not a benchmark: a page that takes seconds is broken, on any machine."""
+    for path in ("", "/topics", "/brokers/1"):
+        c.go(path)
+        began = time.monotonic()
+        status, _, _ = fetch(c, f"/clusters/local{path}")
+        assert status == 200 and time.monotonic() - began < 5, path
+    assert re.search(r"Page \d", c.page.content()) is None
