@@ -30,6 +30,7 @@ pub use log_dirs::{LogDir, LogDirReplica};
 pub use quorum::{Quorum, QuorumReplica};
 pub use reassignments::Reassignment;
 pub use reset::{OffsetMove, ResetTarget};
+pub use topics::EligibleLeaders;
 
 use crate::{ClientError, TopicPartition};
 

@@ -32,8 +32,8 @@ mod transaction;
 
 pub use admin::{
     ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource, ConfigSynonym,
-    ConfigType, ElectionKind, GroupDescription, GroupMember, ListedGroup, ListedGroups, LogDir, LogDirReplica,
-    OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
+    ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupMember, ListedGroup, ListedGroups, LogDir,
+    LogDirReplica, OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
 };
 pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};

@@ -4,11 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use anyhow::Result;
-use client::{Client, ClientError, Metadata, Reassignment, TopicPartition};
+use client::{Client, EligibleLeaders, Metadata, Reassignment, TopicPartition};
 use serde::Serialize;
-use wire::api::describe_topic_partitions::{
-    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponsePartition as Described, TopicRequest,
-};
 
 use super::{changed_settings, named_or_all};
 use crate::cmd::args::{self, Connection};
@@ -153,7 +150,7 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
     wanted.retain(|_, topic| !(args.exclude_internal && topic.is_internal) && topic.error_code.is_none());
     let names: Vec<_> = wanted.keys().map(String::as_str).collect();
     let mut settings = changed_settings(client, &names).await?;
-    let mut elrs = eligible_leaders(client, &names).await?;
+    let mut elrs = client.eligible_leaders(&names).await?;
     let partitions_of = |(name, topic): (&String, &client::Topic)| {
         topic.partitions.iter().map(|partition| TopicPartition::new(name, partition.index)).collect::<Vec<_>>()
     };
@@ -166,7 +163,8 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
             .into_iter()
             .map(|partition| {
                 let key = TopicPartition::new(&name, partition.index);
-                let (elr, last_known_elr) = elrs.remove(&key).unwrap_or_default();
+                let EligibleLeaders { eligible: elr, last_known: last_known_elr } =
+                    elrs.remove(&key).unwrap_or_default();
                 let Reassignment { adding, removing, .. } = moves.remove(&key).unwrap_or_default();
                 Partition {
                     partition: partition.index,
@@ -191,37 +189,6 @@ async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result
         }
     });
     Ok(topics.collect())
-}
-
-type EligibleLeaders = (Option<Vec<i32>>, Option<Vec<i32>>);
-
-/// Eligible and last known leader replicas, from brokers that know DescribeTopicPartitions.
-async fn eligible_leaders(
-    client: &Client,
-    topics: &[&str],
-) -> Result<HashMap<TopicPartition, EligibleLeaders>, ClientError> {
-    let mut found = HashMap::new();
-    let connection = client.any_broker().await?;
-    if topics.is_empty() || connection.version::<DescribeTopicPartitionsRequest>().is_err() {
-        return Ok(found);
-    }
-    let topics = topics.iter().map(|name| TopicRequest { name: (*name).to_owned() }).collect();
-    let mut request = DescribeTopicPartitionsRequest { topics, ..Default::default() };
-    loop {
-        let response = client.send(&request).await?;
-        for topic in response.topics {
-            for partition in topic.partitions {
-                let Described { partition_index, eligible_leader_replicas, last_known_elr, .. } = partition;
-                let key = TopicPartition::new(topic.name.clone().unwrap_or_default(), partition_index);
-                found.insert(key, (eligible_leader_replicas, last_known_elr));
-            }
-        }
-        match response.next_cursor {
-            // A cursor that does not move would never end.
-            Some(cursor) if Some(&cursor) != request.cursor.as_ref() => request.cursor = Some(cursor),
-            _ => return Ok(found),
-        }
-    }
 }
 
 fn join(ids: &[i32]) -> String {

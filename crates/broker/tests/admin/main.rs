@@ -10,6 +10,7 @@ mod metadata;
 mod nodes;
 mod offsets;
 mod producers;
+mod through_client;
 mod topics;
 
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};

@@ -1,6 +1,6 @@
 //! Settings of topics, brokers and the like: where they come from, and changing them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use wire::ErrorCode;
@@ -268,7 +268,7 @@ impl Client {
         request: &DescribeConfigsRequest,
     ) -> Described {
         let mut by_broker = BTreeMap::<_, Vec<_>>::new();
-        for resource in resources {
+        for resource in resources.iter().collect::<BTreeSet<_>>() {
             by_broker.entry(resource.only_broker()).or_default().push(resource);
         }
         let parts =

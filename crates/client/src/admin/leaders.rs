@@ -10,8 +10,8 @@ use crate::{Broker, Client, ClientError, Connection, ConnectionError, Metadata, 
 
 impl Client {
     /// Calls `ask` for every leader of these partitions with all that it leads, at the same time, and once more, with
-    /// new metadata, for those of which we did not know (or it was not) who leads them. Waits no longer than `patience`
-    /// for a leader, and says something of every partition.
+    /// new metadata, for those whose trouble may pass. Waits no longer than `patience` for a leader, and says something
+    /// of every partition.
     pub(crate) async fn ask_leaders<V, T, F>(
         &self,
         wanted: &BTreeMap<TopicPartition, V>,

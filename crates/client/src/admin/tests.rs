@@ -238,7 +238,8 @@ async fn a_group_whose_coordinator_has_moved_is_looked_for_again() {
     let failed: Vec<_> =
         groups.iter().filter_map(|(group, d)| Some((group.as_str(), d.as_ref().err()?.code()))).collect();
     assert_eq!(failed, [("g5", Some(ErrorCode::GROUP_AUTHORIZATION_FAILED))]);
-    assert_eq!(cluster.asked::<FindCoordinatorRequest>(), [0, 0]);
+    // Once for all, and once for the one; any broker can tell.
+    assert_eq!(cluster.asked::<FindCoordinatorRequest>().len(), 2);
     assert_eq!(cluster.asked::<DescribeGroupsRequest>(), [0, 1, 1, 2]);
 }
 

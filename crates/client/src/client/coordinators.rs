@@ -177,15 +177,14 @@ impl Client {
         }
         let mut tasks = JoinSet::new();
         for (address, (broker, groups)) in by_address {
-            let connection = match self.connection(&address).await {
-                Ok(connection) => connection,
-                Err(error) => {
-                    answers.extend(groups.into_iter().map(|group| (group, Err(error.clone().into()))));
-                    continue;
-                }
-            };
-            let asked = ask(Coordinator { broker, connection }, groups.clone());
-            tasks.spawn(async move { (address, groups, asked.await) });
+            let client = self.clone();
+            tasks.spawn(async move {
+                let answered = match client.connection(&address).await {
+                    Ok(connection) => ask(Coordinator { broker, connection }, groups.clone()).await,
+                    Err(error) => Err(error.into()),
+                };
+                (address, groups, answered)
+            });
         }
         for (address, groups, answered) in tasks.join_all().await {
             match answered {
