@@ -71,6 +71,8 @@ pub struct Log {
 /// A file that was renamed and waits for its end.
 pub(crate) struct DeletedFile {
     pub(crate) path: PathBuf,
+    /// Of batches.
+    pub(crate) size_bytes: u64,
     pub(crate) since_ms: i64,
 }
 

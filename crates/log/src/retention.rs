@@ -1,4 +1,4 @@
-//! What is deleted, and when: old segments by time, by size and by DeleteRecords.
+//! What is deleted, and when: old segments by time, by size, by DeleteRecords, and the oldest when the disk is needed.
 //!
 //! The rule about time, which no jump of the wall clock can turn against fresh data: a segment goes when its greatest
 //! timestamp is more than `retention.ms` before the wall clock's now, and
@@ -16,7 +16,7 @@ use crate::error::LogError;
 use crate::log::{DeletedFile, Log, remove_if_there};
 use crate::names::{self, Kind, Stage};
 use crate::segment::Segment;
-use crate::view::Part;
+use crate::view::{LogView, Part};
 
 /// Why a segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +90,28 @@ impl Log {
         if doomed.len() == parts.len() {
             self.roll(now)?;
         }
+        self.delete_first(&doomed, now)?;
+        Ok(doomed.len())
+    }
+
+    /// Deletes the oldest segment because its space is needed, whatever the settings say: never the active one, and
+    /// none that holds offsets at or above `high_watermark`. Returns the bytes that it had; `None` if none may go.
+    pub fn delete_oldest_segment(&mut self, high_watermark: i64, now: Now) -> Result<Option<u64>, LogError> {
+        self.view.check()?;
+        let Some(oldest) = self.view.oldest_deletable(high_watermark) else { return Ok(None) };
+        tracing::info!(
+            dir = %self.dir.display(), segment = oldest.segment.base_offset(), bytes = oldest.size,
+            "deleting the oldest segment: the disk is needed"
+        );
+        self.delete_first(std::slice::from_ref(&oldest), now)?;
+        Ok(Some(oldest.size))
+    }
+
+    /// Deletes segments that are the first of the log and not all of it.
+    fn delete_first(&mut self, doomed: &[Part], now: Now) -> Result<(), LogError> {
         let count = doomed.len();
         let log_start_offset = doomed[count - 1].upper_offset;
-        for part in &doomed {
+        for part in doomed {
             part.segment.pin()?;
         }
         self.view.publish(|published| {
@@ -100,13 +119,13 @@ impl Log {
             published.log_start_offset = published.log_start_offset.max(log_start_offset);
         });
         // Each for itself: a crash in between leaves a longer log, not one with a hole.
-        for part in &doomed {
+        for part in doomed {
             self.rename_to_deleted(&part.segment, now)?;
             self.disk.sync_dir(&self.dir)?;
         }
         self.remove_snapshots(|offset| offset < log_start_offset)?;
         self.view.epochs().truncate_from_start(self.view.log_start_offset());
-        Ok(count)
+        Ok(())
     }
 
     fn is_expired(&self, part: &Part, now: Now) -> Result<bool, LogError> {
@@ -136,7 +155,8 @@ impl Log {
                 (segment.path(kind), names::path(&self.dir, segment.base_offset(), kind, Stage::Deleted));
             if self.disk.exists(&live)? {
                 self.disk.rename(&live, &path)?;
-                self.deleted.push(DeletedFile { path, since_ms: now.monotonic_ms });
+                let size_bytes = if kind == Kind::Log { segment.size() } else { 0 };
+                self.deleted.push(DeletedFile { path, size_bytes, since_ms: now.monotonic_ms });
             }
         }
         Ok(())
@@ -154,5 +174,32 @@ impl Log {
             remove_if_there(&*self.disk, &file.path)?;
         }
         Ok(self.deleted.len())
+    }
+
+    /// Removes all files that were deleted, without waiting, because their space is needed. Returns how many bytes of
+    /// batches were in them.
+    pub fn remove_deleted_files_now(&mut self) -> Result<u64, LogError> {
+        let mut bytes = 0;
+        while let Some(file) = self.deleted.last() {
+            remove_if_there(&*self.disk, &file.path)?;
+            bytes += file.size_bytes;
+            self.deleted.pop();
+        }
+        Ok(bytes)
+    }
+}
+
+impl LogView {
+    /// The segment that [`Log::delete_oldest_segment`] would delete.
+    fn oldest_deletable(&self, high_watermark: i64) -> Option<Part> {
+        let published = self.published();
+        let oldest = (published.segments.len() > 1).then(|| published.part(0));
+        oldest.filter(|oldest| oldest.upper_offset <= high_watermark)
+    }
+
+    /// The greatest timestamp of the segment that [`Log::delete_oldest_segment`] would delete; -1 if it has none.
+    pub fn oldest_deletable_timestamp(&self, high_watermark: i64) -> io::Result<Option<i64>> {
+        let Some(oldest) = self.oldest_deletable(high_watermark) else { return Ok(None) };
+        Ok(Some(oldest.segment.max_timestamp(oldest.size, oldest.upper_offset)?.timestamp))
     }
 }

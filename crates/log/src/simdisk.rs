@@ -113,6 +113,7 @@ struct State {
     dirs: BTreeSet<PathBuf>,
     generation: u64,
     capacity_bytes: u64,
+    holds_removed: bool,
     file_bytes_max: u64,
     /// Operations that fail: after how many more of their kind, and with what.
     faults: BTreeMap<SimOp, (u64, Errno)>,
@@ -145,6 +146,7 @@ impl SimDisk {
             dirs: BTreeSet::from([PathBuf::from("/")]),
             generation: 0,
             capacity_bytes: u64::MAX,
+            holds_removed: false,
             file_bytes_max: u64::MAX,
             faults: BTreeMap::new(),
             changes_left: u64::MAX,
@@ -201,6 +203,12 @@ impl SimDisk {
     pub fn set_free_bytes(&self, bytes: u64) {
         let mut state = self.0.lock();
         state.capacity_bytes = state.used_bytes().saturating_add(bytes);
+    }
+
+    /// Whether files that were removed still take their space: as those do that somebody has open, and any others for a
+    /// while where a file system frees it later.
+    pub fn set_holds_removed(&self, holds: bool) {
+        self.0.lock().holds_removed = holds;
     }
 
     /// No file can grow beyond this (EFBIG).
@@ -330,6 +338,7 @@ impl State {
 
     fn clear_faults(&mut self) {
         self.faults.clear();
+        self.holds_removed = false;
         (self.capacity_bytes, self.file_bytes_max, self.changes_left) = (u64::MAX, u64::MAX, u64::MAX);
     }
 
@@ -341,7 +350,10 @@ impl State {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.inodes.values().map(|inode| inode.live.len() as u64).sum()
+        if self.holds_removed {
+            return self.inodes.values().map(|inode| inode.live.len() as u64).sum();
+        }
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.live.len() as u64).sum()
     }
 
     fn attempt(&mut self, op: SimOp) -> io::Result<()> {

@@ -61,7 +61,7 @@ impl Part {
 }
 
 impl Published {
-    fn part(&self, index: usize) -> Part {
+    pub(crate) fn part(&self, index: usize) -> Part {
         let segment = self.segments[index].clone();
         let upper_offset = self.segments.get(index + 1).map_or(self.log_end_offset, |next| next.base_offset());
         Part { size: segment.size(), segment, upper_offset }

@@ -220,6 +220,28 @@ fn a_deleted_segment_stays_readable_for_those_who_have_it() {
 }
 
 #[test]
+fn where_the_disk_is_needed_the_oldest_segment_goes_but_never_the_active_one() {
+    let config = LogConfig { segment_bytes: 1000, retention_bytes: -1, retention_ms: -1, ..LogConfig::default() };
+    let (disk, mut log) = new_log(&config);
+    for ms in 0..6 {
+        append(&mut log, batch(1, 300, &mut Rng::new(1), at(ms)).build(), at(ms)).unwrap();
+    }
+    assert_eq!(segments(&disk), [0, 2, 4]);
+    assert_eq!(log.delete_oldest_segment(1, at(0)).unwrap(), None, "not above the high watermark");
+    assert_eq!(log.view().oldest_deletable_timestamp(1).unwrap(), None);
+    assert_eq!(log.view().oldest_deletable_timestamp(2).unwrap(), Some(at(1).wall_ms));
+    let size_bytes = log.view().size_bytes();
+    let deleted = log.delete_oldest_segment(2, at(0)).unwrap().expect("there is one");
+    assert_eq!((log.view().size_bytes(), log.view().log_start_offset()), (size_bytes - deleted, 2));
+    assert_eq!(log.delete_oldest_segment(6, at(0)).unwrap(), Some(deleted));
+    assert_eq!(log.delete_oldest_segment(6, at(0)).unwrap(), None, "the active one stays");
+    assert_eq!((segments(&disk), log.view().oldest_deletable_timestamp(6).unwrap()), (vec![4], None));
+    assert_eq!(log.remove_deleted_files_now().unwrap(), 2 * deleted);
+    assert!(!disk.paths().iter().any(|path| file_name(path).ends_with(".deleted")));
+    append(&mut log, records(1).build(), at(0)).unwrap();
+}
+
+#[test]
 fn no_jump_of_the_clock_deletes_fresh_data() {
     const HOUR: i64 = 3_600_000;
     let config = LogConfig { retention_ms: HOUR, segment_bytes: 1000, ..LogConfig::default() };
