@@ -28,7 +28,7 @@ pub use listeners::{Endpoint, SecurityProtocol};
 pub use load::{Loaded, Sources};
 pub use membership::{Membership, VoterAddress, address};
 pub use topic::TopicConfig;
-pub use value::{AckDurability, CompressionType, TimestampType};
+pub use value::{AckDurability, CompressionType, DiskCapacityPolicy, TimestampType};
 
 /// Names and values as somebody gave them, before they are typed.
 pub type ConfigMap = BTreeMap<String, String>;

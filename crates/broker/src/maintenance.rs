@@ -3,26 +3,22 @@
 //! Each loop is one task; work on files runs on the blocking pool. Intervals come from the configuration.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Broker;
-use crate::stats::Space;
 
 /// Recovery points are noted at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// How often free space is looked at.
-const DISK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often free space is looked at. What is written meanwhile has to fit into the reserve.
+const DISK_INTERVAL: Duration = Duration::from_millis(100);
 /// How often files of deleted segments and topics are looked at.
 const DELETION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often stored batches are checked, and how many bytes at a time: a terabyte takes a day and a half.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_BYTES: u64 = 8 << 20;
-/// Even a small disk keeps most of itself for data: the reserve is at most this part of it.
-const RESERVE_PART_MAX: u64 = 20;
 
 /// Starts the loops. They end when the set is dropped.
 pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
@@ -40,8 +36,8 @@ pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
     });
     every(loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
     // What is full already is known before anything is appended.
-    watch_disk(broker);
-    every(loops, broker, DISK_INTERVAL, watch_disk);
+    broker.partitions.watch_disk();
+    every(loops, broker, DISK_INTERVAL, |broker| broker.partitions.watch_disk());
     every(loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
     if config.log_cleaner_enable {
         every(loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
@@ -73,27 +69,5 @@ fn every(
 fn flush(broker: &Broker) {
     for partition in std::mem::take(&mut *broker.shared.dirty.lock()) {
         partition.flush_in_background();
-    }
-}
-
-/// Refuses appends while less than the reserve is free, so that the disk never fills up and what is there stays served.
-fn watch_disk(broker: &Broker) {
-    let disk = &broker.env.disk;
-    let dir = broker.partitions.data_dir();
-    let (Ok(free), Ok(total)) = (disk.free_bytes(dir), disk.total_bytes(dir)) else { return };
-    let reserve = (broker.config().disk_reserve_bytes as u64).min(total / RESERVE_PART_MAX);
-    let space = Space { free_bytes: free, total_bytes: total, reserve_bytes: reserve };
-    broker.shared.stats.disk.note(broker.env.clock.monotonic(), space);
-    let full = free < reserve;
-    if broker.shared.disk_full.swap(full, Ordering::Relaxed) != full {
-        if full {
-            tracing::error!(
-                free_bytes = free,
-                reserve_bytes = reserve,
-                "the disk is full: nothing is appended until there is room"
-            );
-        } else {
-            tracing::info!(free_bytes = free, "there is room on the disk again");
-        }
     }
 }

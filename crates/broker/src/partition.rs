@@ -14,6 +14,7 @@ mod noted;
 mod recovery_points;
 pub mod replica;
 mod role;
+mod room;
 mod settings;
 mod sync;
 mod table;
@@ -39,6 +40,7 @@ pub use damage::Damage;
 pub use following::FollowError;
 pub use noted::Noted;
 pub use recovery_points::RecoveryPoints;
+pub use room::{DiskRoom, Room};
 pub use settings::Settings;
 pub use sync::{SyncState, Syncer, Until, Waiting};
 pub use table::{PartitionTable, TopicSummary};
@@ -50,7 +52,6 @@ use self::role::RoleState;
 
 use crate::config::AckDurability;
 use crate::env::Env;
-use crate::meta::is_internal;
 use crate::stats::{Stats, Traffic};
 
 /// Bytes that a restart may have to look at for the producers' states.
@@ -88,8 +89,7 @@ pub struct Shared {
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
     /// Told when a log has failed.
     pub failed: Arc<Notify>,
-    /// Free space has fallen below the reserve: nothing is appended until it is back.
-    pub disk_full: Arc<AtomicBool>,
+    pub room: Arc<DiskRoom>,
     pub stats: Arc<Stats>,
 }
 
@@ -347,8 +347,8 @@ impl Partition {
         place: usize,
         touched: &mut Touched,
     ) {
-        if let Err(code) = self.check_writable(acks) {
-            return ticket.fill(place, code.into());
+        if let Err(refusal) = self.check_writable(acks) {
+            return ticket.fill(place, Outcome::Refused(refusal));
         }
         let mut queue = self.queue.lock();
         // Whoever finds the queue empty commits it.
@@ -358,28 +358,24 @@ impl Partition {
         queue.push(Queued { batch, sender: Sender { acks, ticket: Arc::clone(ticket), place }, leader_epoch });
     }
 
-    fn check_writable(&self, acks: Acks) -> Result<(), ErrorCode> {
-        if self.is_offline() || self.lacks_room() {
-            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+    fn check_writable(&self, acks: Acks) -> Result<(), Refusal> {
+        if self.is_offline() {
+            return Err(ErrorCode::KAFKA_STORAGE_ERROR.into());
         }
+        self.check_room()?;
         self.check_leader()?;
         if acks == Acks::All {
             if self.is_stalled.load(Ordering::Acquire) {
-                return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+                return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
             }
             // No more can be in sync than there are (`Partition.effectiveMinIsr`).
             let replicas = self.replica_count.load(Ordering::Acquire);
             let wanted = self.settings.load().min_insync_replicas.min(replicas);
             if self.in_sync_replicas.load(Ordering::Acquire) < wanted {
-                return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+                return Err(ErrorCode::NOT_ENOUGH_REPLICAS.into());
             }
         }
         Ok(())
-    }
-
-    /// The reserve is there for the broker's own topics, so that groups go on while producers wait for room.
-    fn lacks_room(&self) -> bool {
-        self.shared.disk_full.load(Ordering::Relaxed) && !is_internal(&self.topic)
     }
 
     /// Has appended what is queued: by a syncing thread if everybody waits for the disk anyway, otherwise here and now.

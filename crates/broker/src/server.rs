@@ -9,7 +9,6 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -141,7 +140,7 @@ impl Server {
             recovery_points: Arc::default(),
             syncer,
             dirty: Arc::default(),
-            disk_full: Arc::new(AtomicBool::new(false)),
+            room: Arc::default(),
             stats: Arc::default(),
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;

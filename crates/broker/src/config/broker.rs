@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::value::{AckDurability, CompressionType, TimestampType};
+use super::value::{AckDurability, CompressionType, DiskCapacityPolicy, TimestampType};
 use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, listeners, membership, settings};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
@@ -78,8 +78,14 @@ settings! {
     "log.dirs" => log_dirs: Option<Vec<String>> = null, Any, ReadOnly, "The data directory.";
     "metadata.log.dir" => metadata_log_dir: Option<String> = null, Any, ReadOnly,
         "The directory of the metadata log, when it is not the data directory.";
+    "disk.capacity.policy" => disk_capacity_policy: DiskCapacityPolicy
+        = "stop-produce", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
+        "What happens beyond disk.capacity.threshold.percent: the oldest segments go, or no more records come.";
+    "disk.capacity.threshold.percent" => disk_capacity_threshold_percent: i32 = "95", Between(1, 100), ClusterWide,
+        "The part of the disk that may be in use, whoever uses it, before disk.capacity.policy acts.";
     "disk.reserve.bytes" => disk_reserve_bytes: i64 = "268435456", AtLeast(0), ClusterWide,
-        "Free space below which produce requests are refused, so that the rest goes on working.";
+        "Free space below which all produce requests are refused, so that the rest goes on working. \
+         It is never more than a fortieth of the disk.";
 
     // Topics.
     "num.partitions" => num_partitions: i32 = "1", AtLeast(1), ReadOnly,

@@ -2,7 +2,7 @@
 
 use log::{CleanupPolicy, LogConfig};
 
-use super::value::{AckDurability, CompressionType, TimestampType};
+use super::value::{AckDurability, CompressionType, DiskCapacityPolicy, TimestampType};
 use super::{BrokerConfig, ConfigError, ConfigMap, Scope, Synonym, settings};
 
 const fn same(name: &'static str) -> Synonym {
@@ -39,6 +39,10 @@ settings! {
         "The level when compression.type is zstd.", from [same("compression.zstd.level")];
     "delete.retention.ms" => delete_retention_ms: i64 = "86400000", AtLeast(0), ClusterWide,
         "How long a tombstone stays when the topic is compacted.", from [same("log.cleaner.delete.retention.ms")];
+    "disk.capacity.policy" => disk_capacity_policy: DiskCapacityPolicy
+        = "stop-produce", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
+        "What happens when the disk fills up: the oldest segments go, or no more records come.",
+        from [same("disk.capacity.policy")];
     "file.delete.delay.ms" => file_delete_delay_ms: i64 = "60000", AtLeast(0), ClusterWide,
         "How long a deleted segment's files stay.", from [same("log.segment.delete.delay.ms")];
     "flush.messages" => flush_messages: i64 = "9223372036854775807", AtLeast(1), ClusterWide,

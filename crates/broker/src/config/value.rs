@@ -27,6 +27,7 @@ values! {
     f64 => Double;
     AckDurability => String;
     CompressionType => String;
+    DiskCapacityPolicy => String;
     TimestampType => String;
 }
 
@@ -101,6 +102,14 @@ choices! {
         Gzip = "gzip",
         /// As the producer sent them.
         Producer = "producer",
+    }
+
+    /// What becomes of a topic's records when the disk fills up.
+    DiskCapacityPolicy {
+        /// The oldest go.
+        DeleteOldest = "delete-oldest",
+        /// None come.
+        StopProduce = "stop-produce",
     }
 
     /// Whose clock a record's timestamp is.

@@ -125,7 +125,7 @@ impl Partition {
     }
 
     fn append_batches(&self, log: &mut Log, batches: &[Batch]) -> Result<(), FollowError> {
-        if self.lacks_room() {
+        if self.lacks_room_to_follow() {
             return Err(FollowError::NoRoom);
         }
         let end = log.log_end_offset();

@@ -5,7 +5,7 @@ use wire::batch::{Compression, Rules, TimestampType};
 use wire::compress::Codec;
 
 use super::ThrottledReplicas;
-use crate::config::{self, AckDurability, BrokerConfig, CompressionType, TopicConfig};
+use crate::config::{self, AckDurability, BrokerConfig, CompressionType, DiskCapacityPolicy, TopicConfig};
 
 pub struct Settings {
     pub ack_durability: AckDurability,
@@ -15,6 +15,7 @@ pub struct Settings {
     /// Whether `flush.ms` is shorter than the background flush, so that every append is synced at once.
     pub flush_always: bool,
     pub is_compacted: bool,
+    pub disk_capacity_policy: DiskCapacityPolicy,
     /// Replicas here whose followers are throttled, while they lead.
     pub throttled_as_leader: ThrottledReplicas,
     pub throttled_as_follower: ThrottledReplicas,
@@ -32,6 +33,7 @@ impl Settings {
             flush_messages: topic.flush_messages,
             flush_always: topic.flush_ms < broker.log_background_flush_interval_ms,
             is_compacted: topic.is_compacted(),
+            disk_capacity_policy: topic.disk_capacity_policy,
             throttled_as_leader: throttled(&topic.leader_replication_throttled_replicas),
             throttled_as_follower: throttled(&topic.follower_replication_throttled_replicas),
             rules: rules(topic),

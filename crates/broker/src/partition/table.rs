@@ -8,6 +8,7 @@
 //! A directory is called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of
 //! the data directory.
 
+mod capacity;
 mod directories;
 mod summary;
 mod upkeep;
@@ -29,6 +30,7 @@ use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 use crate::stats::Traffic;
 
+use self::capacity::Capacity;
 pub use self::summary::TopicSummary;
 
 /// Threads that open or make logs. They mostly wait for the disk. On a simulated one more than one would make each run
@@ -84,6 +86,7 @@ pub struct PartitionTable {
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
     scrub: Mutex<Scrub>,
+    capacity: Mutex<Capacity>,
     /// Where the last compaction of each log ended.
     cleaned_to: Mutex<Offsets>,
     /// Ends a compaction that is under way.
@@ -139,6 +142,7 @@ impl PartitionTable {
             deleted: Mutex::default(),
             was_clean: false,
             scrub: Mutex::default(),
+            capacity: Mutex::default(),
             cleaned_to: Mutex::default(),
             stopping: AtomicBool::new(false),
             noted: Mutex::default(),

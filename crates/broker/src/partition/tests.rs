@@ -39,7 +39,7 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         recovery_points: Arc::default(),
         syncer,
         dirty: Arc::default(),
-        disk_full: Arc::default(),
+        room: Arc::default(),
         stats: Arc::default(),
     };
     let partition = Partition::new(

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
@@ -67,7 +66,7 @@ impl Replica {
             recovery_points: Arc::default(),
             syncer: Syncer::idle(),
             dirty: Arc::default(),
-            disk_full: Arc::new(AtomicBool::new(false)),
+            room: Arc::default(),
             stats: Arc::default(),
         };
         let table = Arc::new(PartitionTable::new(shared.clone(), data_dir, Arc::clone(&config), incarnation_id)?);

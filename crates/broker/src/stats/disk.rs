@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::Count;
 use super::page::Page;
 
 /// What is looked back at, and how often a sample of it is kept.
@@ -17,13 +18,21 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Space {
     pub free_bytes: u64,
     pub total_bytes: u64,
+    /// Below it `disk.capacity.policy` acts. Not less than the reserve.
+    pub threshold_bytes: u64,
     /// Below it nothing is appended.
     pub reserve_bytes: u64,
+    /// Records are refused, those of some topics or of all.
+    pub is_full: bool,
 }
 
-/// The space as it is, and as it was in the last hour.
+/// The space as it is, and as it was in the last hour; and what was deleted to have some.
 #[derive(Debug, Default)]
-pub struct DiskSpace(Mutex<Past>);
+pub struct DiskSpace {
+    past: Mutex<Past>,
+    pub deleted_segments: Count,
+    pub deleted_bytes: Count,
+}
 
 #[derive(Debug, Default)]
 struct Past {
@@ -35,7 +44,7 @@ struct Past {
 impl DiskSpace {
     /// Takes note of the space at a time on the monotonic clock.
     pub fn note(&self, now: Duration, space: Space) {
-        let mut past = self.0.lock();
+        let mut past = self.past.lock();
         past.now = Some((now, space));
         if past.samples.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= SAMPLE_INTERVAL) {
             past.samples.push_back((now, space.free_bytes));
@@ -44,21 +53,39 @@ impl DiskSpace {
     }
 
     pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
-        let past = self.0.lock();
+        let past = self.past.lock();
         let Some((_, space)) = past.now else { return Ok(()) };
         page.gauge("parshall_disk_free_bytes", "Free space of the disk with the data", space.free_bytes)?;
         page.gauge("parshall_disk_total_bytes", "Size of the disk with the data", space.total_bytes)?;
+        page.gauge(
+            "parshall_disk_threshold_bytes",
+            "disk.capacity.policy acts while less than this is free",
+            space.threshold_bytes,
+        )?;
         page.gauge(
             "parshall_disk_reserve_bytes",
             "Nothing is appended while less than this is free",
             space.reserve_bytes,
         )?;
-        let full = u64::from(space.free_bytes < space.reserve_bytes);
-        page.gauge("parshall_disk_full", "1 if nothing is appended because the disk is full", full)?;
+        page.gauge(
+            "parshall_disk_full",
+            "1 if records are refused because the disk is full",
+            u64::from(space.is_full),
+        )?;
         page.gauge(
             "parshall_disk_forecast_seconds",
-            "When only the reserve is left if the disk fills as it did in the last hour; +Inf if it does not",
+            "When the threshold is reached if the disk fills as it did in the last hour; +Inf if it does not",
             past.seconds_left(),
+        )?;
+        page.counter(
+            "parshall_disk_policy_deleted_segments",
+            "Segments that disk.capacity.policy has deleted",
+            self.deleted_segments.get(),
+        )?;
+        page.counter(
+            "parshall_disk_policy_deleted_bytes",
+            "Bytes that disk.capacity.policy has deleted",
+            self.deleted_bytes.get(),
         )
     }
 }
@@ -66,7 +93,7 @@ impl DiskSpace {
 impl Past {
     fn seconds_left(&self) -> f64 {
         let Some((now, space)) = self.now else { return f64::INFINITY };
-        let left = space.free_bytes.saturating_sub(space.reserve_bytes);
+        let left = space.free_bytes.saturating_sub(space.threshold_bytes);
         if left == 0 {
             return 0.0;
         }
@@ -87,15 +114,20 @@ mod tests {
     fn watch(seconds: u64, free_bytes: impl Fn(u64) -> u64) -> Past {
         let disk = DiskSpace::default();
         for half in 0..=2 * seconds {
-            let space = Space { free_bytes: free_bytes(half / 2), total_bytes: 1 << 40, reserve_bytes: 1000 };
+            let space = Space {
+                free_bytes: free_bytes(half / 2),
+                total_bytes: 1 << 40,
+                threshold_bytes: 1000,
+                ..Space::default()
+            };
             disk.note(Duration::from_millis(500 * half), space);
         }
-        disk.0.into_inner()
+        disk.past.into_inner()
     }
 
     #[test]
     fn the_last_hour_says_when_the_disk_is_full() {
-        // Ten bytes a second, and 9,000 seconds until the reserve is reached.
+        // Ten bytes a second, and 9,000 seconds until the threshold is reached.
         let past = watch(1000, |second| 101_000 - 10 * second);
         assert_eq!(past.seconds_left(), 9000.0);
         // What was before the last hour does not count.

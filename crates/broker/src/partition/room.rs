@@ -1,0 +1,84 @@
+//! Whether the disk has room for records, and how a partition makes some (`disk.capacity.policy`).
+//!
+//! Who looks at the disk and says so is [`PartitionTable::watch_disk`](super::PartitionTable::watch_disk).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use log::LogError;
+use wire::ErrorCode;
+
+use super::{Partition, Refusal};
+use crate::config::DiskCapacityPolicy;
+use crate::meta::is_internal;
+
+/// What the last look at the disk has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Enough,
+    /// More than the threshold allows is in use, and nothing is left that could give way.
+    BeyondThreshold,
+    OnlyReserve,
+}
+
+/// What all partitions of a broker ask before they append.
+#[derive(Debug, Default)]
+pub struct DiskRoom(AtomicU8);
+
+impl DiskRoom {
+    pub fn get(&self) -> Room {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Room::Enough,
+            1 => Room::BeyondThreshold,
+            _ => Room::OnlyReserve,
+        }
+    }
+
+    pub fn set(&self, room: Room) {
+        self.0.store(room as u8, Ordering::Relaxed);
+    }
+}
+
+impl Partition {
+    /// Refuses what a client sends. The reserve is there for the broker's own topics, so that groups go on while
+    /// producers wait for room.
+    pub(super) fn check_room(&self) -> Result<(), Refusal> {
+        let cause = match self.shared.room.get() {
+            Room::Enough => return Ok(()),
+            Room::BeyondThreshold if self.policy() == DiskCapacityPolicy::DeleteOldest => return Ok(()),
+            _ if is_internal(&self.topic) => return Ok(()),
+            Room::BeyondThreshold => "the disk is full: more of it is in use than disk.capacity.threshold.percent",
+            Room::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
+        };
+        Err(Refusal { code: ErrorCode::KAFKA_STORAGE_ERROR, message: Some(cause.to_owned()), records: Vec::new() })
+    }
+
+    /// Whether a follower has to wait for room. The threshold is for what clients send: what their leader has taken is
+    /// replicated as long as it can be.
+    pub(super) fn lacks_room_to_follow(&self) -> bool {
+        self.shared.room.get() == Room::OnlyReserve && !is_internal(&self.topic)
+    }
+
+    fn policy(&self) -> DiskCapacityPolicy {
+        self.settings.load().disk_capacity_policy
+    }
+
+    /// Whether old segments of this replica go when the disk fills up. Those of a topic that is only compacted are not
+    /// old but current.
+    pub fn gives_way(&self) -> bool {
+        self.policy() == DiskCapacityPolicy::DeleteOldest
+            && self.settings.load().log.cleanup_policy.delete
+            && !is_internal(&self.topic)
+            && !self.is_offline()
+    }
+
+    /// Deletes the oldest closed segment and its files, if all of it is replicated. Returns the bytes that it had.
+    pub fn give_way(self: &Arc<Self>) -> Result<Option<u64>, LogError> {
+        let now = self.shared.env.clock.now();
+        self.with_log(|log| {
+            let deleted = log.delete_oldest_segment(self.high_watermark(), now)?;
+            log.remove_deleted_files_now()?;
+            Ok(deleted)
+        })
+    }
+}

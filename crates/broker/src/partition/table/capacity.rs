@@ -1,0 +1,267 @@
+//! What becomes of records when the disk fills up (`disk.capacity.policy`).
+//!
+//! Free space is looked at ten times a second. When less is free than the threshold wants:
+//! 1. What was to go anyway goes at once: files of deleted segments and topics without their delay, and what retention
+//!    deletes.
+//! 2. Topics with `delete-oldest` lose closed segments, the oldest of all of them on this node first, until enough is
+//!    free. Each replica gives way for itself, as with retention. Active segments stay, and so do the broker's own
+//!    topics and those that are only compacted.
+//! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does.
+//!
+//! How much goes depends on bytes alone. Timestamps, which come from clocks that jump, decide about the order. What was
+//! removed and is not seen as free yet counts as free for a while ([`Late`]), so that nothing else goes in its place.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use log::disk::{Disk, OpenMode};
+
+use super::PartitionTable;
+use crate::partition::Room;
+use crate::stats::Space;
+
+/// Even a small disk keeps most of itself for data: the reserve is at most this part of it, and half of what the
+/// threshold keeps free by default.
+const RESERVE_PART_MAX: u64 = 40;
+/// How often retention is applied while the disk is too full.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(5);
+/// How long removed bytes are expected to come back: a reader holds them, or the file system frees them later.
+const LATE_MAX: Duration = Duration::from_secs(30);
+/// How often it is said what is wrong with the disk.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What is known from one look at the disk to the next.
+#[derive(Default)]
+pub(super) struct Capacity {
+    late: Late,
+    retention_at: Option<Duration>,
+    told_at: Option<Duration>,
+    /// It was said that the disk is full, and not yet that it no longer is.
+    is_told: bool,
+    deleted_told_at: Option<Duration>,
+    /// What was deleted since that was said.
+    deleted: Deleted,
+}
+
+/// What gave way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Deleted {
+    segments: u64,
+    bytes: u64,
+}
+
+/// Bytes that were removed and have not been seen to be free.
+#[derive(Default)]
+struct Late {
+    /// At the last look.
+    free_bytes: u64,
+    written_bytes: u64,
+    removed: VecDeque<(Duration, u64)>,
+}
+
+impl Late {
+    /// Takes note of what is free, and of what this broker has written since it began: that is missing where something
+    /// came back.
+    fn look(&mut self, now: Duration, free_bytes: u64, written_bytes: u64) {
+        while self.removed.pop_front_if(|(at, _)| now.saturating_sub(*at) >= LATE_MAX).is_some() {}
+        let written = written_bytes.saturating_sub(self.written_bytes);
+        let mut came = free_bytes.saturating_add(written).saturating_sub(self.free_bytes);
+        (self.free_bytes, self.written_bytes) = (free_bytes, written_bytes);
+        for (_, bytes) in &mut self.removed {
+            let part = came.min(*bytes);
+            (*bytes, came) = (*bytes - part, came - part);
+        }
+        self.removed.retain(|(_, bytes)| *bytes > 0);
+    }
+
+    fn note_removed(&mut self, now: Duration, bytes: u64) {
+        self.removed.push_back((now, bytes));
+    }
+
+    /// What is free, or on its way to be.
+    fn available_bytes(&self) -> u64 {
+        self.removed.iter().fold(self.free_bytes, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+}
+
+impl PartitionTable {
+    /// Looks how much is free, has partitions give way if that is too little, and refuses records if there is no other
+    /// way.
+    pub fn watch_disk(&self) {
+        let disk = &self.shared.env.disk;
+        let (Ok(free_bytes), Ok(total_bytes)) = (disk.free_bytes(&self.data_dir), disk.total_bytes(&self.data_dir))
+        else {
+            return;
+        };
+        let config = self.config.load();
+        let reserve_bytes = config.disk_reserve_bytes.unsigned_abs().min(total_bytes / RESERVE_PART_MAX);
+        let kept_percent = 100 - u64::from(config.disk_capacity_threshold_percent.unsigned_abs());
+        // The policy acts before the reserve is touched.
+        let threshold_bytes = (total_bytes / 100 * kept_percent).max(reserve_bytes);
+        let now = self.shared.env.clock.monotonic();
+        let mut capacity = self.capacity.lock();
+        capacity.late.look(now, free_bytes, self.written_bytes());
+        let is_made = self.make_room(&mut capacity, now, threshold_bytes);
+        let free_bytes = capacity.late.free_bytes;
+        let room = match is_made {
+            _ if free_bytes < reserve_bytes => Room::OnlyReserve,
+            false => Room::BeyondThreshold,
+            true => Room::Enough,
+        };
+        self.shared.room.set(room);
+        let space = Space { free_bytes, total_bytes, threshold_bytes, reserve_bytes, is_full: room != Room::Enough };
+        self.shared.stats.disk.note(now, space);
+        capacity.tell(now, room, space);
+    }
+
+    /// Sees to it that so much is free, or will be. Returns false if there was not enough that might be deleted.
+    fn make_room(&self, capacity: &mut Capacity, now: Duration, wanted_bytes: u64) -> bool {
+        let missing = |capacity: &Capacity| wanted_bytes.saturating_sub(capacity.late.available_bytes());
+        if missing(capacity) == 0 {
+            return true;
+        }
+        self.note_removed(capacity, now, self.remove_deleted_now());
+        let retention_is_due = capacity.retention_at.is_none_or(|at| now.saturating_sub(at) >= RETENTION_INTERVAL);
+        if missing(capacity) > 0 && retention_is_due {
+            capacity.retention_at = Some(now);
+            self.apply_retention();
+            self.note_removed(capacity, now, self.remove_deleted_now());
+        }
+        let missing_bytes = missing(capacity);
+        let deleted = self.delete_oldest(missing_bytes);
+        self.note_removed(capacity, now, deleted.bytes);
+        capacity.tell_deleted(now, deleted);
+        deleted.bytes >= missing_bytes
+    }
+
+    fn note_removed(&self, capacity: &mut Capacity, now: Duration, bytes: u64) {
+        if bytes > 0 {
+            capacity.late.note_removed(now, bytes);
+            if let Ok(free_bytes) = self.shared.env.disk.free_bytes(&self.data_dir) {
+                capacity.late.look(now, free_bytes, self.written_bytes());
+            }
+        }
+    }
+
+    /// To the logs that are here now.
+    fn written_bytes(&self) -> u64 {
+        let topics = self.topics.read();
+        topics.by_id.values().map(|topic| topic.traffic.bytes_in.get() + topic.traffic.replication_bytes_in.get()).sum()
+    }
+
+    /// Has partitions give way, the one with the oldest records first, until so many bytes are gone or nobody has
+    /// anything to give.
+    fn delete_oldest(&self, wanted_bytes: u64) -> Deleted {
+        let mut deleted = Deleted::default();
+        if wanted_bytes == 0 {
+            return deleted;
+        }
+        let partitions: Vec<_> = self.all().into_iter().filter(|partition| partition.gives_way()).collect();
+        let oldest = |index: usize| {
+            let partition = &partitions[index];
+            match partition.view().oldest_deletable_timestamp(partition.high_watermark()) {
+                Ok(timestamp) => Some(Reverse((timestamp?, index))),
+                Err(error) => {
+                    tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "does not give way");
+                    None
+                }
+            }
+        };
+        let mut queue: BinaryHeap<_> = (0..partitions.len()).filter_map(oldest).collect();
+        while deleted.bytes < wanted_bytes
+            && let Some(Reverse((_, index))) = queue.pop()
+        {
+            let partition = &partitions[index];
+            match partition.give_way() {
+                Ok(Some(size_bytes)) => {
+                    deleted.segments += 1;
+                    deleted.bytes += size_bytes;
+                    queue.extend(oldest(index));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "does not give way");
+                }
+            }
+        }
+        self.shared.stats.disk.deleted_segments.add(deleted.segments);
+        self.shared.stats.disk.deleted_bytes.add(deleted.bytes);
+        deleted
+    }
+
+    /// Removes the files of deleted segments and the directories of deleted topics, whatever their delay. Returns how
+    /// many bytes they had.
+    fn remove_deleted_now(&self) -> u64 {
+        let mut bytes = 0;
+        for partition in self.all() {
+            match partition.with_log(log::Log::remove_deleted_files_now) {
+                Ok(removed) => bytes += removed,
+                Err(error) => {
+                    tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "deleted files stay");
+                }
+            }
+        }
+        let disk = &*self.shared.env.disk;
+        for (dir, _) in std::mem::take(&mut *self.deleted.lock()) {
+            let size_bytes = size_bytes(disk, &dir).unwrap_or(0);
+            match disk.remove_dir_all(&dir) {
+                Ok(()) => bytes += size_bytes,
+                Err(error) => {
+                    tracing::warn!(dir = %dir.display(), %error, "the directory of a deleted partition stays");
+                }
+            }
+        }
+        bytes
+    }
+}
+
+impl Capacity {
+    /// Says now and then what gave way.
+    fn tell_deleted(&mut self, now: Duration, deleted: Deleted) {
+        self.deleted.segments += deleted.segments;
+        self.deleted.bytes += deleted.bytes;
+        let is_due = self.deleted_told_at.is_none_or(|at| now.saturating_sub(at) >= TELL_INTERVAL);
+        if self.deleted.segments > 0 && is_due {
+            self.deleted_told_at = Some(now);
+            let Deleted { segments, bytes } = std::mem::take(&mut self.deleted);
+            tracing::warn!(segments, bytes, "deleted the oldest segments: the disk was fuller than its threshold");
+        }
+    }
+
+    /// Says that the disk is full, now and then as long as it is, and that it no longer is.
+    fn tell(&mut self, now: Duration, room: Room, space: Space) {
+        let Space { free_bytes, threshold_bytes, reserve_bytes, .. } = space;
+        if room == Room::Enough {
+            if std::mem::take(&mut self.is_told) {
+                tracing::info!(free_bytes, "there is room on the disk again");
+            }
+            return;
+        }
+        if self.told_at.is_some_and(|at| now.saturating_sub(at) < TELL_INTERVAL) {
+            return;
+        }
+        (self.told_at, self.is_told) = (Some(now), true);
+        let refused = match room {
+            Room::OnlyReserve => "no records are taken",
+            _ => "topics with disk.capacity.policy=stop-produce take no records",
+        };
+        tracing::error!(
+            free_bytes,
+            threshold_bytes,
+            reserve_bytes,
+            "the disk is full and nothing more may be deleted: {refused} until there is room"
+        );
+    }
+}
+
+/// Of the files in a directory.
+fn size_bytes(disk: &dyn Disk, dir: &Path) -> io::Result<u64> {
+    let files = disk.read_dir(dir)?.into_iter().filter(|entry| !entry.is_dir);
+    files.map(|file| disk.open(&dir.join(file.name), OpenMode::Read)?.len()).sum()
+}
+
+#[cfg(test)]
+mod tests;
