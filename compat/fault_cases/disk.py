@@ -2,7 +2,9 @@
 
 import pathlib
 import shutil
+import struct
 import subprocess
+import threading
 import time
 
 from harness import install, load, wire
@@ -63,6 +65,127 @@ def full(f):
     f.verify(server, topic, [producers[0].acknowledged])
     server.stop()
     server.start()
+    f.verify(server, topic, [producers[0].acknowledged])
+
+
+class Load(threading.Thread):
+    """Sends batches of almost a MiB to one partition, ten in a second at most, and counts those that were refused."""
+
+    def __init__(self, server, topic):
+        super().__init__(daemon=True)
+        self.port, self.topic = server.port, topic
+        self.over = threading.Event()
+        self.taken, self.refusals = 0, {}
+
+    def run(self):
+        with wire.Connection(self.port, timeout_s=30) as connection:
+            request = wire.produce(self.topic, wire.batch([bytes(100_000)] * 10))
+            while not self.over.is_set():
+                error, _ = wire.produce_error(connection.ask(request))
+                if error:
+                    self.refusals[error] = self.refusals.get(error, 0) + 1
+                else:
+                    self.taken += 1
+                time.sleep(0.1)
+
+
+def _small_disk(f, **settings):
+    """A broker whose data is on a file system of 160 MiB, and where that is mounted."""
+    _image, mount = f.filesystem("disk", 160)
+    server = f.broker(home=f.home / "broker", log_segment_bytes=4 << 20, **settings)
+    (mount / "data").mkdir()
+    (f.home / "broker/data").symlink_to(mount / "data")
+    return server.start(), mount
+
+
+def _ballast(mount, free_bytes):
+    """Fills a file system with a file until only so much is free."""
+    ballast = mount / "ballast"
+    with open(ballast, "wb") as file:
+        while shutil.disk_usage(mount).free > free_bytes:
+            file.write(bytes(1 << 18))
+            file.flush()
+    return ballast
+
+
+def _commit(connection, group, topic):
+    """Commits an offset as nobody's member: the error code. The topic of offsets comes with the question for it."""
+    connection.ask(wire.header(10, 0) + wire.string(group))
+    request = wire.header(8, 2) + wire.string(group) + struct.pack(">i", -1) + wire.string("") + struct.pack(">qi", -1, 1)
+    request += wire.string(topic) + struct.pack(">iiq", 1, 0, 1) + wire.string("")
+    return struct.unpack(">h", connection.ask(request)[-2:])[0]
+
+
+def _earliest(server, topic):
+    """The first offset that can be fetched: one below it is out of range (1)."""
+    with wire.Connection(server.port, timeout_s=30) as connection:
+        error, end, _ = load.fetch(connection, topic, 0)
+        if not error:
+            return 0
+        low, high = 0, end
+        while low + 1 < high:
+            middle = (low + high) // 2
+            error, _, _ = load.fetch(connection, topic, middle)
+            low, high = (middle, high) if error else (low, middle)
+        return high
+
+
+@fault(11, "disk full, disk.capacity.policy=delete-oldest")
+def gives_way(f):
+    server, mount = _small_disk(f, disk_capacity_policy="delete-oldest", disk_capacity_threshold_percent=70)
+    total, _, free = shutil.disk_usage(mount)
+    kept = f.topic(server, "kept", configs=[("disk.capacity.policy", "stop-produce")])
+    acknowledged = f.produce(server, kept, 500)
+    topics = [f.topic(server, name, configs=[("message.timestamp.type", "LogAppendTime")]) for name in ("giving", "way")]
+    producers = [Load(server, topic) for topic in topics]
+    for producer in producers:
+        producer.start()
+    least_free, end = free, time.monotonic() + 20
+    while time.monotonic() < end:
+        least_free = min(least_free, shutil.disk_usage(mount).free)
+        time.sleep(0.02)
+    for producer in producers:
+        producer.over.set()
+    for producer in producers:
+        producer.join(30)
+    sent = sum(producer.taken for producer in producers)
+    f.say(f"{sent} MiB sent to {total >> 20} MiB of disk, of which {least_free >> 20} MiB were free at least")
+    f.require(f"only {sent} MiB were sent", sent > 2 * (total >> 20))
+    f.require(f"refused with {[producer.refusals for producer in producers]}", not any(p.refusals for p in producers))
+    # By a segment, and by what is written between two looks.
+    f.require("the disk was fuller than the threshold allows", least_free > 0.3 * total - (8 << 20))
+    f.require("the broker ended", server.alive())
+    time.sleep(1.5)
+    f.expect("free space is back at the threshold", shutil.disk_usage(mount).free >= 0.3 * total - (1 << 20), True)
+    f.verify(server, kept, [acknowledged])
+    starts = [_earliest(server, topic) for topic in topics]
+    f.say(f"the two topics begin at {starts}")
+    f.require("one topic alone gave way", all(starts))
+
+
+@fault(11, "disk full, disk.capacity.policy=stop-produce")
+def stops(f):
+    server, mount = _small_disk(f, disk_capacity_threshold_percent=80)
+    topic = f.topic(server, "stopping")
+    producers = f.producers(server, topic)
+
+    def commits():
+        with wire.Connection(server.port, timeout_s=5) as connection:
+            return _commit(connection, "group", topic) == 0
+
+    f.require("a group cannot commit", _wait(commits, 20))
+    ballast = _ballast(mount, shutil.disk_usage(mount).total // 10)
+    f.require("nothing was refused", _wait(lambda: producers[0].refusals.get(STORAGE_ERROR), 5))
+    stuck = producers[0].acknowledged
+    time.sleep(1)
+    f.expect("acknowledged beyond the threshold", producers[0].acknowledged, stuck)
+    _served(f, server, topic)
+    f.require("a group cannot commit beyond the threshold", commits())
+    ballast.unlink()
+    started = time.monotonic()
+    f.require("it does not go on within 5 s of space", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
+    f.say(f"went on after {time.monotonic() - started:.1f} s")
+    f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])
 
 

@@ -49,8 +49,8 @@ class Fault:
         self.undo.append(server.kill)
         return server
 
-    def topic(self, server, name, partitions=1):
-        return wire.make_topic(server.port, name, partitions)
+    def topic(self, server, name, partitions=1, configs=()):
+        return wire.make_topic(server.port, name, partitions, configs)
 
     def producers(self, server, topic, partitions=1, acks=-1):
         started = [load.Producer(server.port, topic, partition, acks) for partition in range(partitions)]
