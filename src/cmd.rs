@@ -1,8 +1,10 @@
 //! The subcommands, and what they share: flags, output, times, failures.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
+use broker::loggers::Loggers;
 use clap::Subcommand;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -53,9 +55,10 @@ impl Command {
     }
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+/// A broker takes the loggers of the process with it.
+pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => serve::run(args, loggers).await.map(|()| ExitCode::SUCCESS),
         Command::Cluster(args) => cluster::run(args).await,
         Command::Topic(args) => topic::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Produce(args) => produce::run(args).await,

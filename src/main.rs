@@ -6,9 +6,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::filter::LevelFilter;
 
 mod cmd;
+mod logging;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -34,31 +34,19 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cmd::failure::usage(&error),
     };
-    if let Err(reason) = start_logging(cli.command.default_log_level()) {
-        return cmd::failure::report(&reason);
-    }
+    let loggers = match logging::start(cli.command.default_log_level()) {
+        Ok(loggers) => loggers,
+        Err(reason) => return cmd::failure::report(&reason),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return cmd::failure::report(&anyhow::Error::from(error).context("cannot start the threads")),
     };
-    let result = runtime.block_on(cmd::run(cli.command));
+    let result = runtime.block_on(cmd::run(cli.command, loggers));
     // What still waits, on a broker or on stdin, is not waited for.
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
         Err(error) => cmd::failure::report(&error),
     }
-}
-
-/// Logs go to stderr, at the level in PARSHALL_LOG.
-fn start_logging(default: LevelFilter) -> anyhow::Result<()> {
-    let level = match std::env::var("PARSHALL_LOG") {
-        Ok(text) => text.parse().map_err(|_| {
-            cmd::failure::Usage(format!("PARSHALL_LOG is {text:?}; it takes off, error, warn, info, debug or trace"))
-        })?,
-        Err(_) => default,
-    };
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(is_terminal).init();
-    Ok(())
 }

@@ -14,6 +14,9 @@ const LONG_FILES: &[(&str, &str)] = &[];
 /// server locks the data directory, which is between processes and nothing that a simulation could want to replace.
 const AMBIENT_FILES: &[&str] = &["crates/broker/src/env.rs", "crates/broker/src/server.rs", "crates/log/src/disk.rs"];
 
+const LOG_MACROS: [&str; 5] =
+    ["tracing::error!", "tracing::warn!", "tracing::info!", "tracing::debug!", "tracing::trace!"];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -172,6 +175,29 @@ fn nothing_names_a_place_on_somebody_s_machine() {
             problems.extend(
                 places.iter().filter(|place| line.contains(**place)).map(|place| format!("{name}:{}: {place}", at + 1)),
             );
+        }
+    }
+    report(&problems);
+}
+
+/// A line without a logger could not be turned up or down by itself.
+#[test]
+fn every_line_of_the_log_has_a_logger() {
+    let files = tracked();
+    let mut problems = Vec::new();
+    let of_broker =
+        |name: &str| !name.starts_with("tests/") && !name.contains("/tests/") && !name.starts_with("crates/lab/");
+    for (name, text) in rust(&files).filter(|(name, _)| of_broker(name)) {
+        let path = name.trim_end_matches(".rs").trim_start_matches("crates/").replace("/src/", "/");
+        let logger = match path.split('/').collect::<Vec<_>>()[..] {
+            ["broker", module, ..] => format!("broker.{module}"),
+            ["src", ..] => "parshall".to_owned(),
+            [one, ..] => one.to_owned(),
+            [] => continue,
+        };
+        let writes = before_tests(text).any(|(_, line)| LOG_MACROS.iter().any(|name| line.contains(name)));
+        if writes && !broker::loggers::NAMES.contains(&logger.as_str()) {
+            problems.push(format!("{name}: {logger} is no logger of crates/broker/src/loggers.rs"));
         }
     }
     report(&problems);

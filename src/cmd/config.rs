@@ -29,6 +29,7 @@ enum Command {
 enum Kind {
     Topic,
     Broker,
+    BrokerLogger,
 }
 
 /// Show the settings of a topic or a broker.
@@ -41,7 +42,7 @@ Examples:
 
 Each line tells the value and, as synonyms, the sources that it could come from; the first one counts.")]
 struct Describe {
-    /// What the settings belong to
+    /// What the settings belong to; the loggers of a broker have levels
     kind: Kind,
     /// Name of the topic, or id of the broker, or `default` for all brokers
     #[arg(value_parser = args::name)]
@@ -62,9 +63,10 @@ struct Describe {
 Examples:
   parshall config alter topic orders --set retention.ms=3600000 --set cleanup.policy=compact
   parshall config alter topic orders --delete retention.ms
-  parshall config alter broker 1 --set message.max.bytes=2097152")]
+  parshall config alter broker 1 --set message.max.bytes=2097152
+  parshall config alter broker-logger 1 --set broker.group=DEBUG")]
 struct Alter {
-    /// What the settings belong to
+    /// What the settings belong to; the loggers of a broker have levels
     kind: Kind,
     /// Name of the topic, or id of the broker, or `default` for all brokers
     #[arg(value_parser = args::name)]
@@ -93,6 +95,10 @@ fn resource(kind: Kind, name: &str) -> Result<Resource> {
         Kind::Broker => match name.parse() {
             Ok(id @ 0..) => Ok(Resource::broker(id)),
             _ => bail!(Usage(format!("{name:?} is not the id of a broker; give a number, or 'default'"))),
+        },
+        Kind::BrokerLogger => match name.parse() {
+            Ok(id @ 0..) => Ok(Resource::loggers(id)),
+            _ => bail!(Usage(format!("{name:?} is not the id of a broker; give a number"))),
         },
     }
 }
@@ -219,6 +225,8 @@ mod tests {
         assert_eq!(resource(Kind::Broker, "3").unwrap(), Resource::broker(3));
         assert_eq!(resource(Kind::Broker, "default").unwrap(), Resource::all_brokers());
         assert_eq!(resource(Kind::Topic, "3").unwrap(), Resource::topic("3"));
+        assert_eq!(resource(Kind::BrokerLogger, "3").unwrap(), Resource::loggers(3));
         assert!(resource(Kind::Broker, "one").is_err() && resource(Kind::Broker, "-1").is_err());
+        assert!(resource(Kind::BrokerLogger, "default").is_err());
     }
 }

@@ -7,23 +7,26 @@ use std::sync::{Arc, OnceLock};
 
 use ::console::NodeReport;
 use anyhow::{Context, Result, anyhow, bail};
-use broker::Server;
 use broker::config::load::{self, Loaded, Sources};
 use broker::config::{BrokerConfig, Membership};
+use broker::loggers::Loggers;
+use broker::{Env, Server};
 use client::{Client, ClientConfig};
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::console_listener::{self, ConsoleAccess, ConsoleListener};
 use super::failure::Usage;
+use crate::logging;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 5] = [
+const OTHER_VARIABLES: [&str; 6] = [
     "PARSHALL_BOOTSTRAP_SERVER",
     "PARSHALL_COMMAND_CONFIG",
     "PARSHALL_CONSOLE",
     "PARSHALL_CONSOLE_PASSWORD_FILE",
-    "PARSHALL_LOG",
+    logging::LEVELS,
+    logging::FORMAT,
 ];
 
 /// Run a broker: alone, or as a node of a cluster.
@@ -104,7 +107,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     let until_stdin_ends = args.until_stdin_ends;
     let shown = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
     let loaded = configuration(args)?;
@@ -124,8 +127,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
     };
     tokio::pin!(reason_to_stop);
+    let env = Env { loggers, ..Env::real() };
     let server = tokio::select! {
-        started = Server::start(loaded.config, broker::Env::real()) => started?,
+        started = Server::start(loaded.config, env) => started?,
         // A node may wait for others for as long as it takes, and has promised nothing to anybody yet.
         reason = &mut reason_to_stop => {
             tracing::info!("{reason}: stopping before it was ready");

@@ -36,6 +36,7 @@ mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
+mod loggers;
 mod metadata;
 mod nodes;
 mod offset_commit;

@@ -1,4 +1,5 @@
-//! Every way out of the process but the network: the clock, the disk, randomness. Real here, simulated in tests.
+//! Every way out of the process but the network: the clock, the disk, randomness, the levels of the log. Real here,
+//! simulated in tests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,19 +8,27 @@ use log::Now;
 use log::disk::{Disk, RealDisk};
 use wire::Uuid;
 
+use crate::loggers::Loggers;
+
 /// What the broker knows of the world. Cheap to clone.
 #[derive(Clone)]
 pub struct Env {
     pub clock: Arc<dyn Clock>,
     pub disk: Arc<dyn Disk>,
     pub random: Arc<dyn Random>,
+    pub loggers: Arc<Loggers>,
 }
 
 impl Env {
-    /// The machine itself.
+    /// The machine itself. Whoever writes the log gives its loggers.
     pub fn real() -> Self {
         let clock = SystemClock { started: started() };
-        Self { clock: Arc::new(clock), disk: Arc::new(RealDisk), random: Arc::new(SystemRandom) }
+        Self {
+            clock: Arc::new(clock),
+            disk: Arc::new(RealDisk),
+            random: Arc::new(SystemRandom),
+            loggers: Arc::default(),
+        }
     }
 
     pub fn new_id(&self) -> Uuid {

@@ -8,6 +8,7 @@ mod cluster;
 pub mod config;
 mod env;
 pub mod group;
+pub mod loggers;
 mod maintenance;
 pub mod meta;
 mod net;

@@ -63,7 +63,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
         let (stream, address) = match listener.socket.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                log_limit.warn(None, || format!("cannot accept connections for now: {error}"));
+                log_limit.warn_of(&error, "cannot accept connections for now");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -98,7 +98,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
             }
             Err(limit) => {
                 stats.connections.refused[limit as usize].add(1);
-                log_limit.warn(Some(address.ip()), || format!("connection from {address} refused: {limit}"));
+                log_limit.warn(address, &limit, "connection refused");
             }
         }
     }
@@ -121,6 +121,6 @@ fn report(log_limit: &LogLimit, address: SocketAddr, reason: &CloseReason) {
         CloseReason::Closed | CloseReason::Io(_) | CloseReason::Idle => {
             tracing::debug!(%address, %reason, "connection closed");
         }
-        reason => log_limit.warn(Some(address.ip()), || format!("connection from {address} closed: {reason}")),
+        reason => log_limit.warn(address, reason, "connection closed"),
     }
 }

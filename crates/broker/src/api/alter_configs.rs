@@ -17,11 +17,16 @@ pub(super) async fn handle(
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
     let AlterConfigsRequest { resources, validate_only } = request;
-    let altered = alteration::alter(broker.node_id, resources, async |resources| {
-        let request = AlterConfigsRequest { resources, validate_only };
-        let answers = broker.controller.ask(request).await?.responses;
-        Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())
-    });
+    let altered = alteration::alter(
+        broker.node_id,
+        resources,
+        |_| None,
+        async |resources| {
+            let request = AlterConfigsRequest { resources, validate_only };
+            let answers = broker.controller.ask(request).await?.responses;
+            Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())
+        },
+    );
     let responses = altered.await.into_iter().map(|(resource_type, resource_name, outcome)| {
         let (error_code, error_message) = outcome;
         AlterConfigsResourceResponse { error_code, error_message, resource_type, resource_name }

@@ -38,19 +38,24 @@ resources! { alter_configs incremental_alter_configs }
 /// What became of one resource: NONE and no message, or why it is as before.
 pub(super) type Outcome = (ErrorCode, Option<String>);
 
-/// Alters resources. `ask` has the controller decide about those that the broker does not refuse, one outcome each.
-/// Answers the kind, name and outcome of every resource, in the order of the request.
+/// Alters resources. `here` is what becomes of one that the broker sees to itself; `ask` has the controller decide
+/// about the others that the broker does not refuse, one outcome each. Answers the kind, name and outcome of every
+/// resource, in the order of the request.
 pub(super) async fn alter<R: Resource>(
     node_id: i32,
     resources: Vec<R>,
+    here: impl Fn(&R) -> Option<Outcome>,
     ask: impl AsyncFnOnce(Vec<R>) -> Result<Vec<Outcome>, ControllerError>,
 ) -> Vec<(i8, String, Outcome)> {
-    let mut refused = Vec::with_capacity(resources.len());
+    let mut decided_here = Vec::with_capacity(resources.len());
     let mut passed = Vec::with_capacity(resources.len());
     for resource in resources {
-        let refusal = check(node_id, &resource).err();
-        refused.push((resource.kind(), resource.name().to_owned(), refusal));
-        if refused.last().is_some_and(|(_, _, refusal)| refusal.is_none()) {
+        let outcome = match check(node_id, &resource) {
+            Ok(()) => here(&resource),
+            Err(message) => Some((ErrorCode::INVALID_REQUEST, Some(message))),
+        };
+        decided_here.push((resource.kind(), resource.name().to_owned(), outcome));
+        if decided_here.last().is_some_and(|(_, _, outcome)| outcome.is_none()) {
             passed.push(resource);
         }
     }
@@ -59,14 +64,7 @@ pub(super) async fn alter<R: Resource>(
         Ok(outcomes) => outcomes.next().unwrap_or((ErrorCode::UNKNOWN_SERVER_ERROR, None)),
         Err(error) => (error.code(), Some(error.to_string())),
     };
-    let outcomes = refused.into_iter().map(|(kind, name, refusal)| {
-        let outcome = match refusal {
-            Some(message) => (ErrorCode::INVALID_REQUEST, Some(message)),
-            None => next(),
-        };
-        (kind, name, outcome)
-    });
-    outcomes.collect()
+    decided_here.into_iter().map(|(kind, name, outcome)| (kind, name, outcome.unwrap_or_else(&mut next))).collect()
 }
 
 /// A broker's settings are altered by that broker, and each key once.
@@ -109,18 +107,22 @@ mod tests {
 
     #[tokio::test]
     async fn outcomes_are_in_the_order_of_the_request() {
-        let resources = || vec![resource(2, "a", &[]), resource(4, "2", &[]), resource(2, "b", &[])];
-        let outcomes = alter(1, resources(), async |passed: Vec<AlterConfigsResource>| {
+        let resources =
+            || vec![resource(2, "a", &[]), resource(4, "2", &[]), resource(8, "1", &[]), resource(2, "b", &[])];
+        let here = |resource: &AlterConfigsResource| {
+            (resource.resource_type == 8).then_some((ErrorCode::POLICY_VIOLATION, None))
+        };
+        let outcomes = alter(1, resources(), here, async |passed: Vec<AlterConfigsResource>| {
             assert_eq!(passed.iter().map(Resource::name).collect::<Vec<_>>(), ["a", "b"]);
             Ok(vec![(ErrorCode::NONE, None), (ErrorCode::INVALID_CONFIG, Some("no".to_owned()))])
         });
         let outcomes = outcomes.await;
         let codes: Vec<_> = outcomes.iter().map(|(_, name, outcome)| (name.as_str(), outcome.0)).collect();
-        let expected = [("a", ErrorCode::NONE), ("2", ErrorCode::INVALID_REQUEST), ("b", ErrorCode::INVALID_CONFIG)];
-        assert_eq!(codes, expected);
+        let (refused, here_too) = (("2", ErrorCode::INVALID_REQUEST), ("1", ErrorCode::POLICY_VIOLATION));
+        assert_eq!(codes, [("a", ErrorCode::NONE), refused, here_too, ("b", ErrorCode::INVALID_CONFIG)]);
 
-        let outcomes = alter(1, resources(), async |_| Err(ControllerError::Stopped)).await;
+        let outcomes = alter(1, resources(), here, async |_| Err(ControllerError::Stopped)).await;
         let codes: Vec<_> = outcomes.iter().map(|(_, _, outcome)| outcome.0).collect();
-        assert_eq!(codes, [ErrorCode::NOT_CONTROLLER, ErrorCode::INVALID_REQUEST, ErrorCode::NOT_CONTROLLER]);
+        assert_eq!(codes, [ErrorCode::NOT_CONTROLLER, refused.1, here_too.1, ErrorCode::NOT_CONTROLLER]);
     }
 }

@@ -6,8 +6,9 @@
 //! - A group need not exist: it has the settings that it would start with.
 //! - Passwords are never shown.
 //! - A request is answered up to a number of settings; resources beyond are POLICY_VIOLATION. Kafka has no such bound.
+//! - The loggers of this broker have their levels (KIP-412).
 //!
-//! Skipped: client metrics subscriptions (KIP-714) and broker loggers have no settings here.
+//! Skipped: client metrics subscriptions (KIP-714) have no settings here.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use wire::api::describe_configs::{
     DescribeConfigsResult,
 };
 
-use super::RequestContext;
+use super::{RequestContext, loggers};
 use crate::Broker;
 use crate::config::describe::{self, Include};
 use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
@@ -103,7 +104,7 @@ fn describe(
             Ok(describe::cluster(image.config(&ConfigResource::all_brokers()), keys, include))
         }
         Some(ResourceKind::Broker) => {
-            check_broker(broker.node_id, name, " or empty string")?;
+            check_broker(broker.node_id, name, " or empty string,")?;
             Ok(describe::broker(&config, keys, include))
         }
         Some(ResourceKind::Group) if name.is_empty() => Err(Refusal::invalid("Group name must not be empty")),
@@ -111,7 +112,10 @@ fn describe(
             Ok(describe::group(&config, image.config(&ConfigResource::group(name)), keys, include))
         }
         Some(ResourceKind::BrokerLogger) if name.is_empty() => Err(Refusal::invalid("Broker id must not be empty")),
-        Some(ResourceKind::BrokerLogger) => check_broker(broker.node_id, name, "").map(|()| Vec::new()),
+        Some(ResourceKind::BrokerLogger) => {
+            check_broker(broker.node_id, name, "")?;
+            Ok(loggers::describe(&broker.env.loggers, keys))
+        }
         Some(ResourceKind::ClientMetrics) if name.is_empty() => {
             Err(Refusal::invalid("Client metrics subscription name must not be empty"))
         }
@@ -124,7 +128,7 @@ fn describe(
 fn check_broker(node_id: i32, name: &str, or: &str) -> Result<(), Refusal> {
     match name.parse::<i32>() {
         Ok(id) if id == node_id => Ok(()),
-        Ok(id) => Err(Refusal::invalid(format!("Unexpected broker id, expected {node_id}{or}, but received {id}"))),
+        Ok(id) => Err(Refusal::invalid(format!("Unexpected broker id, expected {node_id}{or} but received {id}"))),
         Err(_) => Err(Refusal::invalid(format!("Broker id must be an integer, but it is: {name}"))),
     }
 }

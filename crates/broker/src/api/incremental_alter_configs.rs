@@ -5,17 +5,19 @@
 //! - Brokers: this one, by its id, or all, without one. What cannot change while a broker runs is INVALID_REQUEST.
 //! - A setting that does not exist is INVALID_CONFIG, a broker's too (Kafka takes any name there).
 //! - `validate_only` answers as if, and changes nothing.
+//! - Loggers: this broker's, until it ends ([`super::loggers`]).
 //!
-//! Skipped: client metrics subscriptions (KIP-714) and broker loggers cannot be altered.
+//! Skipped: client metrics subscriptions (KIP-714) cannot be altered.
 
 use std::sync::Arc;
 
 use wire::api::incremental_alter_configs::{
-    AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
-use super::{RequestContext, alteration};
+use super::{RequestContext, alteration, loggers};
 use crate::Broker;
+use crate::meta::ResourceKind;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -23,7 +25,11 @@ pub(super) async fn handle(
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let IncrementalAlterConfigsRequest { resources, validate_only } = request;
-    let altered = alteration::alter(broker.node_id, resources, async |resources| {
+    let here = |resource: &AlterConfigsResource| {
+        let is_loggers = ResourceKind::from_id(resource.resource_type) == Some(ResourceKind::BrokerLogger);
+        is_loggers.then(|| loggers::alter(&broker.env.loggers, broker.node_id, resource, validate_only))
+    };
+    let altered = alteration::alter(broker.node_id, resources, here, async |resources| {
         let request = IncrementalAlterConfigsRequest { resources, validate_only };
         let answers = broker.controller.ask(request).await?.responses;
         Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())

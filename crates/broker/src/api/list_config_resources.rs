@@ -4,7 +4,7 @@
 //! - Topics and brokers that exist, and groups that have settings of their own (KIP-1142). An empty list of types is
 //!   all of them; a type that Kafka does not list is UNSUPPORTED_VERSION.
 //! - Version 0 is ListClientMetricsResources (KIP-1000).
-//! - A broker is listed as a resource of loggers too, as by Kafka, although none of its loggers can be described.
+//! - A broker is listed as a resource of loggers too, as by Kafka.
 //!
 //! Skipped: client metrics subscriptions (KIP-714): there are none.
 

@@ -1,7 +1,8 @@
 //! How many connections there may be, and how often one peer may fill the log.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,50 +89,79 @@ impl Drop for Admitted {
     }
 }
 
-/// At most one line per peer and second; what was left out is counted in the next.
+/// At most [`LINES_MAX`] lines per peer and minute; what was left out is counted in the next.
 #[derive(Default)]
-pub struct LogLimit {
-    peers: Mutex<HashMap<Option<IpAddr>, Spoken>>,
+pub struct LogLimit(Mutex<Speakers>);
+
+#[derive(Default)]
+struct Speakers {
+    known: HashMap<Peer, Spoken>,
+    /// When those that were quiet were forgotten last.
+    forgot: Option<Instant>,
+}
+
+/// Whose doing a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    Address(IpAddr),
+    /// Nobody's in particular, or that of those beyond [`PEERS_MAX`].
+    Others,
 }
 
 struct Spoken {
-    at: Instant,
+    since: Instant,
+    lines: u32,
     left_out: u64,
 }
 
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Addresses that are remembered. Beyond, those that were quiet for a second are forgotten.
+const LINES_MAX: u32 = 5;
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Addresses that are remembered. Beyond, those that were quiet for a minute are forgotten, and looked for so often.
 const PEERS_MAX: usize = 10_000;
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogLimit {
-    pub fn warn(&self, peer: Option<IpAddr>, message: impl FnOnce() -> String) {
-        if let Some(left_out) = self.speak(peer, Instant::now()) {
-            match left_out {
-                0 => tracing::warn!("{}", message()),
-                n => tracing::warn!("{} ({n} more like it from there since the last line)", message()),
-            }
+    /// Tells of a connection that was refused or closed.
+    pub fn warn(&self, address: SocketAddr, reason: &dyn Display, message: &str) {
+        if let Some(left_out) = self.speak(Peer::Address(address.ip()), Instant::now()) {
+            tracing::warn!(%address, %reason, left_out = (left_out > 0).then_some(left_out), "{message}");
+        }
+    }
+
+    /// Tells of what is no peer's doing.
+    pub fn warn_of(&self, error: &dyn Display, message: &str) {
+        if let Some(left_out) = self.speak(Peer::Others, Instant::now()) {
+            tracing::warn!(%error, left_out = (left_out > 0).then_some(left_out), "{message}");
         }
     }
 
     /// Whether a line may be written now, and how many were left out before it.
-    fn speak(&self, peer: Option<IpAddr>, now: Instant) -> Option<u64> {
-        let mut peers = self.peers.lock();
-        if let Some(spoken) = peers.get_mut(&peer) {
-            if now.duration_since(spoken.at) < INTERVAL {
-                spoken.left_out += 1;
-                return None;
-            }
-            spoken.at = now;
-            return Some(std::mem::take(&mut spoken.left_out));
+    fn speak(&self, peer: Peer, now: Instant) -> Option<u64> {
+        let mut speakers = self.0.lock();
+        let is_known = speakers.known.contains_key(&peer);
+        if !is_known && speakers.known.len() >= PEERS_MAX {
+            speakers.forget(now);
         }
-        if peers.len() >= PEERS_MAX {
-            peers.retain(|_, spoken| now.duration_since(spoken.at) < INTERVAL);
-            if peers.len() >= PEERS_MAX {
-                return None;
-            }
+        let peer = if is_known || speakers.known.len() < PEERS_MAX { peer } else { Peer::Others };
+        let spoken = speakers.known.entry(peer).or_insert(Spoken { since: now, lines: 0, left_out: 0 });
+        if now.duration_since(spoken.since) >= INTERVAL {
+            (spoken.since, spoken.lines) = (now, 0);
         }
-        peers.insert(peer, Spoken { at: now, left_out: 0 });
-        Some(0)
+        if spoken.lines >= LINES_MAX {
+            spoken.left_out += 1;
+            return None;
+        }
+        spoken.lines += 1;
+        Some(std::mem::take(&mut spoken.left_out))
+    }
+}
+
+impl Speakers {
+    fn forget(&mut self, now: Instant) {
+        if self.forgot.is_none_or(|last| now.duration_since(last) >= FORGET_INTERVAL) {
+            self.forgot = Some(now);
+            self.known.retain(|_, spoken| now.duration_since(spoken.since) < INTERVAL);
+        }
     }
 }
 
@@ -155,12 +185,28 @@ mod tests {
     }
 
     #[test]
-    fn one_line_per_peer_and_second() {
+    fn a_few_lines_per_peer_and_minute_and_the_rest_are_counted() {
         let limit = LogLimit::default();
         let now = Instant::now();
-        assert_eq!(limit.speak(Some(A), now), Some(0));
-        assert_eq!(limit.speak(Some(A), now), None);
-        assert_eq!(limit.speak(Some(B), now), Some(0));
-        assert_eq!(limit.speak(Some(A), now + INTERVAL), Some(1));
+        let speak = |ip: IpAddr, now: Instant| limit.speak(Peer::Address(ip), now);
+        for _ in 0..LINES_MAX {
+            assert_eq!(speak(A, now), Some(0));
+        }
+        let later = now + INTERVAL - Duration::from_millis(1);
+        assert_eq!([speak(A, now), speak(A, later), speak(B, later)], [None, None, Some(0)]);
+        assert_eq!([speak(A, now + INTERVAL), speak(A, now + INTERVAL)], [Some(2), Some(0)]);
+    }
+
+    #[test]
+    fn many_peers_share_what_one_has() {
+        let limit = LogLimit::default();
+        let now = Instant::now();
+        let address = |n: u32| Peer::Address(IpAddr::V4(n.into()));
+        let spoken =
+            |from: u32, now: Instant| (from..from + 20_000).filter_map(|n| limit.speak(address(n), now)).count();
+        assert_eq!(spoken(0, now), PEERS_MAX + LINES_MAX as usize);
+        assert_eq!(limit.0.lock().known.len(), PEERS_MAX + 1);
+        let later = now + INTERVAL;
+        assert_eq!(spoken(20_000, later), PEERS_MAX + LINES_MAX as usize, "those that are quiet are forgotten");
     }
 }

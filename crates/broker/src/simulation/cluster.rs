@@ -145,7 +145,12 @@ impl Cluster {
     fn env(&self, n: usize) -> Env {
         let machine = &self.machines[n];
         let random = SeededRandom::new(self.seed << 24 | (n as u64) << 16 | self.starts);
-        Env { clock: Arc::new(machine.clock.clone()), disk: Arc::new(machine.disk.clone()), random: Arc::new(random) }
+        Env {
+            clock: Arc::new(machine.clock.clone()),
+            disk: Arc::new(machine.disk.clone()),
+            random: Arc::new(random),
+            loggers: Arc::default(),
+        }
     }
 
     fn note(&mut self, what: String) {

@@ -162,6 +162,81 @@ fn resources_that_do_not_exist_fail_alone() {
     assert_eq!(message(3), "Unexpected broker id, expected 1 or empty string, but received 2");
     assert_eq!(message(4), "Broker id must be an integer, but it is: x");
     assert_eq!(message(7), "Group name must not be empty");
+    assert_eq!(message(9), "Broker id must not be empty");
+    assert_eq!(message(10), "Unexpected broker id, expected 1 but received 2");
+}
+
+#[test]
+fn the_loggers_of_a_broker_have_levels() {
+    let (broker, mut client) = start();
+    let level = |client: &mut TestClient, name: &str| value(client, LOGGER, "1", name);
+    assert_eq!(level(&mut client, "root"), (some("INFO"), 6));
+    let of_broker = setting(&mut client, LOGGER, "1", "broker.group");
+    assert_eq!((of_broker.read_only, of_broker.is_sensitive, of_broker.config_type), (false, false, 0));
+    assert_eq!((synonyms(&of_broker), of_broker.documentation.as_deref()), (vec![], Some("")));
+    assert!(describe(&mut client, vec![resource(LOGGER, "1", None)])[0].configs.len() > 10);
+    let nothing = describe(&mut client, vec![resource(LOGGER, "1", Some(&["nope"]))]);
+    assert_eq!((nothing[0].error_code, nothing[0].configs.len()), (Code::NONE, 0));
+
+    let all = &[("broker", SET, Some("DEBUG")), ("broker.net", SET, Some("FATAL"))];
+    assert_eq!(alter_all(&mut client, &[(LOGGER, "1", all)], true), [OK]);
+    assert_eq!(level(&mut client, "broker"), (some("INFO"), 6), "that was only a question");
+    assert_eq!(alter(&mut client, LOGGER, "1", all), OK);
+    let names = ["root", "broker", "broker.group", "broker.net"];
+    assert_eq!(names.map(|name| level(&mut client, name).0.unwrap()), ["INFO", "DEBUG", "DEBUG", "FATAL"]);
+    assert_eq!(alter(&mut client, LOGGER, "1", &[("broker::net", DELETE, Some("x"))]), OK);
+    assert_eq!(level(&mut client, "broker.net"), (some("DEBUG"), 6));
+
+    let unsupported = |level: &str| {
+        format!(
+            "Cannot set the log level of broker to {level} as it is not a supported log level. Valid log levels are \
+             DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
+        )
+    };
+    for (name, logger, operation, level, code, message) in [
+        ("1", "broker", SET, Some("debug"), Code::INVALID_CONFIG, unsupported("debug")),
+        ("1", "broker", SET, Some("OFF"), Code::INVALID_CONFIG, unsupported("OFF")),
+        ("1", "broker", SET, None, Code::INVALID_REQUEST, "Null value not supported for : broker".to_owned()),
+        ("1", "nope", SET, Some("INFO"), Code::INVALID_CONFIG, "Logger nope does not exist!".to_owned()),
+        ("1", "nope", DELETE, None, Code::INVALID_CONFIG, "Logger nope does not exist!".to_owned()),
+        (
+            "1",
+            "root",
+            DELETE,
+            None,
+            Code::INVALID_REQUEST,
+            "Removing the log level of the root logger is not allowed".to_owned(),
+        ),
+        (
+            "1",
+            "broker",
+            APPEND,
+            Some("INFO"),
+            Code::INVALID_REQUEST,
+            "APPEND operation is not allowed for the BROKER_LOGGER resource".to_owned(),
+        ),
+        (
+            "2",
+            "broker",
+            SET,
+            Some("INFO"),
+            Code::INVALID_REQUEST,
+            "Unexpected node id. Expected 1, but received 2".to_owned(),
+        ),
+        ("", "broker", SET, Some("INFO"), Code::INVALID_REQUEST, "Node id must be an integer, but it is: ".to_owned()),
+    ] {
+        let both = &[("log", SET, Some("TRACE")), (logger, operation, level)];
+        assert_eq!(alter(&mut client, LOGGER, name, both), (code, message));
+    }
+    assert_eq!(level(&mut client, "log"), (some("INFO"), 6), "a resource is altered as a whole");
+    let loggers = alter_configs::AlterConfigsResource {
+        resource_type: LOGGER,
+        resource_name: "1".to_owned(),
+        configs: Vec::new(),
+    };
+    let answer = client.ask(&AlterConfigsRequest { resources: vec![loggers], validate_only: false });
+    assert_eq!(answer.responses[0].error_message.as_deref(), Some("Unknown resource type 8"));
+    drop(broker);
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl Resource {
         Self { kind: ResourceKind::Broker, name: String::new() }
     }
 
+    /// The levels of a broker's log (KIP-412).
+    pub fn loggers(broker: i32) -> Self {
+        Self { kind: ResourceKind::BrokerLogger, name: broker.to_string() }
+    }
+
     pub fn group(name: &str) -> Self {
         Self { kind: ResourceKind::Group, name: name.to_owned() }
     }

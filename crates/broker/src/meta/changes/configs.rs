@@ -129,7 +129,9 @@ fn one(
             return Err(bad("Default group resources are not allowed.".to_owned()));
         }
         ResourceKind::Group => Scope::Group,
-        ResourceKind::BrokerLogger | ResourceKind::ClientMetrics => {
+        // Each broker sees to its own, and AlterConfigs does not know them (KIP-412).
+        ResourceKind::BrokerLogger => return Err(bad(format!("Unknown resource type {kind}"))),
+        ResourceKind::ClientMetrics => {
             return Err(bad(format!("Settings of resource type {kind} cannot be altered")));
         }
     };
@@ -286,7 +288,7 @@ mod tests {
             (BROKER, "-7", "log.retention.ms", SET, Some("3"), 42, "Invalid negative broker ID."),
             (BROKER, "x", "log.retention.ms", SET, Some("3"), 42, "Unable to parse broker name as a base 10 number."),
             (GROUP, "", "consumer.session.timeout.ms", SET, Some("3"), 42, "Default group resources are not allowed."),
-            (8, "1", "root", SET, Some("INFO"), 42, "Settings of resource type 8 cannot be altered"),
+            (8, "1", "root", SET, Some("INFO"), 42, "Unknown resource type 8"),
             (77, "1", "a", SET, Some("b"), 42, "Unknown resource type 77"),
         ] {
             let decision = ask(&image, &[resource(kind, name, &[(setting, operation, value)])]);
