@@ -25,7 +25,8 @@ pub(crate) async fn show(place: Place) -> Result<Sse<impl Stream<Item = Result<E
             tokio::select! {
                 changed = news.changed() => {
                     changed.ok()?;
-                    let event = Event::default().event("news").data("").retry(RETRY);
+                    // A browser does not hand on an event without data.
+                    let event = Event::default().event("news").data("new").retry(RETRY);
                     return Some((Ok(event), (cluster, news)));
                 }
                 () = sleep(ATTENTION_INTERVAL) => {}
