@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use tokio::time::timeout;
 use wire::ErrorCode;
 use wire::api::delete_records::{
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
@@ -357,9 +358,11 @@ async fn a_broker_that_does_not_answer_is_an_error_of_its_own() {
         _ => log_dirs(question),
     });
     let cluster = cluster.await;
-    // Much longer than the others take, and shorter than anything that would end the test otherwise.
-    let config = ClientConfig { patience: Duration::from_secs(2), ..cluster.config() };
-    let found = Client::new(config).describe_log_dirs().await.unwrap();
+    // Much longer than the others take, and much shorter than the connection would wait.
+    let mut config = ClientConfig { patience: Duration::from_secs(2), ..cluster.config() };
+    config.connection.request_timeout = Duration::from_secs(600);
+    let client = Client::new(config);
+    let found = timeout(Duration::from_secs(60), client.describe_log_dirs()).await.expect("it is soon").unwrap();
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
     assert!(matches!(found[&2], Err(ClientError::Connection(ConnectionError::Timeout { .. }))), "{:?}", found[&2]);
     let dirs = found[&0].as_ref().unwrap();
