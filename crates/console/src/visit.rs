@@ -155,6 +155,11 @@ impl Place {
         self.cluster.snapshot().await.map_err(Failure::unavailable)
     }
 
+    /// For pages that name what will be lost.
+    pub(crate) async fn fresh(&self) -> Result<Arc<Snapshot>, Failure> {
+        self.cluster.fresh().await.map_err(Failure::unavailable)
+    }
+
     pub(crate) fn can_change(&self) -> bool {
         !self.console.options.is_read_only
     }

@@ -65,7 +65,7 @@ pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result
     let mut snapshot = place.snapshot().await?;
     if find(&place, &snapshot).is_err() {
         // It may be younger than the snapshot.
-        snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+        snapshot = place.fresh().await?;
     }
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic");

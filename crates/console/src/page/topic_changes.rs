@@ -182,7 +182,7 @@ fn records_text(records: i64) -> String {
 }
 
 pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+    let snapshot = place.fresh().await?;
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic").to_owned();
     let mut losses = losses(topic);
@@ -210,7 +210,7 @@ pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>
 }
 
 pub(crate) async fn empty_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+    let snapshot = place.fresh().await?;
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic").to_owned();
     let page = ConfirmPage {
