@@ -13,6 +13,7 @@ mod bytes;
 mod cluster;
 mod config;
 mod console;
+mod console_lab;
 mod console_listener;
 mod consume;
 mod dump;

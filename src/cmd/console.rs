@@ -1,5 +1,6 @@
 //! `parshall console`: the console of clusters that run already, of any Kafka.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -56,14 +57,16 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         bail!(Usage(format!("there are two clusters {twice}: give them names, NAME=HOST:PORT")));
     }
     let configs: Vec<_> = args.command_config.iter().map(|text| config_of(text, &names)).collect();
+    let of_name = |name: &str| configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
+    let named = names.iter().filter_map(|name| Some(((*name).to_owned(), of_name(name)?.1.clone())));
+    let command_configs: BTreeMap<_, _> = named.collect();
     let Some(listener) = ConsoleListener::bind(Some(&args.console), &args.access).await? else {
         bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
     };
     let address = listener.address;
-    let console = listener.start(None);
+    let console = listener.start(None, command_configs.clone());
     for Cluster { name, servers } in args.bootstrap_server {
-        let of_name = configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
-        let security = properties::security_of(of_name.map(|(_, path)| path.as_path()))?;
+        let security = properties::security_of(command_configs.get(&name).map(PathBuf::as_path))?;
         let config = client_config(servers);
         let connection = ConnectionConfig { client_id: "parshall-console".to_owned(), security, ..config.connection };
         console.add_cluster(name, Client::new(client::ClientConfig { connection, ..config }), false);

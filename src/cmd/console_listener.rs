@@ -1,5 +1,6 @@
 //! Where a console listens and whom it lets in: of `parshall serve` and of `parshall console`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use client::ClientConfig;
 use tokio::net::TcpListener;
 
+use super::console_lab::Runs;
 use super::failure::Usage;
 
 /// A page is not waited for longer than this.
@@ -22,6 +24,9 @@ pub(crate) struct ConsoleAccess {
     /// File with the console's password. Browsers log in with it, programs send it by HTTP Basic with any name
     #[arg(long, value_name = "FILE", env = "PARSHALL_CONSOLE_PASSWORD_FILE")]
     console_password_file: Option<PathBuf>,
+    /// Where results of suites that the console runs go
+    #[arg(long, value_name = "DIR", default_value = "parshall-results")]
+    console_lab_dir: PathBuf,
     /// Let the console show and not change anything
     #[arg(long)]
     console_read_only: bool,
@@ -35,6 +40,7 @@ pub(crate) struct ConsoleListener {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
     options: Options,
+    lab_dir: PathBuf,
 }
 
 impl ConsoleListener {
@@ -66,7 +72,8 @@ impl ConsoleListener {
         match TcpListener::bind(address).await {
             Ok(listener) => {
                 let address = listener.local_addr()?;
-                Ok(Some(Self { listener, address, options }))
+                let lab_dir = access.console_lab_dir.clone();
+                Ok(Some(Self { listener, address, options, lab_dir }))
             }
             Err(error) if asked.is_none() => {
                 tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
@@ -76,9 +83,14 @@ impl ConsoleListener {
         }
     }
 
-    /// Answers from now on.
-    pub(crate) fn start(self, local: Option<Arc<dyn Local>>) -> Arc<Console> {
-        let console = Console::new(self.options, local);
+    /// Answers from now on. Clusters may need client properties for suites that are run against them.
+    pub(crate) fn start(
+        self,
+        local: Option<Arc<dyn Local>>,
+        command_configs: BTreeMap<String, PathBuf>,
+    ) -> Arc<Console> {
+        let laboratory = Arc::new(Runs::new(self.lab_dir, command_configs));
+        let console = Console::new(self.options, local, Some(laboratory));
         tokio::spawn(::console::serve(self.listener, Arc::clone(&console)));
         console
     }

@@ -6,10 +6,10 @@ use anyhow::Result;
 use clap::Subcommand;
 
 mod capacity;
-mod compare;
-mod plan;
+pub(super) mod compare;
+pub(super) mod plan;
 mod run;
-mod source;
+pub(super) mod source;
 mod table;
 mod target;
 

@@ -1,5 +1,6 @@
 //! `parshall serve`: runs the broker until SIGTERM or Ctrl-C. Alone it is a cluster of one.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -116,7 +117,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     }
     let console_text = shown.as_ref().map(|shown| format!(", console on http://{}", shown.address));
     let node = Arc::new(Node::default());
-    let console = shown.map(|shown| shown.start(Some(Arc::clone(&node) as _)));
+    let console = shown.map(|shown| shown.start(Some(Arc::clone(&node) as _), BTreeMap::new()));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let reason_to_stop = async {

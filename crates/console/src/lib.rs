@@ -22,6 +22,7 @@ mod format;
 mod health;
 mod history;
 mod host;
+mod laboratory;
 mod local;
 mod metrics;
 mod origin;
@@ -40,6 +41,7 @@ pub use access::Password;
 pub use address::{Address, AddressError};
 pub use exposition::Exposition;
 pub use host::Hosts;
+pub use laboratory::{Compared, Laboratory, Order, Run, RunState, Suite};
 pub use local::{Local, NodeReport, Rebalance};
 
 use access::Sessions;
@@ -62,6 +64,7 @@ pub struct Options {
 pub struct Console {
     options: Options,
     local: Option<Arc<dyn Local>>,
+    laboratory: Option<Arc<dyn Laboratory>>,
     clusters: RwLock<Vec<Arc<Cluster>>>,
     sessions: Sessions,
     /// Held while the page of metrics is made: one at a time is enough.
@@ -69,11 +72,12 @@ pub struct Console {
 }
 
 impl Console {
-    /// With the broker in this process, if there is one.
-    pub fn new(options: Options, local: Option<Arc<dyn Local>>) -> Arc<Self> {
+    /// With the broker in this process, if there is one, and who runs suites.
+    pub fn new(options: Options, local: Option<Arc<dyn Local>>, laboratory: Option<Arc<dyn Laboratory>>) -> Arc<Self> {
         Arc::new(Self {
             options,
             local,
+            laboratory,
             clusters: RwLock::default(),
             sessions: Sessions::default(),
             scrape: Mutex::default(),

@@ -3,6 +3,7 @@
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;
+pub(crate) mod lab;
 pub(crate) mod overview;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;

@@ -7,7 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-use crate::page::{broker, clusters, configs, overview, topic, topic_changes, topics};
+use crate::page::{broker, clusters, configs, lab, overview, topic, topic_changes, topics};
 use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
 
 /// Of forms: a record that is produced is the largest.
@@ -20,6 +20,11 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/charts/{chart}", get(overview::chart))
         .route("/brokers/{broker}", get(broker::show))
         .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
+        .route("/lab", get(lab::show).post(lab::start))
+        .route("/lab/runs/{run}", get(lab::run))
+        .route("/lab/runs/{run}/stop", post(lab::stop))
+        .route("/lab/runs/{run}/report", get(lab::report))
+        .route("/lab/runs/{run}/compare", get(lab::compare))
         .route("/topics", get(topics::show))
         .route("/topics/new", get(topic_changes::create_form).post(topic_changes::create))
         .route("/topics/{topic}", get(topic::show))

@@ -81,7 +81,7 @@ impl Side {
     }
 }
 
-fn of_ratio(ratio: Option<Ratio>) -> String {
+pub(in crate::cmd) fn of_ratio(ratio: Option<Ratio>) -> String {
     let Some(ratio) = ratio else { return "-".to_owned() };
     let interval = ratio.interval.map_or(String::new(), |(least, most)| format!(" [{least:.2}, {most:.2}]"));
     let note = match ratio.is_noise() {

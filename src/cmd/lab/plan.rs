@@ -78,7 +78,7 @@ pub(super) fn list(args: &List) -> Result<()> {
     let mut rows = Vec::new();
     for suite in lab::suites() {
         let scenario = source::scenario(suite.name, &[])?;
-        let seconds: f64 = scenario.cases.iter().map(|case| estimate(case, Extent::Time, None).seconds).sum();
+        let seconds = seconds(&scenario);
         rows.push((scenario, seconds));
     }
     if args.json {
@@ -98,6 +98,11 @@ pub(super) fn list(args: &List) -> Result<()> {
     }
     output::print(&text)?;
     Ok(())
+}
+
+/// About how long a scenario takes when each case runs for its own time.
+pub(in crate::cmd) fn seconds(scenario: &Scenario) -> f64 {
+    scenario.cases.iter().map(|case| estimate(case, Extent::Time, None).seconds).sum()
 }
 
 pub(super) fn show(args: &Show) -> Result<()> {

@@ -23,7 +23,7 @@ pub(super) fn text(name: &str) -> Result<String> {
 }
 
 /// The scenario with all of its cases, or with those of these ids.
-pub(super) fn scenario(name: &str, cases: &[String]) -> Result<Scenario> {
+pub(in crate::cmd) fn scenario(name: &str, cases: &[String]) -> Result<Scenario> {
     let scenario = Scenario::parse(&text(name)?).map_err(|error| Usage(format!("{name}: {error}")))?;
     scenario.only(cases).map_err(|error| Usage(error.to_string()).into())
 }

@@ -1,0 +1,208 @@
+//! `/clusters/NAME/lab`: starting a suite against the cluster, watching it, reports, and runs beside each other.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Form, Query};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use crate::failure::{Failure, render};
+use crate::format::{counted, duration, escape};
+use crate::laboratory::{Compared, Laboratory, Order, Run, RunState};
+use crate::visit::{Change, Frame, Place, Section};
+
+/// A report is a page by itself: it has its own style in it, and no script.
+const REPORT_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox allow-popups";
+/// How often each case may be run.
+const REPEAT_MAX: u32 = 20;
+
+#[derive(Template)]
+#[template(path = "lab.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    events: String,
+    suites: Vec<SuiteRow>,
+    runs: Vec<RunRow>,
+    /// A run goes on.
+    is_busy: bool,
+    can_change: bool,
+    has_laboratory: bool,
+}
+
+struct SuiteRow {
+    name: String,
+    title: String,
+    description: String,
+    cases: String,
+    time: String,
+    /// Why it cannot be run here.
+    lack: Option<String>,
+}
+
+struct RunRow {
+    href: String,
+    id: String,
+    suite: String,
+    state: (String, &'static str),
+    cases: String,
+    has_report: bool,
+}
+
+fn laboratory(place: &Place) -> Result<Arc<dyn Laboratory>, Failure> {
+    let laboratory = place.console.laboratory.clone();
+    laboratory.ok_or_else(|| Failure::not_found("this console runs no suites"))
+}
+
+pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
+    let snapshot = place.snapshot().await?;
+    let brokers = snapshot.alive();
+    let laboratory = place.console.laboratory.clone();
+    let suites = laboratory.iter().flat_map(|laboratory| laboratory.suites()).map(|suite| SuiteRow {
+        lack: (suite.brokers as usize > brokers)
+            .then(|| format!("needs {}", counted(suite.brokers as usize, "broker"))),
+        cases: counted(suite.cases, "case"),
+        time: duration(suite.seconds),
+        name: suite.name,
+        title: suite.title,
+        description: suite.description,
+    });
+    let runs: Vec<_> = laboratory.iter().flat_map(|laboratory| laboratory.runs()).collect();
+    let page = Page {
+        frame: place.frame(Section::Lab),
+        base: place.base.clone(),
+        events: place.events(),
+        suites: suites.collect(),
+        is_busy: runs.iter().any(|run| run.state == RunState::Running),
+        runs: runs.iter().map(|run| run_row(&place, run)).collect(),
+        can_change: place.can_change(),
+        has_laboratory: laboratory.is_some(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+fn run_row(place: &Place, run: &Run) -> RunRow {
+    RunRow {
+        href: format!("{}/lab/runs/{}", place.base, escape(&run.id)),
+        id: run.id.clone(),
+        suite: run.suite.clone(),
+        state: state(run),
+        cases: counted(run.lines.len(), "case"),
+        has_report: run.has_report,
+    }
+}
+
+fn state(run: &Run) -> (String, &'static str) {
+    match &run.state {
+        RunState::Running => ("runs".to_owned(), "warn"),
+        RunState::Finished => ("finished".to_owned(), "good"),
+        RunState::Ended(_) => ("ended early".to_owned(), "bad"),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Start {
+    suite: String,
+    #[serde(default)]
+    repeat: String,
+}
+
+pub(crate) async fn start(Change(place): Change, Form(form): Form<Start>) -> Result<Response, Failure> {
+    let repeat = match form.repeat.trim() {
+        "" => 1,
+        text => text.parse().ok().filter(|repeat| (1..=REPEAT_MAX).contains(repeat)).ok_or_else(|| {
+            Failure::wrong(format!("each case can be run 1 to {REPEAT_MAX} times, and not {text:?} times"))
+        })?,
+    };
+    let order = Order {
+        suite: form.suite,
+        name: place.cluster.name.clone(),
+        bootstrap_servers: place.cluster.client.config().bootstrap_servers.clone(),
+        repeat,
+    };
+    let id = laboratory(&place)?.start(&order).map_err(Failure::wrong)?;
+    Ok(Redirect::to(&format!("{}/lab/runs/{}", place.base, escape(&id))).into_response())
+}
+
+#[derive(Template)]
+#[template(path = "lab_run.html")]
+struct RunPage {
+    frame: Frame,
+    base: String,
+    events: String,
+    id: String,
+    href: String,
+    state: (String, &'static str),
+    words: Option<String>,
+    lines: Vec<String>,
+    has_report: bool,
+    is_running: bool,
+    others: Vec<String>,
+    can_change: bool,
+}
+
+pub(crate) async fn run(place: Place) -> Result<Response, Failure> {
+    let runs = laboratory(&place)?.runs();
+    let id = place.param("run");
+    let run = runs.iter().find(|run| run.id == id);
+    let run = run.ok_or_else(|| Failure::not_found(format!("there is no run {id:?}")))?;
+    let others = runs.iter().filter(|other| other.id != run.id && other.suite == run.suite && other.has_report);
+    let page = RunPage {
+        frame: place.frame(Section::Lab),
+        base: place.base.clone(),
+        events: place.events(),
+        href: format!("{}/lab/runs/{}", place.base, escape(id)),
+        state: state(run),
+        words: match &run.state {
+            RunState::Ended(words) => Some(words.clone()),
+            _ => None,
+        },
+        lines: run.lines.clone(),
+        has_report: run.has_report,
+        is_running: run.state == RunState::Running,
+        others: others.map(|other| other.id.clone()).collect(),
+        can_change: place.can_change(),
+        id: run.id.clone(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+pub(crate) async fn stop(Change(place): Change) -> Result<Response, Failure> {
+    laboratory(&place)?.stop(place.param("run")).map_err(Failure::wrong)?;
+    Ok(Redirect::to(&format!("{}/lab/runs/{}", place.base, escape(place.param("run")))).into_response())
+}
+
+pub(crate) async fn report(place: Place) -> Result<Response, Failure> {
+    let id = place.param("run");
+    let report = laboratory(&place)?.report(id);
+    let report = report.ok_or_else(|| Failure::not_found(format!("there is no report of {id:?}")))?;
+    let headers =
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];
+    Ok((headers, report).into_response())
+}
+
+#[derive(Deserialize)]
+pub(crate) struct With {
+    with: String,
+}
+
+#[derive(Template)]
+#[template(path = "lab_compare.html")]
+struct ComparePage {
+    frame: Frame,
+    href: String,
+    first: String,
+    second: String,
+    rows: Vec<Compared>,
+}
+
+pub(crate) async fn compare(place: Place, Query(query): Query<With>) -> Result<Response, Failure> {
+    let first = place.param("run").to_owned();
+    let rows = laboratory(&place)?.compare(&first, &query.with).map_err(Failure::wrong)?;
+    let href = format!("{}/lab/runs/{}", place.base, escape(&first));
+    let page = ComparePage { frame: place.frame(Section::Lab), href, first, second: query.with, rows };
+    Ok(render(StatusCode::OK, &page))
+}
