@@ -27,7 +27,7 @@ mod perf;
 mod produce;
 mod properties;
 mod serve;
-mod time;
+pub(crate) mod time;
 mod topic;
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@ use clap::Parser;
 
 mod cmd;
 mod logging;
+mod push;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

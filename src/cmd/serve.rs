@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::console_listener::{self, ConsoleAccess, ConsoleListener};
 use super::failure::Usage;
 use crate::logging;
+use crate::push::Push;
 
 /// Environment variables with our prefix that are not settings of the broker.
 const OTHER_VARIABLES: [&str; 6] = [
@@ -115,6 +116,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
+    let push = Push::new(&loaded.config)?;
     let console_text = shown.as_ref().map(|shown| format!(", console on http://{}", shown.address));
     let node = Arc::new(Node::default());
     let console = shown.map(|shown| shown.start(Some(Arc::clone(&node) as _), BTreeMap::new()));
@@ -141,6 +143,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     if let Some(console) = &console {
         console.add_cluster("local", Client::new(client_config(&server)), true);
     }
+    push.start(server.metrics());
     println!(
         "parshall {} is ready on {}, data in {}{}",
         env!("CARGO_PKG_VERSION"),

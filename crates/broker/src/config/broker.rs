@@ -289,6 +289,18 @@ settings! {
     "producer.id.expiration.ms" => producer_id_expiration_ms: i32 = "86400000", AtLeast(1), ClusterWide,
         "How long a partition remembers an idempotent producer that sends nothing.";
 
+    // What the process around the broker does with its metrics.
+    "metrics.push.statsd" => metrics_push_statsd: Option<String> = null, Any, ReadOnly,
+        "Where metrics are sent as StatsD over UDP, as host:port.";
+    "metrics.push.graphite" => metrics_push_graphite: Option<String> = null, Any, ReadOnly,
+        "Where metrics are sent as Graphite's plaintext over TCP, as host:port.";
+    "metrics.push.otlp" => metrics_push_otlp: Option<String> = null, Any, ReadOnly,
+        "Where metrics are sent as OTLP over HTTP, as http://host:4318/v1/metrics.";
+    "metrics.push.interval.ms" => metrics_push_interval_ms: i64 = "10000", AtLeast(100), ReadOnly,
+        "How often they are sent.";
+    "metrics.push.prefix" => metrics_push_prefix: String = "", Any, ReadOnly,
+        "What stands in front of their names, with a dot behind it.";
+
     // The metadata log.
     "metadata.log.max.record.bytes.between.snapshots" => metadata_log_max_record_bytes_between_snapshots: i64
         = "20971520", AtLeast(1), ReadOnly, "Bytes of metadata records after which a snapshot is written.";
