@@ -19,7 +19,7 @@ use crate::client::Retry;
 use crate::{Client, ClientError, EARLIEST, LATEST, Metadata, TopicPartition};
 
 /// From this version on Fetch names topics by id only (KIP-516).
-const FETCH_BY_TOPIC_ID: i16 = 13;
+pub(crate) const FETCH_BY_TOPIC_ID: i16 = 13;
 
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {

@@ -19,6 +19,7 @@ mod error;
 mod fake_broker;
 #[cfg(test)]
 mod fake_cluster;
+mod fetch;
 mod group;
 mod metadata;
 mod offsets;
@@ -39,6 +40,7 @@ pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};
 pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};
 pub use error::ClientError;
+pub use fetch::FetchedBatches;
 pub use group::{CommittedOffset, Group, GroupConfig, Membership};
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use offsets::{EARLIEST, LATEST, ListedOffset};

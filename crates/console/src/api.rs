@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::Console;
 use crate::diagnosis::{findings, verdict};
 use crate::failure::Failure;
+use crate::page::messages;
 use crate::snapshot::{Broker, Group, Partition, Snapshot, Topic};
 use crate::visit::Place;
 
@@ -24,6 +25,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters/{cluster}/brokers", get(brokers))
         .route("/clusters/{cluster}/topics", get(topics))
         .route("/clusters/{cluster}/topics/{topic}", get(topic))
+        .route("/clusters/{cluster}/topics/{topic}/messages", get(messages))
         .route("/clusters/{cluster}/groups", get(groups))
         .route("/clusters/{cluster}/groups/{group}", get(group))
 }
@@ -175,6 +177,36 @@ fn partition_json(partition: &Partition) -> Value {
         "log_end_offset": partition.end,
         "size_bytes": partition.size_bytes(),
     })
+}
+
+/// Takes the query of the page, and gives the queries of what comes before and behind.
+async fn messages(place: Asked, Query(asked): Query<messages::Asked>) -> Answer {
+    let place = place?;
+    let watched = messages::watched(&place).await?;
+    let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
+    let look = messages::look(&place, &watched, &plan).await?;
+    let topic = place.param("topic");
+    let partitions = look.bounds.iter().map(|(partition, log)| {
+        let read = look.spans.get(partition);
+        json!({
+            "partition": partition,
+            "log_start_offset": log.start,
+            "log_end_offset": log.end,
+            "read_from_offset": read.map(|read| read.start),
+            "read_to_offset": read.map(|read| read.end),
+        })
+    });
+    let problems = look.problems.iter().map(|(of, problem)| json!({ "partition": of, "problem": problem }));
+    Ok(Json(json!({
+        "messages": look.messages.iter().map(|message| message.json(topic)).collect::<Vec<_>>(),
+        "older": look.older.as_ref().map(|before| asked.link(None, Some(before))),
+        "newer": look.newer.as_ref().map(|after| asked.link(Some(after), None)),
+        "is_cut": look.is_cut,
+        "records_read": look.records,
+        "bytes_read": look.bytes,
+        "partitions": partitions.collect::<Vec<_>>(),
+        "problems": problems.collect::<Vec<_>>(),
+    })))
 }
 
 #[derive(Serialize)]

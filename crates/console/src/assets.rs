@@ -11,6 +11,7 @@ pub(crate) async fn show(Path(name): Path<String>) -> Response {
     let (content_type, text) = match name.as_str() {
         "console.css" => (CSS, include_str!("../assets/console.css")),
         "console.js" => (JAVASCRIPT, include_str!("../assets/console.js")),
+        "follow.js" => (JAVASCRIPT, include_str!("../assets/follow.js")),
         "theme.js" => (JAVASCRIPT, include_str!("../assets/theme.js")),
         "uPlot.iife.min.js" => (JAVASCRIPT, include_str!("../assets/uPlot.iife.min.js")),
         "uPlot.min.css" => (CSS, include_str!("../assets/uPlot.min.css")),

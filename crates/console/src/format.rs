@@ -107,6 +107,39 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// The moment, in UTC, of `2026-11-22T14:20`, with seconds and their fraction or without: what a browser's field for a
+/// date and a time sends. In milliseconds.
+pub(crate) fn parse_moment(text: &str) -> Option<i64> {
+    let (date, time) = text.split_once(['T', ' '])?;
+    let number = |text: &str, digits: usize, max: i64| {
+        let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|number| is_plain && *number <= max)
+    };
+    let mut date = date.split('-');
+    let (year, month, day) =
+        (number(date.next()?, 4, 9999)?, number(date.next()?, 2, 12)?, number(date.next()?, 2, 31)?);
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let mut time = time.split(':');
+    let (hour, minute) = (number(time.next()?, 2, 23)?, number(time.next()?, 2, 59)?);
+    let second = time.next().map_or(Some(0), |second| number(second, 2, 59))?;
+    let millisecond = match fraction.len() {
+        0 => 0,
+        digits @ 1..=3 => number(fraction, digits, 999)? * 10_i64.pow(3 - digits as u32),
+        _ => return None,
+    };
+    if date.next().is_some() || time.next().is_some() {
+        return None;
+    }
+    // From the first of March of the year in which `civil` counts.
+    let months = (month + 9) % 12;
+    let year_of_march = if month > 2 { year } else { year - 1 };
+    let (era, year_of_era) = (year_of_march.div_euclid(400), year_of_march.rem_euclid(400));
+    let day_of_year = (153 * months + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
+    let is_date = civil(days) == (year, month, day);
+    is_date.then(|| ((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + millisecond)
+}
+
 /// `1 topic`, `2 topics`.
 pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {
@@ -153,6 +186,23 @@ mod tests {
         assert_eq!(moment(951_868_799_000), "2000-02-29 23:59:59");
         assert_eq!(moment(1_795_357_211_000), "2026-11-22 14:20:11");
         assert_eq!(moment(-1), "1969-12-31 23:59:59");
+    }
+
+    #[test]
+    fn moments_are_read() {
+        for ms in [0, 951_782_399_000, 951_868_799_000, 1_795_357_211_000, 1_709_164_800_000] {
+            assert_eq!(parse_moment(&moment(ms)), Some(ms));
+            assert_eq!(parse_moment(&moment(ms).replace(' ', "T")), Some(ms));
+        }
+        assert_eq!(parse_moment("1970-01-01T00:01"), Some(60_000));
+        assert_eq!(parse_moment("1970-01-01T00:00:01.5"), Some(1500));
+        assert_eq!(parse_moment("1970-01-01T00:00:00.042"), Some(42));
+        let wrong = ["", "2026-11-22", "2026-02-29T00:00", "2026-00-01T00:00", "2026-01-00T00:00", "2026-13-01T00:00"];
+        let worse =
+            ["2026-01-01T24:00", "2026-01-01T00:60", "+026-01-01T00:00", "2026-01-01T00:00:00.1234", "1-1-1T1:1"];
+        for text in wrong.into_iter().chain(worse) {
+            assert_eq!(parse_moment(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -27,15 +27,17 @@ mod local;
 mod metrics;
 mod origin;
 mod page;
+mod reading;
 mod router;
 mod snapshot;
+mod text;
 mod visit;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use client::Client;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 pub use access::Password;
 pub use address::{Address, AddressError};
@@ -47,6 +49,11 @@ pub use local::{Local, NodeReport, Rebalance};
 use access::Sessions;
 use cluster::Cluster;
 use connections::Connections;
+
+/// Looks at records that are under way at a time: each may take some memory.
+const LOOKS_MAX: usize = 4;
+/// Pages that follow new records.
+const FOLLOWERS_MAX: usize = 32;
 
 /// How the console meets those who ask.
 #[derive(Debug, Default)]
@@ -69,6 +76,8 @@ pub struct Console {
     sessions: Sessions,
     /// Held while the page of metrics is made: one at a time is enough.
     scrape: Mutex<()>,
+    looks: Arc<Semaphore>,
+    followers: Arc<Semaphore>,
 }
 
 impl Console {
@@ -81,6 +90,8 @@ impl Console {
             clusters: RwLock::default(),
             sessions: Sessions::default(),
             scrape: Mutex::default(),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         })
     }
 

@@ -3,8 +3,12 @@
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;
+pub(crate) mod follow;
 pub(crate) mod lab;
+pub(crate) mod message;
+pub(crate) mod messages;
 pub(crate) mod overview;
+pub(crate) mod produce;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;
 pub(crate) mod topics;

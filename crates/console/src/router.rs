@@ -7,7 +7,9 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
-use crate::page::{broker, clusters, configs, lab, overview, topic, topic_changes, topics};
+use crate::page::{
+    broker, clusters, configs, follow, lab, message, messages, overview, produce, topic, topic_changes, topics,
+};
 use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
 
 /// Of forms: a record that is produced is the largest.
@@ -29,6 +31,12 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/new", get(topic_changes::create_form).post(topic_changes::create))
         .route("/topics/{topic}", get(topic::show))
         .route("/topics/{topic}/chart", get(topic::chart))
+        .route("/topics/{topic}/messages", get(messages::show))
+        .route("/topics/{topic}/messages/download", get(messages::download))
+        .route("/topics/{topic}/messages/follow", get(follow::show))
+        .route("/topics/{topic}/messages/new", get(produce::form).post(produce::produce))
+        .route("/topics/{topic}/messages/{partition}/{offset}", get(message::show))
+        .route("/topics/{topic}/messages/{partition}/{offset}/{field}", get(message::field))
         .route("/topics/{topic}/configs", get(configs::of_topic))
         .route("/topics/{topic}/configs/{config}", get(configs::edit_of_topic).post(configs::change_of_topic))
         .route("/topics/{topic}/partitions", get(topic_changes::partitions_form).post(topic_changes::add_partitions))
