@@ -5,18 +5,16 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 mod common;
+#[path = "common/http.rs"]
+mod http;
 
 use common::{Broker, PARSHALL};
 
 /// Status and body of a request.
 fn request(address: &str, method: &str, path: &str, host: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(!head.to_ascii_lowercase().contains("access-control"), "{head}");
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    let answer = http::request(address, method, path, &[("Host", host)], "");
+    assert_eq!(answer.header("access-control-allow-origin"), None);
+    (answer.status, answer.body)
 }
 
 fn scrape(broker: &Broker) -> String {

@@ -14,7 +14,7 @@ use crate::Console;
 use crate::diagnosis::{findings, verdict};
 use crate::failure::Failure;
 use crate::page::messages;
-use crate::snapshot::{Broker, Group, Partition, Snapshot, Topic};
+use crate::snapshot::{Broker, Group, Partition, Topic};
 use crate::visit::Place;
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
@@ -156,8 +156,8 @@ fn topic_json(place: &Place, name: &str, topic: &Topic) -> Value {
 
 async fn topic(place: Asked) -> Answer {
     let place = place?;
-    let snapshot = place.snapshot().await?;
     let name = place.param("topic");
+    let snapshot = place.snapshot_with(|snapshot| snapshot.topics.contains_key(name)).await?;
     let Some(topic) = snapshot.topics.get(name) else {
         return Err(Failure::not_found(format!("there is no topic {name:?}")).into());
     };
@@ -244,8 +244,8 @@ async fn groups(place: Asked) -> Answer {
 
 async fn group(place: Asked) -> Answer {
     let place = place?;
-    let snapshot: Arc<Snapshot> = place.snapshot().await?;
     let id = place.param("group");
+    let snapshot = place.snapshot_with(|snapshot| snapshot.groups.contains_key(id)).await?;
     let Some((id, group)) = snapshot.groups.get_key_value(id) else {
         return Err(Failure::not_found(format!("there is no group {id:?}")).into());
     };

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 /// More than that wait until one of them ends.
 const CONNECTIONS_MAX: usize = 256;
-/// After this time a connection ends, so that none holds a place for nothing. A page that listens for news connects anew.
+/// After this time a connection ends, so that none holds a place for nothing. A page that listens connects anew.
 const LIFETIME: Duration = Duration::from_secs(300);
 /// How long nothing is accepted after the process has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);

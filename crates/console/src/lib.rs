@@ -4,8 +4,8 @@
 //! goes by: a page in a browser that reaches it under a name of its own (DNS rebinding) is refused. No answer allows
 //! other origins to read it, and nothing is changed on behalf of another origin's page.
 //!
-//! What it shows of a cluster it asks for as any client of Kafka does, so it shows any Kafka. What only a broker of ours
-//! knows comes from the one in the same process, as [`Local`].
+//! What it shows of a cluster it asks for as any client of Kafka does, so it shows any Kafka. What only a broker of
+//! ours knows comes from the one in the same process, as [`Local`].
 
 mod access;
 mod address;

@@ -1,9 +1,9 @@
 //! Looking at records of a topic, forwards or backwards, without a group and without a trace.
 //!
-//! Records of one partition stay in their order. Partitions are merged by time: the next record is the oldest (or, going
-//! backwards, the newest) of those that are next in their partitions, so a partition whose next one is not known yet is
-//! read before anything is taken. Backwards means windows of offsets, each behind the other and larger where records
-//! are rare. Everything is bounded: what is looked at, how long it takes, and what is kept.
+//! Records of one partition stay in their order. Partitions are merged by time: the next record is the oldest (or,
+//! going backwards, the newest) of those that are next in their partitions, so a partition whose next one is not known
+//! yet is read before anything is taken. Backwards means windows of offsets, each behind the other and larger where
+//! records are rare. Everything is bounded: what is looked at, how long it takes, and what is kept.
 
 mod bounds;
 mod cursor;

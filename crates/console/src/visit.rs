@@ -155,6 +155,15 @@ impl Place {
         self.cluster.snapshot().await.map_err(Failure::unavailable)
     }
 
+    /// The cluster with something in it that may be younger than the newest snapshot.
+    pub(crate) async fn snapshot_with(&self, has: impl Fn(&Snapshot) -> bool) -> Result<Arc<Snapshot>, Failure> {
+        let snapshot = self.snapshot().await?;
+        match has(&snapshot) {
+            true => Ok(snapshot),
+            false => self.fresh().await,
+        }
+    }
+
     /// For pages that name what will be lost.
     pub(crate) async fn fresh(&self) -> Result<Arc<Snapshot>, Failure> {
         self.cluster.fresh().await.map_err(Failure::unavailable)

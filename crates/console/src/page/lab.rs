@@ -23,7 +23,6 @@ const REPEAT_MAX: u32 = 20;
 #[template(path = "lab.html")]
 struct Page {
     frame: Frame,
-    base: String,
     events: String,
     suites: Vec<SuiteRow>,
     runs: Vec<RunRow>,
@@ -73,7 +72,6 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     let runs: Vec<_> = laboratory.iter().flat_map(|laboratory| laboratory.runs()).collect();
     let page = Page {
         frame: place.frame(Section::Lab),
-        base: place.base.clone(),
         events: place.events(),
         suites: suites.collect(),
         is_busy: runs.iter().any(|run| run.state == RunState::Running),

@@ -62,11 +62,7 @@ pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<&'a Topi
 }
 
 pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let mut snapshot = place.snapshot().await?;
-    if find(&place, &snapshot).is_err() {
-        // It may be younger than the snapshot.
-        snapshot = place.fresh().await?;
-    }
+    let snapshot = place.snapshot_with(|snapshot| snapshot.topics.contains_key(place.param("topic"))).await?;
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic");
     let (partitions, pages) = listing.cut(topic.partitions.iter().collect());

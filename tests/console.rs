@@ -1,0 +1,201 @@
+//! The console over HTTP: whom it lets in, what it changes for whom, and its JSON. Its pages are driven in a browser by
+//! compat/console.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+mod common;
+#[path = "common/http.rs"]
+mod http;
+
+use common::{Broker, PARSHALL};
+use http::Answer;
+
+const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
+
+fn get(address: &str, path: &str) -> Answer {
+    http::request(address, "GET", path, &[("Host", address)], "")
+}
+
+fn post(address: &str, path: &str, form: &str, more: &[(&str, &str)]) -> Answer {
+    http::request(address, "POST", path, &[&[("Host", address), FORM], more].concat(), form)
+}
+
+fn json(address: &str, path: &str) -> Value {
+    let answer = get(address, path);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// `parshall console`, until it is dropped.
+struct Console {
+    process: Child,
+    address: String,
+}
+
+impl Console {
+    fn start(flags: &[&str]) -> Self {
+        let mut command = Command::new(PARSHALL);
+        command.args(["console", "--console", "127.0.0.1:0"]).args(flags).env_remove("PARSHALL_BOOTSTRAP_SERVER");
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().split_once("http://").unwrap_or_else(|| panic!("no console: {line:?}")).1;
+        Self { address: address.to_owned(), process }
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_password_keeps_others_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    let write = Command::new("sh").arg("-c").arg("echo 'open sesame' > \"$0\"").arg(&file).status().unwrap();
+    assert!(write.success());
+    let file = file.to_str().unwrap();
+    // With a password it may listen for everybody.
+    let broker = Broker::start_with(&["--console", "0.0.0.0:0", "--console-password-file", file]);
+    let address = &broker.console.as_deref().unwrap().replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(get(address, "/health/live").status, 200);
+    for path in ["/", "/clusters/local", "/api/v1/clusters", "/metrics"] {
+        let answer = get(address, path);
+        assert_eq!(
+            (answer.status, answer.header("www-authenticate")),
+            (401, Some("Basic realm=\"parshall\"")),
+            "{path}"
+        );
+    }
+    let page = http::request(address, "GET", "/clusters/local", &[("Host", address), ("Accept", "text/html")], "");
+    assert_eq!((page.status, page.header("location")), (303, Some("/login")));
+    assert_eq!(post(address, "/clusters/local/topics/new", "name=x", &[]).status, 401);
+    assert_eq!(broker.ok(&["topic", "list"]), "");
+
+    let wrong = post(address, "/login", "password=sesame", &[]);
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (403, None));
+    let right = post(address, "/login", "password=open+sesame", &[]);
+    let cookie = right.header("set-cookie").unwrap();
+    assert_eq!(right.status, 303);
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    let with_cookie = |path| http::request(address, "GET", path, &[("Host", address), ("Cookie", cookie)], "");
+    assert_eq!(with_cookie("/clusters/local").status, 200);
+    // any:open sesame
+    let basic = ("Authorization", "Basic YW55Om9wZW4gc2VzYW1l");
+    assert_eq!(http::request(address, "GET", "/metrics", &[("Host", address), basic], "").status, 200);
+    let wrong = ("Authorization", "Basic YW55Om9wZW4=");
+    assert_eq!(http::request(address, "GET", "/metrics", &[("Host", address), wrong], "").status, 401);
+
+    assert_eq!(post(address, "/logout", "", &[("Cookie", cookie)]).status, 303);
+    assert_eq!(with_cookie("/clusters/local").status, 401, "the session has ended");
+}
+
+#[test]
+fn nothing_is_changed_for_other_origins_or_without_the_name() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["topic", "create", "orders"]);
+    let delete = "/clusters/local/topics/orders/delete";
+    for origin in ["http://evil.example", "null", "http://localhost:1"] {
+        assert_eq!(post(address, delete, "confirm=orders", &[("Origin", origin)]).status, 403, "{origin}");
+    }
+    assert_eq!(post(address, delete, "confirm=order", &[]).status, 400);
+    assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
+    let own = format!("http://{address}");
+    let done = post(address, delete, "confirm=orders", &[("Origin", &own)]);
+    assert_eq!((done.status, done.header("location")), (303, Some("/clusters/local/topics?done=topic-deleted")));
+    assert_eq!(broker.ok(&["topic", "list"]), "");
+}
+
+#[test]
+fn a_console_that_is_read_only_changes_nothing() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0", "--console-read-only"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["topic", "create", "orders"]);
+    let changes = [
+        ("topics/new", "name=x"),
+        ("topics/orders/delete", "confirm=orders"),
+        ("topics/orders/empty", "confirm=orders"),
+        ("topics/orders/partitions", "count=3"),
+        ("topics/orders/configs/retention.ms", "action=set&value=1"),
+        ("brokers/1/configs/log.retention.ms", "action=set&value=1"),
+        ("lab", "suite=quick"),
+    ];
+    for (path, form) in changes {
+        let answer = post(address, &format!("/clusters/local/{path}"), form, &[]);
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.body.contains("read-only"), "{}", answer.body);
+    }
+    assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
+    let page = get(address, "/clusters/local/topics");
+    assert!(!page.body.contains("Create a topic") && page.body.contains("Read-only"), "{}", page.body);
+}
+
+#[test]
+fn every_page_says_that_everybody_may_use_it() {
+    let broker = Broker::start_with(&["--console", "0.0.0.0:0", "--insecure"]);
+    let address = &broker.console.as_deref().unwrap().replace("0.0.0.0", "127.0.0.1");
+    assert!(get(address, "/clusters/local").body.contains("No login"));
+}
+
+#[test]
+fn several_clusters_are_shown_and_one_that_is_down_says_so() {
+    let (orders, logs) = (Broker::start(), Broker::start());
+    orders.ok(&["topic", "create", "first"]);
+    logs.ok(&["topic", "create", "second"]);
+    let servers = [format!("orders={}", orders.address), format!("logs={}", logs.address)];
+    // Nobody listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = format!("gone={free}");
+    let flags = ["--bootstrap-server", &servers[0], "--bootstrap-server", &servers[1], "--bootstrap-server", &gone];
+    let console = Console::start(&flags);
+    assert_eq!(json(&console.address, "/api/v1/clusters")["clusters"], serde_json::json!(["orders", "logs", "gone"]));
+    let topics = |cluster: &str| json(&console.address, &format!("/api/v1/clusters/{cluster}/topics"));
+    assert_eq!(
+        (&topics("orders")["topics"][0]["name"], &topics("logs")["topics"][0]["name"]),
+        (&"first".into(), &"second".into())
+    );
+    let page = get(&console.address, "/clusters/orders/topics").body;
+    assert!(page.contains("first") && !page.contains("second"), "{page}");
+    assert_eq!(get(&console.address, "/clusters/elsewhere").status, 404);
+    assert_eq!(get(&console.address, "/metrics").status, 404, "there is no broker in the process");
+}
+
+#[test]
+fn programs_get_json() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["topic", "create", "orders", "--partitions", "2"]);
+    broker.ok_with(&["produce", "orders"], "a\nb\nc\n");
+    broker.ok(&["consume", "orders", "--group", "a/b <c>", "--from-beginning", "--max-messages", "3"]);
+    let cluster = json(address, "/api/v1/clusters/local");
+    assert_eq!((&cluster["brokers"], &cluster["brokers_alive"]), (&1.into(), &1.into()), "{cluster}");
+    assert_eq!(cluster["quorum"]["voters"], serde_json::json!([1]), "{cluster}");
+    let brokers = json(address, "/api/v1/clusters/local/brokers");
+    assert!(brokers["brokers"][0]["memory_bytes"].as_f64().unwrap() > 0.0, "{brokers}");
+    // What is told is a few seconds old.
+    let records = || {
+        let topic = json(address, "/api/v1/clusters/local/topics/orders");
+        let ends = topic["partitions"].as_array().unwrap().iter().map(|of| of["log_end_offset"].as_i64().unwrap());
+        ends.sum::<i64>()
+    };
+    while records() < 3 {
+        sleep(Duration::from_millis(100));
+    }
+    let group = json(address, "/api/v1/clusters/local/groups/a%2Fb%20%3Cc%3E");
+    assert_eq!((&group["group"]["id"], &group["group"]["lag_records"]), (&"a/b <c>".into(), &0.into()), "{group}");
+    let none = get(address, "/api/v1/clusters/local/topics/none");
+    assert_eq!((none.status, none.header("content-type")), (404, Some("application/json")));
+    let policy = get(address, "/clusters/local");
+    let policy = policy.header("content-security-policy").unwrap();
+    assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+}
