@@ -87,6 +87,9 @@ document.addEventListener("input", (event) => {
     }, 200);
   }
   checkConfirmation(form);
+  // What is typed beside a choice is meant.
+  const choice = document.getElementById(event.target.dataset.picks);
+  if (choice) choice.checked = true;
 });
 
 // What is destructive can be sent when its name has been typed. The server looks again.
@@ -117,6 +120,7 @@ const STROKES = ["--c1", "--c2", "--c3", "--bad", "--muted"];
 
 function short(value, unit) {
   if (value == null) return "–";
+  if (unit === "s") return passed(value);
   const [step, names] = unit.startsWith("B") ? [1024, ["", "Ki", "Mi", "Gi", "Ti"]] : [1000, ["", "k", "M", "G", "T"]];
   let power = 0;
   while (Math.abs(value) >= step && power < names.length - 1) {
@@ -125,6 +129,12 @@ function short(value, unit) {
   }
   const digits = value !== 0 && Math.abs(value) < 10 && (power > 0 || !Number.isInteger(value)) ? 1 : 0;
   return `${value.toFixed(digits)} ${names[power]}${unit}`;
+}
+
+// A time that passes, in seconds.
+function passed(seconds) {
+  const [size, name] = [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => seconds >= size) || [1, "s"];
+  return `${+(seconds / size).toFixed(1)} ${name}`;
 }
 
 class Chart {

@@ -11,8 +11,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Console;
+use crate::diagnosis::groups::falls_behind;
 use crate::diagnosis::{findings, verdict};
 use crate::failure::Failure;
+use crate::history::History;
 use crate::page::messages;
 use crate::snapshot::{Broker, Group, Partition, Topic};
 use crate::visit::Place;
@@ -87,7 +89,7 @@ async fn cluster(place: Asked) -> Answer {
 async fn status(place: Asked) -> Result<Response, Refused> {
     let place = place?;
     let snapshot = place.snapshot().await?;
-    let findings = findings(&snapshot);
+    let findings = findings(&snapshot, &place.cluster.history());
     let (verdict, class) = verdict(&findings);
     let status = if class == "bad" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     Ok((status, Json(json!({ "status": verdict, "findings": findings }))).into_response())
@@ -217,12 +219,19 @@ struct GroupJson<'a> {
     protocol: &'a str,
     coordinator: i32,
     members: usize,
+    topics: usize,
     lag_records: Option<i64>,
     lag_seconds: Option<f64>,
+    /// That it is older than `lag_seconds`.
+    lag_is_older: bool,
+    records_read_per_second: Option<f64>,
+    catches_up_seconds: Option<f64>,
+    falls_behind: bool,
 }
 
 impl<'a> GroupJson<'a> {
-    fn new(id: &'a str, group: &'a Group) -> Self {
+    fn new(history: &History, id: &'a str, group: &'a Group) -> Self {
+        let age = group.lag_age();
         Self {
             id,
             state: &group.state,
@@ -231,24 +240,32 @@ impl<'a> GroupJson<'a> {
             coordinator: group.coordinator,
             members: group.members.len(),
             lag_records: group.lag_records(),
-            lag_seconds: group.lag_seconds(),
+            topics: group.topics().len(),
+            lag_seconds: age.map(|age| age.seconds),
+            lag_is_older: age.is_some_and(|age| age.is_more),
+            records_read_per_second: history.group_rate(id),
+            catches_up_seconds: history.group_catches_up_seconds(id),
+            falls_behind: falls_behind(history, id, group).is_some(),
         }
     }
 }
 
 async fn groups(place: Asked) -> Answer {
-    let snapshot = place?.snapshot().await?;
-    let groups: Vec<_> = snapshot.groups.iter().map(|(id, group)| GroupJson::new(id, group)).collect();
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let history = place.cluster.history();
+    let groups: Vec<_> = snapshot.groups.iter().map(|(id, group)| GroupJson::new(&history, id, group)).collect();
     Ok(Json(json!({ "groups": groups })))
 }
 
 async fn group(place: Asked) -> Answer {
     let place = place?;
-    let id = place.param("group");
+    let id = place.group();
     let snapshot = place.snapshot_with(|snapshot| snapshot.groups.contains_key(id)).await?;
     let Some((id, group)) = snapshot.groups.get_key_value(id) else {
         return Err(Failure::not_found(format!("there is no group {id:?}")).into());
     };
+    let readers = group.readers();
     let positions = group.positions.iter().map(|(partition, position)| {
         json!({
             "topic": partition.topic,
@@ -256,8 +273,9 @@ async fn group(place: Asked) -> Answer {
             "committed_offset": position.committed,
             "log_end_offset": position.end,
             "lag_records": position.lag_records,
-            "lag_seconds": position.lag_seconds,
-            "member_id": group.reader(partition).map(|member| &member.id),
+            "lag_seconds": position.lag_age.map(|age| age.seconds),
+            "lag_is_older": position.lag_age.is_some_and(|age| age.is_more),
+            "member_id": readers.get(partition).map(|member| &member.id),
         })
     });
     let members = group.members.iter().map(|member| {
@@ -269,9 +287,11 @@ async fn group(place: Asked) -> Answer {
             "partitions": member.assigned.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })
     });
+    let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == *id).collect();
     Ok(Json(json!({
-        "group": GroupJson::new(id, group),
+        "group": GroupJson::new(&place.cluster.history(), id, group),
         "members": members.collect::<Vec<_>>(),
         "partitions": positions.collect::<Vec<_>>(),
+        "rebalances": rebalances,
     })))
 }

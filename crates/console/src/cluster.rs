@@ -117,10 +117,9 @@ async fn watch(cluster: Weak<Cluster>) {
         let Some(watched) = cluster.upgrade() else { return };
         let taken = snapshot::take(&watched.client, &watched.quorum_client, watched.local.as_deref());
         let seen = match timeout(TAKE_TIMEOUT, taken).await {
-            Ok(Ok(snapshot)) => {
-                let snapshot = Arc::new(snapshot);
-                watched.history().note(&snapshot);
-                Ok(snapshot)
+            Ok(Ok(mut snapshot)) => {
+                watched.history().note(&mut snapshot);
+                Ok(Arc::new(snapshot))
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the cluster has not answered within {} s", TAKE_TIMEOUT.as_secs())),

@@ -1,8 +1,13 @@
 //! Whether a cluster is well, and what is wrong, in words, with what to do.
 
+pub(crate) mod groups;
+
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::format::{bytes, counted, duration, percent};
+use crate::history::History;
 use crate::snapshot::Snapshot;
 
 /// Free space that is worth a word.
@@ -24,7 +29,7 @@ pub(crate) struct Finding {
     pub what: String,
     pub advice: String,
     /// Below the cluster's pages.
-    pub href: &'static str,
+    pub href: Cow<'static, str>,
 }
 
 impl Finding {
@@ -37,10 +42,10 @@ impl Finding {
 }
 
 /// What is wrong, the worst first.
-pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
+pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut find = |severity, what: String, advice: &str, href| {
-        findings.push(Finding { severity, what, advice: advice.to_owned(), href });
+    let mut find = |severity, what: String, advice: &str, href: &'static str| {
+        findings.push(Finding { severity, what, advice: advice.to_owned(), href: href.into() });
     };
     for broker in snapshot.brokers.values().filter(|broker| !broker.is_alive) {
         find(
@@ -148,6 +153,7 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
             "/",
         );
     }
+    groups::find(snapshot, history, &mut findings);
     findings.sort_by(|a, b| b.severity.cmp(&a.severity));
     findings
 }

@@ -47,7 +47,7 @@ impl From<ClientError> for Failure {
         let status = match &error {
             ClientError::UnknownTopic { .. } => StatusCode::NOT_FOUND,
             ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => StatusCode::NOT_FOUND,
-            ClientError::Refused { .. } => StatusCode::CONFLICT,
+            ClientError::Refused { .. } | ClientError::GroupInUse { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
         };
         Self { status, what: error.to_string() }

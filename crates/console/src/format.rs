@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// Names of more characters are shown in part.
+const NAME_CHARS_MAX: usize = 120;
+
 /// 1234567 as 1,234,567.
 pub(crate) fn count(value: impl TryInto<i128>) -> String {
     let value = value.try_into().unwrap_or_default();
@@ -160,6 +163,31 @@ pub(crate) fn escape(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// A group's part of a path. Its id may be anything; what a browser would take for something else in a path has a tilde
+/// before it, and so has what begins with one. [`group_of_part`] takes it away.
+pub(crate) fn group_part(id: &str) -> String {
+    match id {
+        "" | "." | ".." => format!("~{id}"),
+        id if id.starts_with('~') => format!("~{}", escape(id)),
+        id => escape(id),
+    }
+}
+
+/// Of a part that is no longer escaped.
+pub(crate) fn group_of_part(part: &str) -> &str {
+    part.strip_prefix('~').unwrap_or(part)
+}
+
+/// A name that somebody has chosen, who may have chosen a long one, or none.
+pub(crate) fn name_shown(name: &str) -> String {
+    match name.char_indices().nth(NAME_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        // What would not be seen is told as in a program.
+        None if name.trim() != name || name.is_empty() || name.contains(char::is_control) => format!("{name:?}"),
+        None => name.to_owned(),
+    }
 }
 
 #[cfg(test)]

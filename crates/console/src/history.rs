@@ -8,7 +8,7 @@ use client::TopicPartition;
 use serde::Serialize;
 
 use crate::figures::Counters;
-use crate::snapshot::{Ends, Snapshot};
+use crate::snapshot::{Age, Ends, Snapshot};
 
 /// With one look every two seconds, five minutes; an hour and more while nobody looks.
 const POINTS_MAX: usize = 150;
@@ -17,6 +17,9 @@ const PARTITIONS_MAX: usize = 20_000;
 const GROUPS_MAX: usize = 2_000;
 /// Rates are means over at least this time, so that a single look at an odd moment does not show.
 const RATE_WINDOW: Duration = Duration::from_secs(8);
+/// That a group falls behind is said of what was seen over this time, and over most of it at least.
+const GROWTH_WINDOW: Duration = Duration::from_secs(4 * 60);
+const GROWTH_WINDOW_MIN: Duration = Duration::from_secs(3 * 60);
 
 #[derive(Default)]
 pub(crate) struct History {
@@ -27,9 +30,26 @@ struct Point {
     at: Instant,
     at_ms: i64,
     ends: Ends,
-    /// By group: lag in records, and the sum of what is committed.
-    groups: HashMap<Arc<str>, (i64, i64)>,
+    groups: HashMap<Arc<str>, GroupPoint>,
     nodes: BTreeMap<i32, Counters>,
+}
+
+#[derive(Clone, Copy)]
+struct GroupPoint {
+    lag_records: i64,
+    lag_age: Option<Age>,
+    /// The sum over its partitions.
+    committed: i64,
+}
+
+/// How a group has fallen behind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Growth {
+    pub seconds: f64,
+    pub from_records: i64,
+    pub to_records: i64,
+    /// Whether it has committed something meanwhile.
+    pub has_committed: bool,
 }
 
 /// A chart's data, as the pages' script reads it.
@@ -60,7 +80,8 @@ pub(crate) struct NodeRates {
 }
 
 impl History {
-    pub(crate) fn note(&mut self, snapshot: &Snapshot) {
+    /// Remembers what a snapshot shows, and fills in what only the time before it tells.
+    pub(crate) fn note(&mut self, snapshot: &mut Snapshot) {
         let mut left = PARTITIONS_MAX;
         let mut ends = Ends::default();
         for (name, topic) in &snapshot.topics {
@@ -73,16 +94,36 @@ impl History {
             let known = self.points.back().and_then(|point| point.ends.get_key_value(name.as_str()));
             ends.insert(known.map_or_else(|| Arc::from(name.as_str()), |(known, _)| Arc::clone(known)), of_topic);
         }
-        let groups = snapshot.groups.iter().take(GROUPS_MAX).map(|(id, group)| {
-            let committed = group.positions.values().filter_map(|position| position.committed).sum();
-            (Arc::from(id.as_str()), (group.lag_records().unwrap_or(0), committed))
-        });
         let nodes = snapshot.brokers.iter().filter_map(|(id, broker)| Some((*id, broker.figures.as_ref()?.counters)));
         let (at, at_ms) = (snapshot.at, snapshot.at_ms);
-        let point = Point { at, at_ms, ends, groups: groups.collect(), nodes: nodes.collect() };
+        let point = Point { at, at_ms, ends, groups: HashMap::new(), nodes: nodes.collect() };
         self.points.push_back(point);
         while self.points.len() > POINTS_MAX {
             self.points.pop_front();
+        }
+        self.fill_in_ages(snapshot);
+        let groups = snapshot.groups.iter().take(GROUPS_MAX).map(|(id, group)| {
+            let lag_records = group.lag_records().unwrap_or(0);
+            let committed = group.positions.values().filter_map(|position| position.committed).sum();
+            (Arc::from(id.as_str()), GroupPoint { lag_records, lag_age: group.lag_age(), committed })
+        });
+        if let Some(point) = self.points.back_mut() {
+            point.groups = groups.collect();
+        }
+    }
+
+    /// Where the cluster does not tell how old the first record is that a group has not read.
+    fn fill_in_ages(&self, snapshot: &mut Snapshot) {
+        for (of, position) in snapshot.groups.values_mut().flat_map(|group| &mut group.positions) {
+            if position.lag_age.is_some() {
+                continue;
+            }
+            position.lag_age = match position.lag_records {
+                Some(0) => Some(Age::exactly(0.0)),
+                // What was deleted before it was read is not waited for.
+                Some(lag) => position.end.and_then(|end| self.age(of, end - lag)),
+                None => None,
+            };
         }
     }
 
@@ -109,26 +150,59 @@ impl History {
     /// Records that a group commits, per second.
     pub(crate) fn group_rate(&self, group: &str) -> Option<f64> {
         let (before, now) = self.window()?;
-        let (of_before, of_now) = (before.groups.get(group)?.1, now.groups.get(group)?.1);
+        let (of_before, of_now) = (before.groups.get(group)?.committed, now.groups.get(group)?.committed);
         Some((of_now - of_before).max(0) as f64 / seconds(before, now))
     }
 
     /// Until a group has caught up if it goes on as it does now: `None` if it does not come nearer.
     pub(crate) fn group_catches_up_seconds(&self, group: &str) -> Option<f64> {
         let (before, now) = self.window()?;
-        let (of_before, of_now) = (before.groups.get(group)?.0, now.groups.get(group)?.0);
+        let (of_before, of_now) = (before.groups.get(group)?.lag_records, now.groups.get(group)?.lag_records);
         let nearer = (of_before - of_now) as f64 / seconds(before, now);
         (nearer > 0.0).then(|| of_now as f64 / nearer)
     }
 
-    /// How long ago a partition ended at an offset, as far as that was seen.
-    pub(crate) fn age_seconds(&self, of: &TopicPartition, offset: i64) -> Option<f64> {
-        let index = usize::try_from(of.partition).ok()?;
-        let end = |point: &Point| Some(*point.ends.get(of.topic.as_str())?.get(index)?);
+    /// How a group has fallen behind for minutes, if it has. Between two commits every lag grows, so what counts is the
+    /// least of each quarter of the time: it has to be more than in the one before.
+    pub(crate) fn falls_behind(&self, group: &str) -> Option<Growth> {
         let newest = self.points.back()?;
-        let passed = self.points.iter().find(|point| end(point).is_some_and(|end| end > offset))?;
-        // It was passed before the first look: it is older than that.
-        (end(self.points.front()?)? <= offset).then(|| newest.at.duration_since(passed.at).as_secs_f64())
+        let recent = self.points.iter().filter(|point| newest.at.duration_since(point.at) <= GROWTH_WINDOW);
+        let seen: Vec<_> = recent.filter_map(|point| Some((point.at, point.groups.get(group)?))).collect();
+        let ((began, first), (ended, last)) = (seen.first()?, seen.last()?);
+        let span = ended.duration_since(*began);
+        if span < GROWTH_WINDOW_MIN {
+            return None;
+        }
+        let mut least = [i64::MAX; 4];
+        for (at, of_group) in &seen {
+            let part = at.duration_since(*began).as_secs_f64() / span.as_secs_f64();
+            let of_quarter = &mut least[((part * 4.0) as usize).min(3)];
+            *of_quarter = of_group.lag_records.min(*of_quarter);
+        }
+        let has_grown = least[3] < i64::MAX && least.is_sorted_by(|before, now| before < now);
+        has_grown.then(|| Growth {
+            seconds: span.as_secs_f64(),
+            from_records: first.lag_records,
+            to_records: last.lag_records,
+            has_committed: last.committed != first.committed,
+        })
+    }
+
+    /// How long ago a partition ended at an offset. `None` where it still does, or is not known.
+    pub(crate) fn age(&self, of: &TopicPartition, offset: i64) -> Option<Age> {
+        let index = usize::try_from(of.partition).ok()?;
+        let end = |point: &Point| point.ends.get(of.topic.as_str())?.get(index).copied();
+        let (oldest, newest) = (self.points.front()?, self.points.back()?);
+        if end(newest)? <= offset {
+            return None;
+        }
+        // An end that was not known is between the others.
+        let is_passed = |point: &&Point| end(point).is_some_and(|end| end > offset || end < 0);
+        let passed = match is_passed(&oldest) {
+            true => oldest,
+            false => self.points.iter().rev().take_while(is_passed).last()?,
+        };
+        Some(Age { seconds: newest.at.duration_since(passed.at).as_secs_f64(), is_more: is_passed(&oldest) })
     }
 
     pub(crate) fn node_rates(&self, node: i32) -> Option<NodeRates> {
@@ -177,8 +251,17 @@ impl History {
     }
 
     pub(crate) fn lag_chart(&self, group: &str) -> Chart {
-        let lag = |_: &Point, now: &Point| Some(now.groups.get(group)?.0 as f64);
+        let lag = |_: &Point, now: &Point| Some(now.groups.get(group)?.lag_records as f64);
         self.chart("", &[("records behind".to_owned(), &lag)])
+    }
+
+    /// How far a group is behind in time. What is only known to be more is left out.
+    pub(crate) fn lag_seconds_chart(&self, group: &str) -> Chart {
+        let lag = |_: &Point, now: &Point| {
+            let age = now.groups.get(group)?.lag_age.filter(|age| !age.is_more);
+            age.map(|age| age.seconds)
+        };
+        self.chart("s", &[("time behind".to_owned(), &lag)])
     }
 }
 
@@ -230,46 +313,41 @@ mod tests {
         let topic = |ends: &[i64]| Topic { partitions: ends.iter().map(partition).collect(), ..Topic::default() };
         let end = ends[0].1[0];
         let lag_records = Some(end - committed);
-        let position = Position { committed: Some(committed), end: Some(end), lag_records, lag_seconds: None };
+        let position = Position { committed: Some(committed), end: Some(end), lag_records, lag_age: None };
         let group = Group { positions: [(TopicPartition::new(ends[0].0, 0), position)].into(), ..Group::default() };
         Snapshot {
             at: began + Duration::from_secs(second),
             at_ms: second as i64 * 1000,
-            cluster_id: None,
-            controller_id: 1,
-            brokers: BTreeMap::new(),
             topics: ends.iter().map(|(name, ends)| ((*name).to_owned(), topic(ends))).collect(),
             groups: [("g".to_owned(), group)].into(),
-            quorum: None,
-            rebalances: Vec::new(),
-            gaps: Vec::new(),
+            ..Snapshot::empty()
         }
     }
 
     #[test]
     fn rates_are_means_over_the_last_moments() {
         let (mut history, began) = (History::default(), Instant::now());
-        history.note(&snapshot(began, 0, &[("a", &[0, 100])], 0));
+        history.note(&mut snapshot(began, 0, &[("a", &[0, 100])], 0));
         assert_eq!(history.topic_rate("a"), None);
-        history.note(&snapshot(began, 10, &[("a", &[500, 100])], 100));
-        history.note(&snapshot(began, 20, &[("a", &[600, 200]), ("b", &[50])], 200));
+        history.note(&mut snapshot(began, 10, &[("a", &[500, 100])], 100));
+        history.note(&mut snapshot(began, 20, &[("a", &[600, 200]), ("b", &[50])], 200));
         assert_eq!((history.topic_rate("a"), history.topic_rate("c")), (Some(20.0), None));
         // A topic that is new counts from 0.
         assert_eq!((history.topic_rate("b"), history.total_rate()), (Some(5.0), Some(25.0)));
         assert_eq!(history.group_rate("g"), Some(10.0));
         assert_eq!(history.topic_chart("a").series[0].values, [Some(50.0), Some(20.0)]);
         // Made anew, it does not count backwards.
-        history.note(&snapshot(began, 30, &[("a", &[10, 10])], 0));
+        history.note(&mut snapshot(began, 30, &[("a", &[10, 10])], 0));
         assert_eq!(history.topic_rate("a"), Some(0.0));
     }
 
     #[test]
     fn a_group_catches_up_or_does_not() {
         let (mut history, began) = (History::default(), Instant::now());
-        history.note(&snapshot(began, 0, &[("a", &[1000])], 0));
-        history.note(&snapshot(began, 10, &[("a", &[1100])], 600));
+        history.note(&mut snapshot(began, 0, &[("a", &[1000])], 0));
+        history.note(&mut snapshot(began, 10, &[("a", &[1100])], 600));
         assert_eq!(history.group_catches_up_seconds("g"), Some(10.0));
-        history.note(&snapshot(began, 20, &[("a", &[1700])], 600));
+        history.note(&mut snapshot(began, 20, &[("a", &[1700])], 600));
         assert_eq!(history.group_catches_up_seconds("g"), None);
     }
 
@@ -277,9 +355,73 @@ mod tests {
     fn an_offset_is_as_old_as_the_look_that_first_saw_it_passed() {
         let (mut history, began) = (History::default(), Instant::now());
         for (second, end) in [(0, 10), (10, 20), (20, 30)] {
-            history.note(&snapshot(began, second, &[("a", &[end])], 0));
+            history.note(&mut snapshot(began, second, &[("a", &[end])], 0));
         }
-        let age = |offset| history.age_seconds(&TopicPartition::new("a", 0), offset);
-        assert_eq!([age(25), age(15), age(5), age(30)], [Some(0.0), Some(10.0), None, None]);
+        let age = |offset| history.age(&TopicPartition::new("a", 0), offset);
+        assert_eq!([age(25), age(15)], [0.0, 10.0].map(|seconds| Some(Age::exactly(seconds))));
+        // It was passed before the first look.
+        assert_eq!(age(5), Some(Age { seconds: 20.0, is_more: true }));
+        assert_eq!(age(30), None);
+        assert_eq!(history.age(&TopicPartition::new("a", 1), 0), None);
+        assert_eq!([age(25), age(5)].map(|age| age.unwrap().to_string()), ["0 s", "more than 20 s"]);
+    }
+
+    #[test]
+    fn ends_that_were_not_known_make_nothing_younger() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for (second, end) in [(0, Some(10)), (10, Some(20)), (20, None), (30, Some(30))] {
+            let mut snapshot = snapshot(began, second, &[("a", &[0])], 0);
+            snapshot.topics.get_mut("a").unwrap().partitions[0].end = end;
+            history.note(&mut snapshot);
+        }
+        assert_eq!(history.age(&TopicPartition::new("a", 0), 15), Some(Age::exactly(20.0)));
+    }
+
+    #[test]
+    fn the_age_of_a_lag_is_filled_in_where_the_cluster_does_not_tell_it() {
+        let (mut history, began) = (History::default(), Instant::now());
+        history.note(&mut snapshot(began, 0, &[("a", &[10])], 10));
+        let mut now = snapshot(began, 10, &[("a", &[20])], 10);
+        history.note(&mut now);
+        assert_eq!(now.groups["g"].lag_age(), Some(Age::exactly(0.0)));
+        let mut later = snapshot(began, 20, &[("a", &[30])], 10);
+        history.note(&mut later);
+        assert_eq!(later.groups["g"].lag_age(), Some(Age::exactly(10.0)));
+        assert_eq!(history.lag_seconds_chart("g").series[0].values, [Some(0.0), Some(10.0)]);
+        // What it tells stays.
+        let mut told = snapshot(began, 30, &[("a", &[40])], 10);
+        told.groups.get_mut("g").unwrap().positions.values_mut().for_each(|at| at.lag_age = Some(Age::exactly(99.0)));
+        history.note(&mut told);
+        assert_eq!(told.groups["g"].lag_age(), Some(Age::exactly(99.0)));
+    }
+
+    /// Of a look every ten seconds, with these lags.
+    fn growth(lags: impl Iterator<Item = i64>) -> Option<Growth> {
+        let (mut history, began) = (History::default(), Instant::now());
+        for (second, lag) in (0..).step_by(10).zip(lags) {
+            history.note(&mut snapshot(
+                began,
+                second,
+                &[("a", &[10_000 + second as i64])],
+                10_000 + second as i64 - lag,
+            ));
+        }
+        history.falls_behind("g")
+    }
+
+    #[test]
+    fn a_group_falls_behind_when_its_lag_grew_for_minutes() {
+        let growing = growth((0..25).map(|at| 100 + at * 20)).unwrap();
+        let expected = Growth { seconds: 240.0, from_records: 100, to_records: 580, has_committed: true };
+        assert_eq!(growing, expected);
+        // Too little was seen.
+        assert_eq!(growth((0..15).map(|at| 100 + at * 20)), None);
+        // Up and down, as between commits.
+        assert_eq!(growth((0..25).map(|at| 100 + at % 3 * 50)), None);
+        // It has caught up in between.
+        assert_eq!(growth((0..25).map(|at| if at == 15 { 0 } else { 100 + at * 20 })), None);
+        assert_eq!(growth((0..25).map(|_| 100)), None);
+        // What is long ago does not count.
+        assert!(growth((0..40).map(|at| if at < 10 { 5000 } else { at * 20 })).is_some());
     }
 }

@@ -8,7 +8,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use crate::page::{
-    broker, clusters, configs, follow, lab, message, messages, overview, produce, topic, topic_changes, topics,
+    broker, clusters, configs, follow, group, group_changes, group_reset, groups, lab, message, messages, overview,
+    produce, topic, topic_changes, topics,
 };
 use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
 
@@ -41,7 +42,14 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/configs/{config}", get(configs::edit_of_topic).post(configs::change_of_topic))
         .route("/topics/{topic}/partitions", get(topic_changes::partitions_form).post(topic_changes::add_partitions))
         .route("/topics/{topic}/empty", get(topic_changes::empty_form).post(topic_changes::empty))
-        .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete));
+        .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete))
+        .route("/groups", get(groups::show))
+        .route("/groups/{group}", get(group::show))
+        .route("/groups/{group}/charts/{chart}", get(group::chart))
+        .route("/groups/{group}/reset", get(group_reset::form))
+        .route("/groups/{group}/reset/preview", get(group_reset::preview).post(group_reset::reset))
+        .route("/groups/{group}/offsets", get(group_changes::offsets_form).post(group_changes::delete_offsets))
+        .route("/groups/{group}/delete", get(group_changes::delete_form).post(group_changes::delete));
     Router::new()
         .route("/", get(clusters::show))
         .nest("/clusters/{cluster}", cluster)

@@ -3,12 +3,14 @@
 mod take;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use client::TopicPartition;
 
 use crate::figures::Figures;
+use crate::format::duration;
 use crate::local::Rebalance;
 
 pub(crate) use take::take;
@@ -109,11 +111,52 @@ pub(crate) struct Position {
     pub committed: Option<i64>,
     pub end: Option<i64>,
     pub lag_records: Option<i64>,
-    /// Age of the first record that is not committed.
-    pub lag_seconds: Option<f64>,
+    /// Of the first record that is not committed.
+    pub lag_age: Option<Age>,
+}
+
+/// How old something is, as far as that was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Age {
+    pub seconds: f64,
+    /// It is older: it was there before the first look.
+    pub is_more: bool,
+}
+
+impl Age {
+    pub(crate) fn exactly(seconds: f64) -> Self {
+        Self { seconds, is_more: false }
+    }
+
+    pub(crate) fn older(self, other: Self) -> Self {
+        if other.seconds > self.seconds { other } else { self }
+    }
+}
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.is_more { "more than " } else { "" };
+        write!(f, "{more}{}", duration(self.seconds))
+    }
 }
 
 impl Snapshot {
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        Self {
+            at: Instant::now(),
+            at_ms: 0,
+            cluster_id: None,
+            controller_id: -1,
+            brokers: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            quorum: None,
+            rebalances: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (&str, &Partition)> {
         self.topics.iter().flat_map(|(name, topic)| topic.partitions.iter().map(move |of| (name.as_str(), of)))
     }
@@ -183,8 +226,8 @@ impl Group {
         self.positions.values().filter_map(|position| position.lag_records).reduce(|sum, lag| sum + lag)
     }
 
-    pub(crate) fn lag_seconds(&self) -> Option<f64> {
-        self.positions.values().filter_map(|position| position.lag_seconds).reduce(f64::max)
+    pub(crate) fn lag_age(&self) -> Option<Age> {
+        self.positions.values().filter_map(|position| position.lag_age).reduce(Age::older)
     }
 
     pub(crate) fn topics(&self) -> Vec<&str> {
@@ -193,9 +236,14 @@ impl Group {
         topics
     }
 
-    /// Who reads a partition.
-    pub(crate) fn reader(&self, of: &TopicPartition) -> Option<&Member> {
-        self.members.iter().find(|member| member.assigned.contains(of))
+    /// Who reads which partition.
+    pub(crate) fn readers(&self) -> BTreeMap<&TopicPartition, &Member> {
+        self.members.iter().flat_map(|member| member.assigned.iter().map(move |of| (of, member))).collect()
+    }
+
+    /// Whether nobody is in it, so that its offsets may be changed from outside.
+    pub(crate) fn is_unused(&self) -> bool {
+        matches!(self.state.as_str(), "Empty" | "Dead")
     }
 }
 

@@ -9,7 +9,7 @@ use axum::response::Redirect;
 use crate::Console;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::format::escape;
+use crate::format::{escape, group_of_part};
 use crate::snapshot::Snapshot;
 
 /// The parts of a cluster that the navigation leads to.
@@ -35,7 +35,7 @@ impl Section {
 }
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
-const NOTICES: [(&str, &str); 12] = [
+const NOTICES: [(&str, &str); 13] = [
     ("topic-created", "The topic has been created."),
     ("topic-deleted", "The topic has been deleted."),
     ("partitions-added", "The partitions have been added."),
@@ -44,6 +44,7 @@ const NOTICES: [(&str, &str); 12] = [
     ("config-reset", "The setting is back at its default."),
     ("record-produced", "The record has been written."),
     ("offsets-reset", "The offsets have been moved."),
+    ("offsets-deleted", "The offsets have been deleted."),
     ("group-deleted", "The group has been deleted."),
     ("leaders-elected", "Leaders have been elected."),
     ("reassignment-started", "The reassignment has begun."),
@@ -133,6 +134,11 @@ impl Place {
     /// A part of the path that is a number.
     pub(crate) fn number(&self, name: &str) -> Result<i32, Failure> {
         self.param(name).parse().map_err(|_| Failure::not_found(format!("{:?} is no number", self.param(name))))
+    }
+
+    /// The group of the path, which may have any id.
+    pub(crate) fn group(&self) -> &str {
+        group_of_part(self.param("group"))
     }
 
     pub(crate) fn frame(&self, section: Section) -> Frame {

@@ -45,7 +45,7 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
         let (name, href) = (cluster.name.clone(), address(&cluster.name));
         let row = match cluster.snapshot().await {
             Ok(snapshot) => {
-                let findings = findings(&snapshot);
+                let findings = findings(&snapshot, &cluster.history());
                 Row {
                     verdict: verdict(&findings),
                     finding: findings.into_iter().next().map(|finding| finding.what).unwrap_or_default(),

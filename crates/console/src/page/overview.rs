@@ -50,7 +50,7 @@ struct Row {
 
 pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     let snapshot = place.snapshot().await?;
-    let findings = findings(&snapshot);
+    let findings = findings(&snapshot, &place.cluster.history());
     let rates: Vec<_> = snapshot.brokers.keys().map(|id| place.cluster.history().node_rates(*id)).collect();
     let leaders = snapshot.brokers.values().map(|broker| broker.leaders).sum::<usize>().max(1);
     let brokers = snapshot.brokers.values().zip(&rates).map(|(broker, rates)| row(broker, *rates, leaders));

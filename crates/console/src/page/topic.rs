@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Listing, Pages};
 use crate::failure::{Failure, render};
-use crate::format::{bytes, count, counted, duration, escape, rate};
-use crate::snapshot::{Partition, Snapshot, Topic};
+use crate::format::{bytes, count, counted, group_part, name_shown, rate};
+use crate::snapshot::{Age, Partition, Snapshot, Topic};
 use crate::visit::{Frame, Place, Section};
 
 #[derive(Template)]
@@ -125,14 +125,14 @@ fn group_rows(place: &Place, snapshot: &Snapshot) -> Vec<GroupRow> {
     let groups = snapshot.groups_of(topic).map(|(id, group)| {
         let here = group.positions.iter().filter(|(partition, _)| partition.topic == topic);
         let lag: Option<i64> = here.clone().filter_map(|(_, position)| position.lag_records).reduce(|a, b| a + b);
-        let age = here.filter_map(|(_, position)| position.lag_seconds).reduce(f64::max);
+        let age = here.filter_map(|(_, position)| position.lag_age).reduce(Age::older);
         GroupRow {
-            id: id.to_owned(),
-            href: format!("{}/groups/{}", place.base, escape(id)),
+            id: name_shown(id),
+            href: format!("{}/groups/{}", place.base, group_part(id)),
             state: group.state.clone(),
             members: count(group.members.len() as u64),
             lag_records: lag.map_or_else(|| "–".to_owned(), count),
-            lag_seconds: age.map_or_else(|| "–".to_owned(), duration),
+            lag_seconds: age.map_or_else(|| "–".to_owned(), |age| age.to_string()),
         }
     });
     groups.collect()

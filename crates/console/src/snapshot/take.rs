@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use client::{Client, ClientError, EARLIEST, LATEST, ListedOffset, LogDir, TopicPartition};
 
-use super::{Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
+use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
 use crate::figures::Figures;
 use crate::local::{Local, NodeReport};
 
@@ -250,7 +250,7 @@ fn positioned(snapshot: &Snapshot, id: &str, mut group: Group, lags: &HashMap<(S
         let Some(partition) = snapshot.partition(of) else { continue };
         position.end = partition.end;
         position.lag_records = position.lag(partition);
-        position.lag_seconds = lags.get(&(id.to_owned(), of.clone())).copied();
+        position.lag_age = lags.get(&(id.to_owned(), of.clone())).copied().map(Age::exactly);
     }
     group
 }

@@ -1,0 +1,426 @@
+//! `/clusters/NAME/groups/GROUP`: where it stands, who is in it, and its rebalances.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Json;
+use axum::extract::Query;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use client::TopicPartition;
+
+use super::{Listing, Pages, ROWS};
+use crate::diagnosis::groups::{falls_behind, is_left_alone};
+use crate::failure::{Failure, render};
+use crate::format::{count, duration, escape, group_part, milliseconds, moment, name_shown, rate};
+use crate::history::History;
+use crate::local::Rebalance;
+use crate::rebalances::cause_text;
+use crate::snapshot::{Group, Member, Position, Snapshot};
+use crate::visit::{Frame, Place, Section};
+
+/// Consumers commit every few seconds, and so long ago the last commit may be.
+const KEEPS_UP_SECONDS: f64 = 15.0;
+const REBALANCES_SHOWN: usize = 25;
+
+#[derive(Template)]
+#[template(path = "group.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    events: String,
+    /// As it is shown, and whole where that is only a part.
+    group: String,
+    whole: Option<(String, String)>,
+    here: String,
+    state: String,
+    state_class: &'static str,
+    tiles: Vec<(&'static str, String, &'static str)>,
+    facts: Vec<(&'static str, String)>,
+    listing: Listing,
+    partitions: Vec<PartitionRow>,
+    pages: Pages,
+    members: Vec<MemberRow>,
+    members_page: MembersPage,
+    rebalances: Vec<RebalanceRow>,
+    /// Where there are none, or not all are shown.
+    rebalances_note: String,
+    can_change: bool,
+}
+
+struct PartitionRow {
+    topic: String,
+    topic_href: String,
+    partition: i32,
+    committed: String,
+    end: String,
+    lag_records: String,
+    lag_age: String,
+    reader: Option<(String, String)>,
+}
+
+struct MemberRow {
+    id: String,
+    instance_id: Option<String>,
+    client_id: String,
+    client_host: String,
+    partitions: String,
+    assigned: String,
+}
+
+pub(super) struct RebalanceRow {
+    pub group: String,
+    pub href: String,
+    pub moment: String,
+    pub ago: String,
+    pub cause: String,
+    pub client_id: Option<String>,
+    pub member_id: Option<String>,
+    pub generation: i32,
+    pub members: i32,
+    pub took: String,
+}
+
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Asked {
+    /// A page of the members, from 1.
+    #[serde(default)]
+    members: usize,
+}
+
+struct MembersPage {
+    page: usize,
+    count: usize,
+}
+
+/// The group of a page's path, and the cluster that it is in.
+pub(super) async fn find(place: &Place) -> Result<Arc<Snapshot>, Failure> {
+    let mut snapshot = place.snapshot().await?;
+    if !snapshot.groups.contains_key(place.group()) {
+        // It may be younger than the snapshot.
+        snapshot = place.fresh().await?;
+    }
+    match snapshot.groups.contains_key(place.group()) {
+        true => Ok(snapshot),
+        false => Err(Failure::not_found(format!("there is no group {}", quoted(place.group())))),
+    }
+}
+
+pub(super) fn quoted(group: &str) -> String {
+    format!("“{}”", name_shown(group))
+}
+
+/// The group's page, below those of the cluster.
+pub(super) fn path(place: &Place) -> String {
+    format!("/groups/{}", group_part(place.group()))
+}
+
+pub(super) fn here(place: &Place) -> String {
+    format!("{}{}", place.base, path(place))
+}
+
+pub(crate) async fn show(
+    place: Place,
+    Query(listing): Query<Listing>,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Failure> {
+    let snapshot = find(&place).await?;
+    let id = place.group();
+    let group = &snapshot.groups[id];
+    let (partitions, pages) = listing.cut(found(group, &listing));
+    let members_page = MembersPage::new(asked.members, group.members.len());
+    let members = group.members.iter().skip((members_page.page - 1) * ROWS).take(ROWS);
+    let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == id).collect();
+    let page = Page {
+        frame: place.frame(Section::Groups),
+        base: place.base.clone(),
+        events: place.events(),
+        group: name_shown(id),
+        whole: (name_shown(id).ends_with('…')).then(|| (id.to_owned(), count(id.chars().count() as u64))),
+        here: here(&place),
+        state: group.state.clone(),
+        state_class: state_class(&group.state),
+        tiles: tiles(&place.cluster.history(), id, group),
+        facts: facts(group),
+        listing,
+        partitions: partitions.into_iter().map(|of| partition_row(&place, of)).collect(),
+        pages,
+        members: members.map(member_row).collect(),
+        members_page,
+        rebalances_note: rebalances_note(&snapshot, group, rebalances.len()),
+        rebalances: rebalance_rows(&place.base, &rebalances, REBALANCES_SHOWN, snapshot.at_ms),
+        can_change: place.can_change(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+pub(super) fn state_class(state: &str) -> &'static str {
+    match state {
+        "Stable" => "good",
+        "Empty" => "muted",
+        "PreparingRebalance" | "CompletingRebalance" | "Assigning" | "Reconciling" => "warn",
+        "Dead" => "bad",
+        _ => "",
+    }
+}
+
+/// Those of a group of another protocol than the classic one are not told.
+pub(super) fn members_text(group: &Group) -> String {
+    match group.members.len() {
+        0 if !group.is_unused() => "–".to_owned(),
+        members => count(members as u64),
+    }
+}
+
+/// When a group will have read everything, in words, and how that looks.
+pub(super) fn progress(history: &History, id: &str, group: &Group) -> (String, &'static str) {
+    let lag = match group.lag_records() {
+        None => return ("–".to_owned(), ""),
+        Some(lag) => lag,
+    };
+    if lag == 0 {
+        return ("caught up".to_owned(), "good");
+    }
+    if is_left_alone(group) || group.is_unused() && history.group_rate(id) == Some(0.0) {
+        return ("nobody reads".to_owned(), "muted");
+    }
+    if group.lag_age().is_some_and(|age| !age.is_more && age.seconds < KEEPS_UP_SECONDS) {
+        return ("keeps up".to_owned(), "good");
+    }
+    if falls_behind(history, id, group).is_some() {
+        return ("falls behind".to_owned(), "bad");
+    }
+    match (history.group_catches_up_seconds(id), history.group_rate(id)) {
+        (Some(seconds), _) => (format!("in {}", duration(seconds)), ""),
+        (None, Some(_)) => ("does not catch up".to_owned(), "warn"),
+        (None, None) => ("–".to_owned(), ""),
+    }
+}
+
+fn tiles(history: &History, id: &str, group: &Group) -> Vec<(&'static str, String, &'static str)> {
+    let dash = || "–".to_owned();
+    let (progress, class) = progress(history, id, group);
+    vec![
+        ("Members", members_text(group), ""),
+        ("Lag, records", group.lag_records().map_or_else(dash, count), ""),
+        ("Lag, time", group.lag_age().map_or_else(dash, |age| age.to_string()), ""),
+        ("Records read", history.group_rate(id).map_or_else(dash, rate), ""),
+        ("Catches up", progress, class),
+    ]
+}
+
+fn facts(group: &Group) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Coordinator", format!("broker {}", group.coordinator))];
+    if !group.protocol.is_empty() {
+        facts.push(("Assignor", name_shown(&group.protocol)));
+    }
+    if !group.protocol_type.is_empty() {
+        facts.push(("Protocol", name_shown(&group.protocol_type)));
+    }
+    facts.push(("Topics", count(group.topics().len() as u64)));
+    facts
+}
+
+type Standing<'a> = (&'a TopicPartition, &'a Position, Option<&'a Member>);
+
+/// Its partitions whose topic or reader was asked for.
+fn found<'a>(group: &'a Group, listing: &Listing) -> Vec<Standing<'a>> {
+    let part = listing.q.trim().to_lowercase();
+    let has = |text: &str| text.to_lowercase().contains(&part);
+    let readers = group.readers();
+    let standing = group.positions.iter().map(|(of, position)| (of, position, readers.get(of).copied()));
+    let mut found: Vec<Standing<'_>> = standing
+        .filter(|(of, _, reader)| {
+            has(&of.topic) || reader.is_some_and(|member| has(&member.client_id) || has(&member.client_host))
+        })
+        .collect();
+    match listing.sort.as_str() {
+        "lag" => found.sort_by_key(|(_, position, _)| std::cmp::Reverse(position.lag_records)),
+        "age" => found.sort_by(|(_, a, _), (_, b, _)| {
+            let seconds = |position: &Position| position.lag_age.map_or(-1.0, |age| age.seconds);
+            seconds(b).total_cmp(&seconds(a))
+        }),
+        "reader" => found.sort_by_key(|(_, _, reader)| reader.map(|member| (&member.client_id, &member.id))),
+        _ => {}
+    }
+    found
+}
+
+fn partition_row(place: &Place, (of, position, reader): Standing<'_>) -> PartitionRow {
+    let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
+    PartitionRow {
+        topic: of.topic.clone(),
+        topic_href: format!("{}/topics/{}", place.base, escape(&of.topic)),
+        partition: of.partition,
+        committed: known(position.committed),
+        end: known(position.end),
+        lag_records: known(position.lag_records),
+        lag_age: position.lag_age.map_or_else(|| "–".to_owned(), |age| age.to_string()),
+        reader: reader.map(|member| (name_shown(&member.client_id), host_shown(&member.client_host))),
+    }
+}
+
+/// As brokers write it, there is a slash before an address without a name.
+pub(super) fn host_shown(host: &str) -> String {
+    name_shown(host.trim_start_matches('/'))
+}
+
+fn member_row(member: &Member) -> MemberRow {
+    MemberRow {
+        id: name_shown(&member.id),
+        instance_id: member.instance_id.as_deref().map(name_shown),
+        client_id: name_shown(&member.client_id),
+        client_host: host_shown(&member.client_host),
+        partitions: count(member.assigned.len() as u64),
+        assigned: assigned_text(&member.assigned),
+    }
+}
+
+/// The numbers of partitions by topic, as far as there is room: `orders 0, 1, 2; payments 3`.
+fn assigned_text(assigned: &[TopicPartition]) -> String {
+    let mut text = String::new();
+    for (at, of) in assigned.iter().enumerate() {
+        if at == ROWS {
+            text.push_str(" …");
+            break;
+        }
+        match at.checked_sub(1).map(|before| &assigned[before].topic) {
+            Some(topic) if *topic == of.topic => text.push_str(", "),
+            Some(_) => text.push_str(&format!("; {} ", of.topic)),
+            None => text.push_str(&format!("{} ", of.topic)),
+        }
+        text.push_str(&of.partition.to_string());
+    }
+    text
+}
+
+/// The first of them, which are the newest.
+pub(super) fn rebalance_rows(base: &str, newest: &[&Rebalance], rows: usize, now_ms: i64) -> Vec<RebalanceRow> {
+    let shown = newest.iter().enumerate().take(rows);
+    shown.map(|(at, of)| rebalance_row(base, of, &newest[..at], now_ms)).collect()
+}
+
+/// `later` are those that began after it.
+fn rebalance_row(base: &str, of: &Rebalance, later: &[&Rebalance], now_ms: i64) -> RebalanceRow {
+    let took = match of.took_ms {
+        Some(ms) => milliseconds(ms as f64 / 1000.0),
+        None if later.iter().any(|later| later.group == of.group) => "until the next".to_owned(),
+        None => "goes on".to_owned(),
+    };
+    RebalanceRow {
+        group: name_shown(&of.group),
+        href: format!("{base}/groups/{}", group_part(&of.group)),
+        moment: moment(of.began_ms),
+        ago: duration((now_ms - of.began_ms) as f64 / 1000.0),
+        cause: cause_text(&of.cause).to_owned(),
+        client_id: of.client_id.as_deref().map(name_shown),
+        member_id: of.member_id.as_deref().map(name_shown),
+        generation: of.generation,
+        members: of.members,
+        took,
+    }
+}
+
+/// What a table of so many rebalances does not say by itself.
+fn rebalances_note(snapshot: &Snapshot, group: &Group, rebalances: usize) -> String {
+    let coordinator = group.coordinator;
+    let figures = snapshot.brokers.get(&coordinator).and_then(|broker| broker.figures.as_ref());
+    match (figures, rebalances) {
+        (_, rebalances) if rebalances > REBALANCES_SHOWN => {
+            format!("The last {REBALANCES_SHOWN} of {} that its coordinator remembers.", count(rebalances as u64))
+        }
+        (_, 1..) => String::new(),
+        (Some(figures), 0) => format!(
+            "None that its coordinator remembers: broker {coordinator} began {} ago, and knows the last thousand.",
+            duration(figures.uptime_seconds)
+        ),
+        (None, 0) if snapshot.brokers.values().any(|broker| broker.figures.is_some()) => {
+            format!("Not known: broker {coordinator}, its coordinator, does not tell them at the moment.")
+        }
+        (None, 0) => "This cluster does not tell them. Brokers of Parshall do, to the console that one of them serves."
+            .to_owned(),
+    }
+}
+
+impl MembersPage {
+    fn new(asked: usize, members: usize) -> Self {
+        let count = members.div_ceil(ROWS).max(1);
+        Self { page: asked.clamp(1, count), count }
+    }
+}
+
+/// The data of a chart of a group.
+pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
+    let (history, id) = (place.cluster.history(), place.group());
+    let chart = match place.param("chart") {
+        "lag" => history.lag_chart(id),
+        "lag-seconds" => history.lag_seconds_chart(id),
+        other => return Err(Failure::not_found(format!("there is no chart {other:?}"))),
+    };
+    Ok(Json(chart).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::snapshot::Age;
+
+    fn group(lag: i64, age: Age) -> Group {
+        let position = Position { lag_records: Some(lag), lag_age: Some(age), ..Position::default() };
+        Group { positions: [(TopicPartition::new("t", 0), position)].into(), ..Group::default() }
+    }
+
+    #[test]
+    fn progress_is_told_in_words() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for (second, lag) in [(0, 1000), (10, 900)] {
+            let mut snapshot = Snapshot { at: began + Duration::from_secs(second), ..Snapshot::empty() };
+            snapshot.groups = [("g".to_owned(), group(lag, Age::exactly(100.0)))].into();
+            history.note(&mut snapshot);
+        }
+        let text = |id, group| progress(&history, id, &group).0;
+        assert_eq!(text("g", group(900, Age::exactly(100.0))), "in 1 min 30 s");
+        assert_eq!(text("g", group(900, Age::exactly(3.0))), "keeps up");
+        assert_eq!(text("g", group(900, Age { seconds: 3.0, is_more: true })), "in 1 min 30 s");
+        assert_eq!([text("g", group(0, Age::exactly(0.0))), text("g", Group::default())], ["caught up", "–"]);
+        assert_eq!(text("unknown", group(1, Age::exactly(100.0))), "–");
+        let mut snapshot = Snapshot { at: began + Duration::from_secs(20), ..Snapshot::empty() };
+        snapshot.groups = [("g".to_owned(), group(2000, Age::exactly(100.0)))].into();
+        history.note(&mut snapshot);
+        assert_eq!(progress(&history, "g", &group(2000, Age::exactly(100.0))).0, "does not catch up");
+    }
+
+    #[test]
+    fn assigned_partitions_are_told_by_topic() {
+        let of = |topic: &str, partition| TopicPartition::new(topic, partition);
+        assert_eq!(assigned_text(&[]), "");
+        assert_eq!(assigned_text(&[of("a", 0), of("a", 2), of("b", 1)]), "a 0, 2; b 1");
+        let many: Vec<_> = (0..1000).map(|partition| of("a", partition)).collect();
+        assert!(assigned_text(&many).ends_with(", 49 …"));
+    }
+
+    #[test]
+    fn partitions_are_found_by_topic_and_reader() {
+        let member = |client_id: &str, topic: &str| Member {
+            client_id: client_id.to_owned(),
+            client_host: "10.0.0.7".to_owned(),
+            assigned: vec![TopicPartition::new(topic, 0)],
+            ..Member::default()
+        };
+        let lag = |lag| Position { lag_records: Some(lag), ..Position::default() };
+        let of = |topic: &str| TopicPartition::new(topic, 0);
+        let group = Group {
+            positions: [(of("orders"), lag(5)), (of("payments"), lag(9)), (of("quiet"), lag(0))].into(),
+            members: vec![member("Anna", "orders"), member("Berta", "payments")],
+            ..Group::default()
+        };
+        let topics = |q: &str, sort: &str| {
+            let listing = Listing { q: q.to_owned(), sort: sort.to_owned(), page: 0 };
+            found(&group, &listing).iter().map(|(of, ..)| of.topic.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!([topics("", ""), topics("anna", "")], ["orders payments quiet", "orders"]);
+        assert_eq!([topics("10.0.0", "lag"), topics("Q", "")], ["payments orders", "quiet"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! Deleting a group, and what it has committed in a topic.
+
+use askama::Template;
+use axum::extract::{Form, Query};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use client::ClientError;
+
+use super::group::{find, here, host_shown, path, quoted};
+use super::topic_changes::{ConfirmPage, Confirmation};
+use super::{Listing, Pages};
+use crate::failure::{Failure, render};
+use crate::format::{count, counted, escape, name_shown};
+use crate::snapshot::Group;
+use crate::visit::{Change, Frame, Place, Section, confirmed};
+
+/// What can be typed into a field is as it is typed: a name that is longer, or has line breaks, is not.
+const TYPED_CHARS_MAX: usize = 120;
+/// Members and topics that are named where all of them would be too many.
+const NAMED: usize = 10;
+
+/// Members that stand in the way.
+#[derive(Template)]
+#[template(path = "group_in_use.html")]
+struct InUsePage {
+    frame: Frame,
+    title: String,
+    state: String,
+    members: Vec<String>,
+    more: usize,
+    here: String,
+    back: String,
+}
+
+/// What has to be typed to confirm something about a group.
+pub(super) fn typed_name(group: &str) -> &str {
+    let is_typed = !group.trim().is_empty()
+        && group.trim() == group
+        && !group.chars().any(char::is_control)
+        && group.chars().count() <= TYPED_CHARS_MAX;
+    if is_typed { group } else { "this group" }
+}
+
+/// A page that says what to do first, where the group has members.
+pub(super) fn in_use(place: &Place, group: &Group, title: String) -> Option<Response> {
+    if group.is_unused() {
+        return None;
+    }
+    let members = group.members.iter().take(NAMED);
+    let page = InUsePage {
+        frame: place.frame(Section::Groups),
+        title,
+        state: group.state.clone(),
+        members: members
+            .map(|member| format!("{} on {}", name_shown(&member.client_id), host_shown(&member.client_host)))
+            .collect(),
+        more: group.members.len().saturating_sub(NAMED),
+        here: here(place),
+        back: here(place),
+    };
+    Some(render(StatusCode::OK, &page))
+}
+
+pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failure> {
+    let snapshot = find(&place).await?;
+    let id = place.group();
+    let group = &snapshot.groups[id];
+    let title = format!("Delete group {}", quoted(id));
+    if let Some(response) = in_use(&place, group, title.clone()) {
+        return Ok(response);
+    }
+    let topics = group.topics();
+    let page = ConfirmPage {
+        frame: place.frame(Section::Groups),
+        title,
+        losses: vec![
+            format!("where it stands in {}: {}", counted(group.positions.len(), "partition"), named(&topics)),
+            "with it, what it has read and what not: consumers of this group would begin where auto.offset.reset says"
+                .to_owned(),
+        ],
+        name: typed_name(id).to_owned(),
+        action: "Delete the group",
+        back: here(&place),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+/// Some of them, and how many more.
+fn named(topics: &[&str]) -> String {
+    let shown = topics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match topics.len().saturating_sub(NAMED) {
+        0 if topics.is_empty() => "no topic".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {} more", count(more as u64)),
+    }
+}
+
+pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
+    let id = place.group();
+    confirmed(&form.confirm, typed_name(id))?;
+    place.cluster.client.delete_group(id).await?;
+    Ok(place.done("/groups", "group-deleted").await.into_response())
+}
+
+/// Which topic's offsets.
+#[derive(Template)]
+#[template(path = "group_offsets.html")]
+struct TopicsPage {
+    frame: Frame,
+    group: String,
+    here: String,
+    topics: Vec<TopicRow>,
+    pages: Pages,
+}
+
+struct TopicRow {
+    name: String,
+    partitions: String,
+    lag_records: String,
+    /// `None` while members read it.
+    href: Option<String>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct OfTopic {
+    topic: Option<String>,
+}
+
+pub(crate) async fn offsets_form(
+    Change(place): Change,
+    Query(listing): Query<Listing>,
+    Query(asked): Query<OfTopic>,
+) -> Result<Response, Failure> {
+    let snapshot = find(&place).await?;
+    let group = &snapshot.groups[place.group()];
+    match asked.topic {
+        Some(topic) => Ok(render(StatusCode::OK, &offsets_page(&place, group, topic)?)),
+        None => Ok(render(StatusCode::OK, &topics_page(&place, group, &listing))),
+    }
+}
+
+fn topics_page(place: &Place, group: &Group, listing: &Listing) -> TopicsPage {
+    let (topics, pages) = listing.cut(group.topics());
+    let rows = topics.into_iter().map(|topic| {
+        let of_topic = group.positions.iter().filter(|(of, _)| of.topic == topic);
+        let lag = of_topic.clone().filter_map(|(_, position)| position.lag_records).reduce(|sum, lag| sum + lag);
+        let is_read = group.members.iter().flat_map(|member| &member.assigned).any(|of| of.topic == topic);
+        TopicRow {
+            name: topic.to_owned(),
+            partitions: count(of_topic.count() as u64),
+            lag_records: lag.map_or_else(|| "–".to_owned(), count),
+            href: (!is_read).then(|| format!("?topic={}", escape(topic))),
+        }
+    });
+    TopicsPage {
+        frame: place.frame(Section::Groups),
+        group: name_shown(place.group()),
+        here: here(place),
+        topics: rows.collect(),
+        pages,
+    }
+}
+
+fn offsets_page(place: &Place, group: &Group, topic: String) -> Result<ConfirmPage, Failure> {
+    let id = place.group();
+    let committed = group.positions.iter().filter(|(of, position)| of.topic == topic && position.committed.is_some());
+    let committed = committed.count();
+    if committed == 0 {
+        return Err(Failure::not_found(format!("group {} has no offsets in topic {topic:?}", quoted(id))));
+    }
+    Ok(ConfirmPage {
+        frame: place.frame(Section::Groups),
+        title: format!("Delete the offsets of group {} in topic {topic}", quoted(id)),
+        losses: vec![format!(
+            "where it stands in {} of {topic}: consumers of this group would begin there where auto.offset.reset says",
+            counted(committed, "partition")
+        )],
+        name: typed_name(id).to_owned(),
+        action: "Delete the offsets",
+        back: format!("{}/offsets", here(place)),
+    })
+}
+
+pub(crate) async fn delete_offsets(
+    Change(place): Change,
+    Query(asked): Query<OfTopic>,
+    Form(form): Form<Confirmation>,
+) -> Result<Response, Failure> {
+    let id = place.group();
+    confirmed(&form.confirm, typed_name(id))?;
+    let topic = asked.topic.ok_or_else(|| Failure::wrong("name the topic whose offsets are to be deleted"))?;
+    let snapshot = find(&place).await?;
+    let committed = snapshot.groups[id].positions.iter().filter(|(_, position)| position.committed.is_some());
+    let partitions = committed.map(|(of, _)| of.clone()).filter(|of| of.topic == topic).collect();
+    let deleted = place.cluster.client.delete_offsets(id, &partitions).await?;
+    if let Some(error) = deleted.into_values().find_map(Result::err) {
+        return Err(ClientError::into(error));
+    }
+    Ok(place.done(&path(&place), "offsets-deleted").await.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_cannot_be_typed_is_not_asked_for() {
+        assert_eq!([typed_name("a b/<c>"), typed_name("ä")], ["a b/<c>", "ä"]);
+        for group in ["", " ", " a", "a\nb", &"x".repeat(10_000)] {
+            assert_eq!(typed_name(group), "this group");
+        }
+    }
+
+    #[test]
+    fn many_topics_are_named_in_part() {
+        assert_eq!([named(&[]), named(&["a", "b"])], ["no topic", "a, b"]);
+        assert_eq!(named(&["t"; 12]), "t, t, t, t, t, t, t, t, t, t and 2 more");
+    }
+}
