@@ -7,17 +7,21 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::Serialize;
+use client::TopicPartition;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Console;
 use crate::diagnosis::groups::falls_behind;
 use crate::diagnosis::{findings, verdict};
 use crate::failure::Failure;
 use crate::history::History;
 use crate::page::messages;
+use crate::page::moves::Progress;
+use crate::page::partitions::Filter;
+use crate::page::quorum::{health, told_ms};
 use crate::snapshot::{Broker, Group, Partition, Topic};
 use crate::visit::Place;
+use crate::{Console, page};
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
     Router::new()
@@ -28,6 +32,10 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters/{cluster}/topics", get(topics))
         .route("/clusters/{cluster}/topics/{topic}", get(topic))
         .route("/clusters/{cluster}/topics/{topic}/messages", get(messages))
+        .route("/clusters/{cluster}/partitions", get(partitions))
+        .route("/clusters/{cluster}/partitions/{topic}/{partition}", get(partition))
+        .route("/clusters/{cluster}/reassignments", get(reassignments))
+        .route("/clusters/{cluster}/quorum", get(quorum))
         .route("/clusters/{cluster}/groups", get(groups))
         .route("/clusters/{cluster}/groups/{group}", get(group))
 }
@@ -209,6 +217,114 @@ async fn messages(place: Asked, Query(asked): Query<messages::Asked>) -> Answer 
         "partitions": partitions.collect::<Vec<_>>(),
         "problems": problems.collect::<Vec<_>>(),
     })))
+}
+
+/// Partitions of an answer; there may be many times as many.
+const PARTITIONS_AT_ONCE: usize = 1000;
+
+#[derive(Deserialize)]
+struct PartitionsPage {
+    /// From 1.
+    #[serde(default)]
+    page: usize,
+}
+
+async fn partitions(
+    place: Asked,
+    Query(filter): Query<Filter>,
+    Query(PartitionsPage { page }): Query<PartitionsPage>,
+) -> Answer {
+    let snapshot = place?.snapshot().await?;
+    let found = filter.found(&snapshot)?;
+    let pages = found.len().div_ceil(PARTITIONS_AT_ONCE).max(1);
+    let page = page.clamp(1, pages);
+    let shown = found.iter().skip((page - 1) * PARTITIONS_AT_ONCE).take(PARTITIONS_AT_ONCE).map(|(of, partition)| {
+        let mut answer = partition_json(partition);
+        answer["topic"] = json!(of.topic);
+        answer["moving"] = json!(snapshot.reassignments.contains_key(of));
+        answer
+    });
+    let shown: Vec<_> = shown.collect();
+    Ok(Json(json!({ "total": found.len(), "page": page, "pages": pages, "partitions": shown })))
+}
+
+async fn partition(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let of = TopicPartition::new(place.param("topic"), place.number("partition")?);
+    let Some(partition) = snapshot.partition(&of) else {
+        return Err(Failure::not_found(format!("there is no partition {of}")).into());
+    };
+    let replicas = partition.replicas.iter().map(|id| {
+        let replica = partition.sizes.get(id);
+        let path = |dir: usize| Some(&snapshot.brokers.get(id)?.dirs.get(dir)?.path);
+        json!({
+            "broker_id": id,
+            "alive": snapshot.is_alive(*id),
+            "leader": partition.leader == *id,
+            "in_sync": partition.isr.contains(id),
+            "size_bytes": replica.map(|replica| replica.size_bytes),
+            "offset_lag": replica.map(|replica| replica.offset_lag),
+            "log_dir": partition.dirs.get(id).and_then(|dir| path(*dir)),
+            "future_log_dir": partition.futures.get(id).and_then(|(dir, _)| path(*dir)),
+            "future_size_bytes": partition.futures.get(id).map(|(_, replica)| replica.size_bytes),
+        })
+    });
+    let mut answer = partition_json(partition);
+    answer["topic"] = json!(of.topic);
+    answer["moving"] = json!(snapshot.reassignments.contains_key(&of));
+    answer["replicas"] = replicas.collect();
+    let findings = page::partition::findings(&snapshot, &of, partition);
+    answer["findings"] = findings.into_iter().map(|(_, finding)| finding).collect();
+    Ok(Json(answer))
+}
+
+async fn reassignments(place: Asked) -> Answer {
+    let place = place?;
+    let snapshot = place.snapshot().await?;
+    let history = place.cluster.history();
+    let moves = snapshot.reassignments.iter().map(|(of, reassignment)| {
+        let progress = Progress::of(&snapshot, &history, of, reassignment);
+        json!({
+            "topic": of.topic,
+            "partition": of.partition,
+            "replicas": reassignment.replicas,
+            "adding": reassignment.adding,
+            "removing": reassignment.removing,
+            "copied_bytes": progress.copied_bytes,
+            "total_bytes": progress.total_bytes,
+            "bytes_per_second": progress.bytes_per_second,
+            "left_seconds": progress.left_seconds(),
+        })
+    });
+    Ok(Json(json!({ "reassignments": moves.collect::<Vec<_>>() })))
+}
+
+async fn quorum(place: Asked) -> Answer {
+    let snapshot = place?.snapshot().await?;
+    let members = snapshot.quorum.as_ref().map(|quorum| {
+        let told_ms = told_ms(quorum, &snapshot);
+        let member = |replica: &client::QuorumReplica| {
+            json!({
+                "node_id": replica.replica_id,
+                "directory_id": (!replica.directory_id.is_zero()).then(|| replica.directory_id.to_string()),
+                "log_end_offset": replica.log_end_offset,
+                "lag_records": replica.lag,
+                "last_fetch_ms": replica.last_fetch_timestamp_ms,
+                "last_caught_up_ms": replica.last_caught_up_timestamp_ms,
+                "health": health(quorum, replica, told_ms),
+            })
+        };
+        json!({
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.leader_epoch,
+            "high_watermark": quorum.high_watermark,
+            "voters": quorum.voters.iter().map(member).collect::<Vec<_>>(),
+            "observers": quorum.observers.iter().map(member).collect::<Vec<_>>(),
+        })
+    });
+    let findings: Vec<_> = page::quorum::findings(&snapshot).into_iter().map(|(_, finding)| finding).collect();
+    Ok(Json(json!({ "quorum": members, "findings": findings })))
 }
 
 #[derive(Serialize)]

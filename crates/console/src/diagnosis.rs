@@ -17,6 +17,8 @@ const FORECAST_SECONDS: f64 = 24.0 * 3600.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
+    /// Nothing is wrong; something goes on.
+    Note,
     /// Something will go wrong.
     Warn,
     /// Something is wrong for clients.
@@ -35,6 +37,7 @@ pub(crate) struct Finding {
 impl Finding {
     pub(crate) fn class(&self) -> &'static str {
         match self.severity {
+            Severity::Note => "",
             Severity::Warn => "warn",
             Severity::Bad => "bad",
         }
@@ -145,6 +148,17 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
             "/quorum",
         );
     }
+    if !snapshot.reassignments.is_empty() {
+        find(
+            Severity::Note,
+            match snapshot.reassignments.len() {
+                1 => "1 partition is moving.".to_owned(),
+                moving => format!("{moving} partitions are moving."),
+            },
+            "Clients can go on meanwhile.",
+            "/partitions/moves",
+        );
+    }
     for gap in &snapshot.gaps {
         find(
             Severity::Warn,
@@ -168,7 +182,7 @@ fn have(partitions: usize) -> String {
 /// One word for all of it, and how it looks.
 pub(crate) fn verdict(findings: &[Finding]) -> (&'static str, &'static str) {
     match findings.iter().map(|finding| finding.severity).max() {
-        None => ("Well", "good"),
+        None | Some(Severity::Note) => ("Well", "good"),
         Some(Severity::Warn) => ("Needs a look", "warn"),
         Some(Severity::Bad) => ("In trouble", "bad"),
     }

@@ -32,6 +32,8 @@ struct Point {
     ends: Ends,
     groups: HashMap<Arc<str>, GroupPoint>,
     nodes: BTreeMap<i32, Counters>,
+    /// By partition that moves: bytes that its new replicas have.
+    copied: HashMap<TopicPartition, i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -96,7 +98,9 @@ impl History {
         }
         let nodes = snapshot.brokers.iter().filter_map(|(id, broker)| Some((*id, broker.figures.as_ref()?.counters)));
         let (at, at_ms) = (snapshot.at, snapshot.at_ms);
-        let point = Point { at, at_ms, ends, groups: HashMap::new(), nodes: nodes.collect() };
+        let copied = snapshot.reassignments.iter().take(PARTITIONS_MAX);
+        let copied = copied.map(|(of, reassignment)| (of.clone(), snapshot.copied_bytes(of, reassignment)));
+        let point = Point { at, at_ms, ends, groups: HashMap::new(), nodes: nodes.collect(), copied: copied.collect() };
         self.points.push_back(point);
         while self.points.len() > POINTS_MAX {
             self.points.pop_front();
@@ -203,6 +207,26 @@ impl History {
             false => self.points.iter().rev().take_while(is_passed).last()?,
         };
         Some(Age { seconds: newest.at.duration_since(passed.at).as_secs_f64(), is_more: is_passed(&oldest) })
+    }
+
+    /// Where a partition ended when that was last seen.
+    pub(crate) fn last_end(&self, of: &TopicPartition) -> Option<i64> {
+        let index = usize::try_from(of.partition).ok()?;
+        let ends = self.points.iter().rev().filter_map(|point| point.ends.get(of.topic.as_str())?.get(index));
+        ends.copied().find(|end| *end >= 0)
+    }
+
+    /// Bytes per second that come to the new replicas of a partition that moves.
+    pub(crate) fn copy_rate(&self, of: &TopicPartition) -> Option<f64> {
+        let (before, now) = self.window()?;
+        Some((now.copied.get(of)? - before.copied.get(of)?).max(0) as f64 / seconds(before, now))
+    }
+
+    /// Bytes per second that come to the new replicas of all partitions that move.
+    pub(crate) fn total_copy_rate(&self) -> Option<f64> {
+        let (before, now) = self.window()?;
+        let grown = now.copied.iter().filter_map(|(of, bytes)| Some((bytes - before.copied.get(of)?).max(0)));
+        grown.reduce(|sum, bytes| sum + bytes).map(|sum| sum as f64 / seconds(before, now))
     }
 
     pub(crate) fn node_rates(&self, node: i32) -> Option<NodeRates> {
@@ -349,6 +373,25 @@ mod tests {
         assert_eq!(history.group_catches_up_seconds("g"), Some(10.0));
         history.note(&mut snapshot(began, 20, &[("a", &[1700])], 600));
         assert_eq!(history.group_catches_up_seconds("g"), None);
+    }
+
+    #[test]
+    fn copies_have_a_rate_and_lost_ends_are_remembered() {
+        let (mut history, began) = (History::default(), Instant::now());
+        let of = TopicPartition::new("a", 0);
+        for (second, bytes) in [(0, 1000), (10, 6000)] {
+            let mut snapshot = snapshot(began, second, &[("a", &[7])], 0);
+            let reassignment = client::Reassignment { adding: vec![2, 3], ..Default::default() };
+            snapshot.reassignments.insert(of.clone(), reassignment);
+            let partition = &mut snapshot.topics.get_mut("a").unwrap().partitions[0];
+            let replica = client::LogDirReplica { size_bytes: bytes, offset_lag: 0, is_future: false };
+            partition.sizes = [(1, replica), (2, replica)].into();
+            history.note(&snapshot);
+        }
+        assert_eq!((history.copy_rate(&of), history.total_copy_rate()), (Some(500.0), Some(500.0)));
+        assert_eq!(history.copy_rate(&TopicPartition::new("a", 1)), None);
+        history.note(&snapshot(began, 20, &[("a", &[-1])], 0));
+        assert_eq!((history.last_end(&of), history.total_copy_rate()), (Some(7), None));
     }
 
     #[test]

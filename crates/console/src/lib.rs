@@ -28,6 +28,7 @@ mod metrics;
 mod origin;
 mod page;
 mod reading;
+mod reassignment;
 mod rebalances;
 mod router;
 mod snapshot;

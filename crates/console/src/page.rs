@@ -3,6 +3,7 @@
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;
+pub(crate) mod elections;
 pub(crate) mod follow;
 pub(crate) mod group;
 pub(crate) mod group_changes;
@@ -11,8 +12,13 @@ pub(crate) mod groups;
 pub(crate) mod lab;
 pub(crate) mod message;
 pub(crate) mod messages;
+pub(crate) mod moves;
 pub(crate) mod overview;
+pub(crate) mod partition;
+pub(crate) mod partitions;
 pub(crate) mod produce;
+pub(crate) mod quorum;
+pub(crate) mod reassign;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;
 pub(crate) mod topics;
@@ -36,7 +42,7 @@ impl Listing {
     pub(crate) fn cut<T>(&self, rows: Vec<T>) -> (Vec<T>, Pages) {
         let count = rows.len().div_ceil(ROWS).max(1);
         let page = self.page.clamp(1, count);
-        let pages = Pages { page, count, rows: rows.len(), listing: self.clone() };
+        let pages = Pages { page, count, rows: rows.len(), listing: self.clone(), rest: String::new() };
         (rows.into_iter().skip((page - 1) * ROWS).take(ROWS).collect(), pages)
     }
 }
@@ -48,12 +54,19 @@ pub(crate) struct Pages {
     /// Of all pages.
     pub rows: usize,
     listing: Listing,
+    /// What else was asked for, as the end of a query.
+    rest: String,
 }
 
 impl Pages {
+    /// With something else that all pages are asked for with: `&name=value`.
+    pub(crate) fn with(self, rest: String) -> Self {
+        Self { rest, ..self }
+    }
+
     pub(crate) fn query(&self, page: usize) -> String {
         let Listing { q, sort, .. } = &self.listing;
-        format!("?q={}&sort={}&page={page}", crate::format::escape(q), crate::format::escape(sort))
+        format!("?q={}&sort={}&page={page}{}", crate::format::escape(q), crate::format::escape(sort), self.rest)
     }
 
     pub(crate) fn sorted(&self, sort: &str) -> String {

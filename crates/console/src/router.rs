@@ -5,16 +5,24 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    broker, clusters, configs, follow, group, group_changes, group_reset, groups, lab, message, messages, overview,
-    produce, topic, topic_changes, topics,
+    broker, clusters, configs, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
+    moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
+use crate::reassignment::PLAN_BYTES_MAX;
 use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
 
 /// Of forms: a record that is produced is the largest.
 const BODY_BYTES_MAX: usize = 2 << 20;
+
+/// Of forms with a plan of moves: it is larger there than by itself.
+const PLAN_BODY_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
+
+fn plan_route(route: MethodRouter<Arc<Console>>) -> MethodRouter<Arc<Console>> {
+    route.layer(DefaultBodyLimit::max(PLAN_BODY_BYTES_MAX))
+}
 
 pub(crate) fn routes(console: Arc<Console>) -> Router {
     let cluster = Router::new()
@@ -28,6 +36,19 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/lab/runs/{run}/stop", post(lab::stop))
         .route("/lab/runs/{run}/report", get(lab::report))
         .route("/lab/runs/{run}/compare", get(lab::compare))
+        .route("/partitions", get(partitions::show))
+        .route("/partitions/elect", post(elections::elect_preferred))
+        .route("/partitions/moves", get(moves::show))
+        .route("/partitions/moves/cancel", get(moves::cancel_form).post(moves::cancel_all))
+        .route("/partitions/moves/throttle", post(moves::throttle))
+        .route("/partitions/reassign", get(reassign::form))
+        .route("/partitions/reassign/review", plan_route(post(reassign::review)))
+        .route("/partitions/reassign/json", plan_route(post(reassign::download)))
+        .route("/partitions/reassign/run", plan_route(post(reassign::run)))
+        .route("/partitions/{topic}/{partition}", get(partition::show))
+        .route("/partitions/{topic}/{partition}/cancel", post(moves::cancel_one))
+        .route("/partitions/{topic}/{partition}/elect", get(elections::unclean_form).post(elections::elect_unclean))
+        .route("/quorum", get(quorum::show))
         .route("/topics", get(topics::show))
         .route("/topics/new", get(topic_changes::create_form).post(topic_changes::create))
         .route("/topics/{topic}", get(topic::show))

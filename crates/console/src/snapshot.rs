@@ -26,6 +26,8 @@ pub(crate) struct Snapshot {
     pub topics: BTreeMap<String, Topic>,
     pub groups: BTreeMap<String, Group>,
     pub quorum: Option<client::Quorum>,
+    /// Moves that are under way.
+    pub reassignments: BTreeMap<TopicPartition, client::Reassignment>,
     /// Of all groups, oldest first; those that nodes of ours remember.
     pub rebalances: Vec<Rebalance>,
     /// What could not be asked for, and why.
@@ -82,6 +84,10 @@ pub(crate) struct Partition {
     pub end: Option<i64>,
     /// By broker.
     pub sizes: BTreeMap<i32, client::LogDirReplica>,
+    /// By broker: which of its directories it is in.
+    pub dirs: BTreeMap<i32, usize>,
+    /// By broker: what will take the replica's place from another directory there (KIP-113), and from which.
+    pub futures: BTreeMap<i32, (usize, client::LogDirReplica)>,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +147,7 @@ impl fmt::Display for Age {
 }
 
 impl Snapshot {
+    /// Of a cluster of which nothing is known.
     #[cfg(test)]
     pub(crate) fn empty() -> Self {
         Self {
@@ -152,6 +159,7 @@ impl Snapshot {
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
             quorum: None,
+            reassignments: BTreeMap::new(),
             rebalances: Vec::new(),
             gaps: Vec::new(),
         }
@@ -163,6 +171,16 @@ impl Snapshot {
 
     pub(crate) fn partition(&self, of: &TopicPartition) -> Option<&Partition> {
         self.topics.get(&of.topic)?.partitions.get(usize::try_from(of.partition).ok()?)
+    }
+
+    /// What the new replicas of a partition that moves have of it.
+    pub(crate) fn copied_bytes(&self, of: &TopicPartition, reassignment: &client::Reassignment) -> i64 {
+        let Some(partition) = self.partition(of) else { return 0 };
+        reassignment.adding.iter().filter_map(|id| partition.sizes.get(id)).map(|replica| replica.size_bytes).sum()
+    }
+
+    pub(crate) fn is_alive(&self, broker: i32) -> bool {
+        self.brokers.get(&broker).is_some_and(|broker| broker.is_alive)
     }
 
     pub(crate) fn alive(&self) -> usize {
@@ -210,8 +228,19 @@ impl Partition {
         self.leader < 0
     }
 
+    /// Whether its first replica leads.
+    pub(crate) fn is_preferred(&self) -> bool {
+        self.replicas.first() == Some(&self.leader)
+    }
+
     pub(crate) fn records(&self) -> Option<i64> {
         Some((self.end? - self.start?).max(0))
+    }
+
+    /// What a new replica has to copy: as its leader has it, or, where there is none, the largest replica.
+    pub(crate) fn full_bytes(&self) -> i64 {
+        let largest = || self.sizes.values().map(|replica| replica.size_bytes).max().unwrap_or(0);
+        self.size_bytes().unwrap_or_else(largest)
     }
 
     /// As its leader has it.

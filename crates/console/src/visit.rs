@@ -35,7 +35,7 @@ impl Section {
 }
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
-const NOTICES: [(&str, &str); 13] = [
+const NOTICES: [(&str, &str); 16] = [
     ("topic-created", "The topic has been created."),
     ("topic-deleted", "The topic has been deleted."),
     ("partitions-added", "The partitions have been added."),
@@ -49,6 +49,9 @@ const NOTICES: [(&str, &str); 13] = [
     ("leaders-elected", "Leaders have been elected."),
     ("reassignment-started", "The reassignment has begun."),
     ("reassignment-cancelled", "The reassignment has been cancelled."),
+    ("reassignments-cancelled", "The reassignments have been cancelled."),
+    ("throttle-set", "The throttle has been set."),
+    ("throttle-removed", "The throttles have been removed."),
 ];
 
 /// What stands around every page.

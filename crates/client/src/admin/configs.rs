@@ -248,6 +248,11 @@ impl Client {
         self.describe_as(resources, None, &request).await
     }
 
+    /// These settings of each of these, and no others.
+    pub async fn describe_configs_named(&self, resources: &[Resource], names: &[String]) -> Described {
+        self.describe_as(resources, Some(names), &Default::default()).await
+    }
+
     /// The number of replicas that must be in the ISR for acks=all, by topic. A topic that is deleted meanwhile is left
     /// out.
     pub async fn min_in_sync_replicas(&self, topics: &[&str]) -> Result<HashMap<String, usize>, ClientError> {

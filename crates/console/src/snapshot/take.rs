@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use client::{Client, ClientError, EARLIEST, LATEST, ListedOffset, LogDir, TopicPartition};
+use client::{
+    Client, ClientError, ConnectionError, EARLIEST, LATEST, ListedOffset, LogDir, Reassignment, TopicPartition,
+};
+use tokio::time::timeout;
 
 use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
 use crate::figures::Figures;
@@ -34,13 +37,14 @@ pub(crate) async fn take(
     let led: Vec<_> = led.collect();
     let wanted = |timestamp| led.iter().map(|partition| (partition.clone(), timestamp)).collect();
     let (earliest, latest) = (wanted(EARLIEST), wanted(LATEST));
-    let (described, starts, ends, dirs, groups, quorum, reports) = tokio::join!(
+    let (described, starts, ends, dirs, groups, quorum, moves, reports) = tokio::join!(
         client.describe_cluster(),
         client.list_offsets_each(&earliest),
         client.list_offsets_each(&latest),
         client.describe_log_dirs(),
         groups(client),
         quorum_client.describe_quorum(),
+        reassignments(quorum_client),
         nodes,
     );
 
@@ -105,6 +109,10 @@ pub(crate) async fn take(
         }
         None
     });
+    let reassignments = moves.unwrap_or_else(|error| {
+        gaps.push(format!("partitions that move ({error})"));
+        BTreeMap::new()
+    });
     // Metadata of Kafka with KRaft names any broker for the controller; the quorum knows better.
     let controller_id = quorum.as_ref().map_or(metadata.controller_id, |quorum| quorum.leader_id.unwrap_or(-1));
     if let Some(controller) = brokers.get_mut(&controller_id) {
@@ -120,6 +128,7 @@ pub(crate) async fn take(
         topics,
         groups: BTreeMap::new(),
         quorum,
+        reassignments,
         rebalances,
         gaps,
     };
@@ -185,12 +194,27 @@ fn note_dirs(
                 size_bytes,
                 replicas: dir.replicas.len(),
             });
-            for (of, replica) in dir.replicas.into_iter().filter(|(_, replica)| !replica.is_future) {
-                if let Some(partition) = partition_mut(topics, &of) {
+            let at = broker.dirs.len() - 1;
+            for (of, replica) in dir.replicas {
+                let Some(partition) = partition_mut(topics, &of) else { continue };
+                if replica.is_future {
+                    partition.futures.insert(id, (at, replica));
+                } else {
                     partition.sizes.insert(id, replica);
+                    partition.dirs.insert(id, at);
                 }
             }
         }
+    }
+}
+
+/// The controller knows them: where there is none it is not waited for long. Before KIP-455 nobody tells of any.
+async fn reassignments(client: &Client) -> Result<BTreeMap<TopicPartition, Reassignment>, ClientError> {
+    let late = || ConnectionError::Timeout { address: "the controller".to_owned() };
+    let asked = timeout(client.config().patience, client.list_reassignments(None)).await;
+    match asked.unwrap_or_else(|_| Err(late().into())) {
+        Err(ClientError::Connection(ConnectionError::Unsupported { .. })) => Ok(BTreeMap::new()),
+        answer => answer,
     }
 }
 

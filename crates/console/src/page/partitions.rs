@@ -1,0 +1,224 @@
+//! `/clusters/NAME/partitions`: the partitions of all topics, found by what is wrong with them.
+
+use askama::Template;
+use axum::extract::Query;
+use axum::http::StatusCode;
+use axum::response::Response;
+use client::TopicPartition;
+use serde::Deserialize;
+
+use super::{Listing, Pages};
+use crate::failure::{Failure, render};
+use crate::format::{bytes, count, escape};
+use crate::snapshot::{Partition, Snapshot};
+use crate::visit::{Frame, Place, Section};
+
+const SHOWS: [(&str, &str); 5] = [
+    ("all", "all"),
+    ("offline", "those without a leader"),
+    ("under-replicated", "those not in sync"),
+    ("not-preferred", "those not led as preferred"),
+    ("moving", "those that move"),
+];
+
+#[derive(Template)]
+#[template(path = "partitions.html")]
+struct Page {
+    frame: Frame,
+    base: String,
+    events: String,
+    filter: Filter,
+    shows: [(&'static str, &'static str); 5],
+    brokers: Vec<String>,
+    rows: Vec<Row>,
+    pages: Pages,
+    /// Partitions of the filter that would get another leader.
+    electable: usize,
+    moving: usize,
+    can_change: bool,
+}
+
+/// Which partitions are meant.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Filter {
+    /// Part of the topic's name, or a partition as `topic-0`.
+    pub q: String,
+    pub show: String,
+    /// With a replica there.
+    pub broker: String,
+}
+
+struct Row {
+    topic: String,
+    index: i32,
+    href: String,
+    leader: Option<i32>,
+    is_preferred: bool,
+    replicas: Vec<Mark>,
+    records: String,
+    size: String,
+}
+
+pub(super) struct Mark {
+    pub broker: i32,
+    pub in_sync: bool,
+    /// What there is to say of it.
+    pub note: String,
+}
+
+impl Filter {
+    pub(crate) fn of(partition: &TopicPartition) -> Self {
+        Self { q: partition.to_string(), ..Self::default() }
+    }
+
+    /// In the order of their names.
+    pub(crate) fn found<'a>(&self, snapshot: &'a Snapshot) -> Result<Vec<(TopicPartition, &'a Partition)>, Failure> {
+        let q = self.q.trim().to_lowercase();
+        let broker = match self.broker.trim() {
+            "" => None,
+            id => Some(id.parse::<i32>().map_err(|_| Failure::wrong(format!("{id:?} is no broker")))?),
+        };
+        let is_shown: fn(&Partition) -> bool = match self.show.as_str() {
+            "" | "all" | "moving" => |_| true,
+            "offline" => Partition::is_offline,
+            "under-replicated" => Partition::is_under_replicated,
+            "not-preferred" => |partition| !partition.is_offline() && !partition.is_preferred(),
+            other => return Err(Failure::wrong(format!("{other:?} cannot be shown"))),
+        };
+        // The name of a partition is that one, and not one of ten of a topic that is called alike.
+        let exact = q.rsplit_once('-').and_then(|(topic, index)| Some((topic, index.parse::<i32>().ok()?)));
+        let exact = exact.filter(|(topic, _)| snapshot.topics.keys().any(|name| name.to_lowercase() == *topic));
+        let mut found = Vec::new();
+        for (topic, of_topic) in &snapshot.topics {
+            let name = topic.to_lowercase();
+            let is_part = exact.is_none() && name.contains(&q);
+            let named = exact.filter(|(topic, _)| *topic == name).map(|(_, index)| index);
+            if !is_part && named.is_none() {
+                continue;
+            }
+            let partitions = of_topic.partitions.iter().filter(|partition| {
+                named.is_none_or(|index| partition.index == index)
+                    && is_shown(partition)
+                    && broker.is_none_or(|id| partition.replicas.contains(&id))
+            });
+            let partitions =
+                partitions.map(|partition| (TopicPartition::new(topic.clone(), partition.index), partition));
+            found.extend(partitions.filter(|(of, _)| self.show != "moving" || snapshot.reassignments.contains_key(of)));
+        }
+        Ok(found)
+    }
+}
+
+/// Whether an election would make its first replica the leader.
+pub(super) fn is_electable(snapshot: &Snapshot, partition: &Partition) -> bool {
+    let is_ready = |first: &i32| partition.isr.contains(first) && snapshot.is_alive(*first);
+    !partition.is_preferred() && partition.replicas.first().is_some_and(is_ready)
+}
+
+/// The replicas of a partition, with what is the matter with each.
+pub(super) fn marks(snapshot: &Snapshot, of: &TopicPartition, partition: &Partition) -> Vec<Mark> {
+    let reassignment = snapshot.reassignments.get(of);
+    let marks = partition.replicas.iter().map(|broker| {
+        let in_sync = partition.isr.contains(broker);
+        let lag = partition.sizes.get(broker).map(|replica| replica.offset_lag);
+        let mut notes = Vec::new();
+        if reassignment.is_some_and(|reassignment| reassignment.adding.contains(broker)) {
+            notes.push("new".to_owned());
+        } else if reassignment.is_some_and(|reassignment| reassignment.removing.contains(broker)) {
+            notes.push("leaves".to_owned());
+        }
+        match lag {
+            _ if !snapshot.is_alive(*broker) => notes.push("down".to_owned()),
+            Some(lag) if !in_sync && lag > 0 => notes.push(format!("{} behind", count(lag))),
+            _ if !in_sync => notes.push("not in sync".to_owned()),
+            _ => {}
+        }
+        Mark { broker: *broker, in_sync, note: notes.join(", ") }
+    });
+    marks.collect()
+}
+
+pub(crate) async fn show(
+    place: Place,
+    Query(listing): Query<Listing>,
+    Query(filter): Query<Filter>,
+) -> Result<Response, Failure> {
+    let snapshot = place.snapshot().await?;
+    let found = filter.found(&snapshot)?;
+    let electable = found.iter().filter(|(_, partition)| is_electable(&snapshot, partition)).count();
+    let (shown, pages) = listing.cut(found);
+    let rows = shown.iter().map(|(of, partition)| Row {
+        href: partition_href(&place, of),
+        topic: of.topic.clone(),
+        index: of.partition,
+        leader: (!partition.is_offline()).then_some(partition.leader),
+        is_preferred: partition.is_preferred(),
+        replicas: marks(&snapshot, of, partition),
+        records: partition.records().map_or_else(|| "–".to_owned(), count),
+        size: partition.size_bytes().map_or_else(|| "–".to_owned(), bytes),
+    });
+    let page = Page {
+        frame: place.frame(Section::Partitions),
+        base: place.base.clone(),
+        events: place.events(),
+        shows: SHOWS,
+        brokers: snapshot.brokers.keys().map(ToString::to_string).collect(),
+        rows: rows.collect(),
+        pages: pages.with(format!("&show={}&broker={}", escape(&filter.show), escape(&filter.broker))),
+        filter,
+        electable,
+        moving: snapshot.reassignments.len(),
+        can_change: place.can_change(),
+    };
+    Ok(render(StatusCode::OK, &page))
+}
+
+pub(super) fn partition_href(place: &Place, of: &TopicPartition) -> String {
+    format!("{}/partitions/{}/{}", place.base, escape(&of.topic), of.partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::snapshot::Topic;
+
+    fn snapshot() -> Snapshot {
+        let partition = |index, leader, isr: &[i32]| Partition {
+            index,
+            leader,
+            replicas: vec![1, 2],
+            isr: isr.to_vec(),
+            ..Partition::default()
+        };
+        let topic = |partitions| Topic { partitions, ..Topic::default() };
+        let orders = topic(vec![partition(0, 1, &[1, 2]), partition(1, 2, &[2]), partition(2, -1, &[1])]);
+        let more = topic((0..12).map(|index| partition(index, 1, &[1, 2])).collect());
+        let elsewhere = Partition { leader: 3, replicas: vec![3], isr: vec![3], ..Partition::default() };
+        let topics = [("Orders", orders), ("more-1", more), ("else", topic(vec![elsewhere]))];
+        let topics: BTreeMap<_, _> = topics.into_iter().map(|(name, topic)| (name.to_owned(), topic)).collect();
+        Snapshot { topics, ..Snapshot::empty() }
+    }
+
+    #[test]
+    fn partitions_are_found_by_name_state_and_broker() {
+        let mut snapshot = snapshot();
+        snapshot.reassignments.insert(TopicPartition::new("else", 0), Default::default());
+        let found = |q: &str, show: &str, broker: &str| {
+            let filter = Filter { q: q.to_owned(), show: show.to_owned(), broker: broker.to_owned() };
+            let found = filter.found(&snapshot).unwrap();
+            found.iter().map(|(of, _)| of.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(found("order", "", ""), "Orders-0 Orders-1 Orders-2");
+        assert_eq!([found("orders-1", "", ""), found("more-1-1", "", "")], ["Orders-1", "more-1-1"]);
+        assert_eq!(found("more-1", "", "").split(' ').count(), 12);
+        assert_eq!([found("", "offline", ""), found("", "moving", "")], ["Orders-2", "else-0"]);
+        assert_eq!(found("", "under-replicated", ""), "Orders-1 Orders-2");
+        assert_eq!([found("", "not-preferred", ""), found("", "all", "3")], ["Orders-1", "else-0"]);
+        let wrong = |filter: Filter| filter.found(&snapshot).is_err();
+        assert!(wrong(Filter { show: "x".to_owned(), ..Filter::default() }));
+        assert!(wrong(Filter { broker: "x".to_owned(), ..Filter::default() }));
+    }
+}
