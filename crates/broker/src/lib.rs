@@ -36,6 +36,7 @@ use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::meta::{Controller, MetadataCache};
+use crate::net::LogLimit;
 use crate::partition::{PartitionTable, Shared};
 use crate::quorum::Quorum;
 
@@ -55,6 +56,8 @@ pub struct Broker {
     pub groups: Arc<GroupCoordinator>,
     pub fetch_sessions: FetchSessions,
     pub producer_ids: ProducerIds,
+    /// How much each peer may have written to the log.
+    pub log_limit: LogLimit,
     config: Arc<ArcSwap<BrokerConfig>>,
     shared: Shared,
 }

@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 
 pub use budget::Budget;
 pub use connection::{CloseReason, Peer};
-pub use limits::Limit;
+pub use limits::{Limit, LogLimit};
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;
-use self::limits::{Admission, LogLimit};
+use self::limits::Admission;
 use crate::Broker;
 
 /// Connections that the kernel keeps until they are accepted.
@@ -56,14 +56,13 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
     let stats = Arc::clone(&broker.shared.stats);
     stats.budgets.lock().push(Arc::clone(&budget));
     let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
-    let log_limit = Arc::new(LogLimit::default());
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         let (stream, address) = match listener.socket.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                log_limit.warn_of(&error, "cannot accept connections for now");
+                broker.log_limit.warn_of(&error, "cannot accept connections for now");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -85,7 +84,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                         Arc::clone(&budget),
                     )
                 });
-                let (log_limit, stats) = (Arc::clone(&log_limit), Arc::clone(&stats));
+                let (broker, stats) = (Arc::clone(&broker), Arc::clone(&stats));
                 connections.spawn(async move {
                     let reason = match connection {
                         Ok(connection) => connection.run().await,
@@ -93,12 +92,12 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                     };
                     drop(admitted);
                     stats.connections.closed[reason.place()].add(1);
-                    report(&log_limit, address, &reason);
+                    report(&broker.log_limit, address, &reason);
                 });
             }
             Err(limit) => {
                 stats.connections.refused[limit as usize].add(1);
-                log_limit.warn(address, &limit, "connection refused");
+                broker.log_limit.warn(address, &limit, "connection refused");
             }
         }
     }

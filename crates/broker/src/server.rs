@@ -185,6 +185,7 @@ impl Server {
             groups: Arc::clone(&groups),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             producer_ids: ProducerIds::default(),
+            log_limit: net::LogLimit::default(),
             config,
             shared,
         });

@@ -4,16 +4,22 @@ use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
+use super::RequestContext;
 use crate::Broker;
 use crate::meta::{CONSUMER_OFFSETS, is_internal, validate_name};
 use crate::offsets_topic;
 
 /// Answers for topics that do not exist. Those that may exist are created first, if `creates` says so; all the same the
 /// client is told UNKNOWN_TOPIC_OR_PARTITION, as by Kafka, where the creation goes on meanwhile: it asks again.
-pub(super) async fn answer(broker: &Broker, names: Vec<&str>, creates: bool) -> Vec<MetadataResponseTopic> {
+pub(super) async fn answer(
+    broker: &Broker,
+    context: &RequestContext,
+    names: Vec<&str>,
+    creates: bool,
+) -> Vec<MetadataResponseTopic> {
     let valid: Vec<&str> = names.iter().copied().filter(|name| validate_name(name).is_ok()).collect();
     if creates && !valid.is_empty() {
-        create(broker, &valid).await;
+        create(broker, context, &valid).await;
     }
     let answers = names.into_iter().map(|name| MetadataResponseTopic {
         error_code: match validate_name(name) {
@@ -28,7 +34,7 @@ pub(super) async fn answer(broker: &Broker, names: Vec<&str>, creates: bool) -> 
 }
 
 /// Failures are the client's to see when it asks again: the topic is still not there.
-async fn create(broker: &Broker, names: &[&str]) {
+async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
     let topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
     match broker.controller.ask(CreateTopicsRequest { topics, ..Default::default() }).await {
         Ok(answer) => {
@@ -37,7 +43,9 @@ async fn create(broker: &Broker, names: &[&str]) {
                 tracing::debug!(topic, %error, message = result.error_message, "a topic was asked for and is not created");
             }
         }
-        Err(error) => tracing::warn!(%error, "topics that were asked for are not created"),
+        Err(error) => {
+            broker.log_limit.warn(context.client_address, &error, "topics that were asked for are not created");
+        }
     }
 }
 

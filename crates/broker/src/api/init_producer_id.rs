@@ -22,20 +22,20 @@ use crate::meta::{ControllerError, ProducerIdBlock};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    match init(broker, &request).await {
+    match init(broker, context, &request).await {
         Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
         Err(error_code) => InitProducerIdResponse { error_code, producer_epoch: -1, ..Default::default() },
     }
 }
 
-async fn init(broker: &Broker, request: &InitProducerIdRequest) -> Result<i64, ErrorCode> {
+async fn init(broker: &Broker, context: &RequestContext, request: &InitProducerIdRequest) -> Result<i64, ErrorCode> {
     check(request)?;
     let id = broker.producer_ids.next(async || allocate(broker).await).await;
     id.map_err(|error| {
-        tracing::warn!(%error, "no producer ids are to be had");
+        broker.log_limit.warn(context.client_address, &error, "no producer ids are to be had");
         // The client tries again.
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
     })

@@ -52,7 +52,7 @@ pub(super) async fn handle(
     };
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
-        topics.extend(auto_create::answer(broker, missing, creates).await);
+        topics.extend(auto_create::answer(broker, context, missing, creates).await);
     }
     if request.include_topic_authorized_operations {
         for topic in topics.iter_mut().filter(|topic| topic.name.is_some()) {

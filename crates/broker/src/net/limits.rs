@@ -121,7 +121,7 @@ const PEERS_MAX: usize = 10_000;
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogLimit {
-    /// Tells of a connection that was refused or closed.
+    /// Tells of what a peer has brought about: a connection that was refused or closed, a request that failed.
     pub fn warn(&self, address: SocketAddr, reason: &dyn Display, message: &str) {
         if let Some(left_out) = self.speak(Peer::Address(address.ip()), Instant::now()) {
             tracing::warn!(%address, %reason, left_out = (left_out > 0).then_some(left_out), "{message}");
