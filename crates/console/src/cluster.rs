@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 use client::Client;
 use tokio::sync::{Notify, watch};
@@ -69,9 +70,8 @@ impl Cluster {
         if now_ms - asked_ms.min(now_ms) > ATTENTION.as_millis() as u64 {
             return self.fresh().await;
         }
-        match &*self.seen.borrow() {
-            Some(seen) => return seen.clone(),
-            None => {}
+        if let Some(seen) = &*self.seen.borrow() {
+            return seen.clone();
         }
         self.fresh().await
     }

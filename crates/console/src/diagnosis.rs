@@ -4,6 +4,8 @@ pub(crate) mod groups;
 
 use std::borrow::Cow;
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use crate::format::{bytes, counted, duration, percent};
@@ -168,7 +170,7 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
         );
     }
     groups::find(snapshot, history, &mut findings);
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity));
+    findings.sort_by_key(|finding| Reverse(finding.severity));
     findings
 }
 

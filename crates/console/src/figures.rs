@@ -35,8 +35,6 @@ pub(crate) struct Counters {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disk {
-    pub free_bytes: f64,
-    pub total_bytes: f64,
     pub is_full: bool,
     /// Until it is full, if it goes on like this.
     pub forecast_seconds: f64,
@@ -49,9 +47,7 @@ impl Figures {
         let value = |name| page.sum(name).unwrap_or(0.0);
         let uptime_seconds = page.sum("parshall_uptime_seconds")?;
         let ([version], _) = page.labelled("parshall_build", ["version"]).next()?;
-        let disk = page.sum("parshall_disk_total_bytes").map(|total_bytes| Disk {
-            free_bytes: value("parshall_disk_free_bytes"),
-            total_bytes,
+        let disk = page.sum("parshall_disk_free_bytes").map(|_| Disk {
             is_full: value("parshall_disk_full") > 0.0,
             forecast_seconds: page.sum("parshall_disk_forecast_seconds").unwrap_or(f64::INFINITY),
         });
@@ -136,7 +132,6 @@ parshall_build{version=\"0.1.0\",node_id=\"1\"} 1
 parshall_uptime_seconds 12.5
 parshall_topic_received_bytes_total{topic=\"a\"} 5
 parshall_topic_received_bytes_total{topic=\"b\"} 7
-parshall_disk_total_bytes 100
 parshall_disk_free_bytes 40
 parshall_group_lag_seconds{group=\"g\",topic=\"a\",partition=\"3\"} 1.5
 parshall_request_seconds_count{api=\"Fetch\"} 1
@@ -148,7 +143,7 @@ parshall_request_errors_total{api=\"Produce\",error=\"X\"} 3
         let figures = Figures::read(text.to_owned()).unwrap();
         assert_eq!((figures.version.as_str(), figures.counters.received_bytes), ("0.1.0", 12.0));
         let disk = figures.disk.unwrap();
-        assert_eq!((disk.free_bytes, disk.is_full, disk.forecast_seconds), (40.0, false, f64::INFINITY));
+        assert_eq!((disk.is_full, disk.forecast_seconds), (false, f64::INFINITY));
         let lag = figures.lag_seconds()[&("g".to_owned(), TopicPartition::new("a", 3))];
         assert!((lag - 1.5).abs() < 1e-9);
         let requests = figures.requests();

@@ -1,6 +1,7 @@
 //! Figures as people read them.
 
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Names of more characters are shown in part.
 const NAME_CHARS_MAX: usize = 120;
@@ -86,6 +87,13 @@ pub(crate) fn duration(seconds: f64) -> String {
         let _ = write!(text, "{}{value} {unit}", if text.is_empty() { "" } else { " " });
     }
     text
+}
+
+/// The wall clock, in milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "pages say when things were")]
+pub(crate) fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A moment, in UTC: 2026-11-22 14:20:11.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 use client::TopicPartition;
 use serde::Serialize;
@@ -53,6 +54,9 @@ pub(crate) struct Growth {
     /// Whether it has committed something meanwhile.
     pub has_committed: bool,
 }
+
+/// What a chart shows of two points that follow one another.
+type Value<'a> = &'a dyn Fn(&Point, &Point) -> Option<f64>;
 
 /// A chart's data, as the pages' script reads it.
 #[derive(Debug, Serialize)]
@@ -184,7 +188,7 @@ impl History {
             *of_quarter = of_group.lag_records.min(*of_quarter);
         }
         let has_grown = least[3] < i64::MAX && least.is_sorted_by(|before, now| before < now);
-        has_grown.then(|| Growth {
+        has_grown.then_some(Growth {
             seconds: span.as_secs_f64(),
             from_records: first.lag_records,
             to_records: last.lag_records,
@@ -235,7 +239,7 @@ impl History {
     }
 
     /// Records per second that came in, by what `of` picks.
-    fn chart(&self, unit: &'static str, series: &[(String, &dyn Fn(&Point, &Point) -> Option<f64>)]) -> Chart {
+    fn chart(&self, unit: &'static str, series: &[(String, Value<'_>)]) -> Chart {
         let pairs: Vec<_> = self.points.iter().zip(self.points.iter().skip(1)).collect();
         let series = series.iter().map(|(name, value)| Series {
             name: name.clone(),
@@ -386,11 +390,11 @@ mod tests {
             let partition = &mut snapshot.topics.get_mut("a").unwrap().partitions[0];
             let replica = client::LogDirReplica { size_bytes: bytes, offset_lag: 0, is_future: false };
             partition.sizes = [(1, replica), (2, replica)].into();
-            history.note(&snapshot);
+            history.note(&mut snapshot);
         }
         assert_eq!((history.copy_rate(&of), history.total_copy_rate()), (Some(500.0), Some(500.0)));
         assert_eq!(history.copy_rate(&TopicPartition::new("a", 1)), None);
-        history.note(&snapshot(began, 20, &[("a", &[-1])], 0));
+        history.note(&mut snapshot(began, 20, &[("a", &[-1])], 0));
         assert_eq!((history.last_end(&of), history.total_copy_rate()), (Some(7), None));
     }
 

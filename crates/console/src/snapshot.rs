@@ -5,7 +5,7 @@ mod take;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use client::TopicPartition;
 

@@ -145,7 +145,8 @@ fn falling(id: &str, growth: Growth) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+    use tokio::time::Instant;
 
     use client::TopicPartition;
 

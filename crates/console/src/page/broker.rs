@@ -10,7 +10,7 @@ use super::Listing;
 use super::configs::{ConfigRow, config_rows};
 use crate::failure::{Failure, render};
 use crate::figures::{Figures, Requests};
-use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent};
+use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
 use crate::snapshot::Broker;
 use crate::visit::{Frame, Place, Section};
 
@@ -101,6 +101,7 @@ fn tiles(place: &Place, broker: &Broker) -> Vec<(&'static str, String)> {
     ];
     if let Some(rates) = place.cluster.history().node_rates(broker.id) {
         tiles.push(("Processor, of one core", percent(rates.cpu)));
+        tiles.push(("Records in", rate(rates.received_records)));
         tiles.push(("Network in", byte_rate(rates.network_received_bytes)));
         tiles.push(("Network out", byte_rate(rates.network_sent_bytes)));
     }

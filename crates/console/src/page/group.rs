@@ -362,7 +362,8 @@ pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::snapshot::Age;

@@ -9,7 +9,7 @@ use crate::diagnosis::{Finding, findings, verdict};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, percent, rate};
 use crate::history::NodeRates;
-use crate::snapshot::{Broker, Snapshot};
+use crate::snapshot::{Broker, Group, Snapshot};
 use crate::visit::{Frame, Place, Section};
 
 #[derive(Template)]
@@ -72,7 +72,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
 fn tiles(place: &Place, snapshot: &Snapshot, rates: &[Option<NodeRates>]) -> Vec<(&'static str, String)> {
     let sum = |of: fn(&NodeRates) -> f64| rates.iter().flatten().map(of).reduce(|sum, rate| sum + rate);
     let in_sync = snapshot.partitions().filter(|(_, partition)| partition.is_under_replicated()).count();
-    let lag = snapshot.groups.values().filter_map(|group| group.lag_records()).max();
+    let lag = snapshot.groups.values().filter_map(Group::lag_records).max();
     let mut tiles = vec![
         ("Brokers", format!("{} of {}", snapshot.alive(), snapshot.brokers.len())),
         ("Topics", count(snapshot.topics.len() as u64)),

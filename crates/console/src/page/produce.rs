@@ -1,6 +1,6 @@
 //! Writing one record.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Form;
@@ -14,7 +14,7 @@ use wire::compress::Codec;
 
 use super::messages::watched;
 use crate::failure::{Failure, render};
-use crate::format::escape;
+use crate::format::{escape, now_ms};
 use crate::visit::{Change, Frame, Place, Section};
 
 /// How long it is tried.
@@ -103,8 +103,7 @@ fn page(place: &Place, partitions: usize, form: NewRecord, error: Option<String>
 
 pub(crate) async fn produce(Change(place): Change, Form(form): Form<NewRecord>) -> Result<Response, Failure> {
     let partitions = watched(&place).await?.partitions.len();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let written = match form.record(partitions, i64::try_from(now.as_millis()).unwrap_or(i64::MAX)) {
+    let written = match form.record(partitions, now_ms()) {
         Ok((record, compression)) => write(&place, record, compression).await,
         Err(reason) => Err(reason),
     };

@@ -1,7 +1,7 @@
 //! Asking a cluster for all of it, many things at the same time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 use client::{
     Client, ClientError, ConnectionError, EARLIEST, LATEST, ListedOffset, LogDir, Reassignment, TopicPartition,
@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
 use crate::figures::Figures;
+use crate::format::now_ms;
 use crate::local::{Local, NodeReport};
 
 type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
@@ -118,10 +119,9 @@ pub(crate) async fn take(
     if let Some(controller) = brokers.get_mut(&controller_id) {
         controller.is_controller = true;
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut snapshot = Snapshot {
         at,
-        at_ms: i64::try_from(now.as_millis()).unwrap_or(i64::MAX),
+        at_ms: now_ms(),
         cluster_id: metadata.cluster_id.clone(),
         controller_id,
         brokers,
