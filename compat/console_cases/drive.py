@@ -3,10 +3,10 @@
 import fnmatch
 import importlib
 import pathlib
-import subprocess
 import sys
 import traceback
 
+import common
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
@@ -17,9 +17,9 @@ WIDTHS = {"wide": 1280, "phone": 390}
 class Context:
     """What a case has: a page of a fresh browser profile, the console, and the cluster behind it."""
 
-    def __init__(self, browser, target, console, bootstrap, parshall, screenshots):
+    def __init__(self, browser, target, console, bootstrap, screenshots):
         self.browser, self.target, self.console, self.bootstrap = browser, target, console, bootstrap
-        self.parshall, self.screenshots = parshall, screenshots
+        self.screenshots = screenshots
         self.cluster = f"{console}/clusters/local"
         self.complaints = []
         self.profile = browser.new_context(viewport={"width": WIDTHS["wide"], "height": 900})
@@ -51,10 +51,7 @@ class Context:
 
     def run(self, *arguments, stdin=""):
         """`parshall ARGUMENTS` against the cluster."""
-        command = [self.parshall, *map(str, arguments), "--bootstrap-server", self.bootstrap]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return common.parshall(self.bootstrap, *arguments, stdin=stdin)
 
     def topic(self, name, partitions=1, records=0, replicas=None):
         self.run("topic", "create", name, "--partitions", partitions, "-r", replicas or self.replicas)
@@ -90,23 +87,23 @@ class Context:
 
 def cases(pattern):
     for path in sorted(HERE.glob("*.py")):
-        if path.stem == "drive":
+        if path.stem in ("drive", "common"):
             continue
         module = importlib.import_module(path.stem)
-        for name, case in vars(module).items():
+        for name, case in list(vars(module).items()):
             if name.startswith("case_") and fnmatch.fnmatch(f"{path.stem}.{name[5:]}", f"*{pattern}*"):
                 yield f"{path.stem}.{name[5:]}", case
 
 
 def main():
-    target, console, bootstrap, parshall, chromium, pattern, *screenshots = sys.argv[1:]
+    target, console, bootstrap, chromium, pattern, *screenshots = sys.argv[1:]
     if screenshots:
         pathlib.Path(screenshots[0]).mkdir(parents=True, exist_ok=True)
     failed = 0
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, case in cases(pattern):
-            context = Context(browser, target, console, bootstrap, parshall, screenshots[0] if screenshots else None)
+            context = Context(browser, target, console, bootstrap, screenshots[0] if screenshots else None)
             try:
                 case(context)
                 context.close()

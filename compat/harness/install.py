@@ -17,7 +17,7 @@ import venv
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"
 PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0", "prometheus-client==0.26.0"]
-BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8"]
+BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8", PYTHON_CLIENTS[0]]
 
 COMPAT = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = COMPAT.parent

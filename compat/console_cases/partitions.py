@@ -1,0 +1,284 @@
+"""Partitions and the quorum: the list, elections, comparing replicas, and moving partitions by a plan.
+
+What needs more brokers, or brokers that are killed, has a cluster of its own.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+from common import PARSHALL, home, named, parshall
+from playwright.sync_api import expect
+
+SECONDS = 1000
+
+
+def answer(base, path):
+    origin, cluster = base.split("/clusters/")
+    with urllib.request.urlopen(f"{origin}/api/v1/clusters/{cluster}{path}", timeout=30) as response:
+        return json.load(response)
+
+
+def until(what, is_so, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def free_ports(count):
+    """The first of so many ports in a row that nobody has."""
+    while True:
+        with contextlib.ExitStack() as held:
+            first = held.enter_context(socket.socket())
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                for at in range(1, count):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port + at))
+                return port
+            except OSError:
+                continue
+
+
+class Cluster:
+    """Four brokers that this test has for itself."""
+
+    def __init__(self, directory):
+        self.log = os.path.join(directory, "log")
+        port, console = free_ports(12), free_ports(4)
+        command = [PARSHALL, "cluster", "start", "--nodes", "4", "--port", str(port)]
+        command += ["--console-port", str(console), "--data-dir", os.path.join(directory, "data")]
+        command += ["--set", "auto.leader.rebalance.enable=false"]
+        self.process = subprocess.Popen(command, stdout=open(self.log, "w"), stderr=subprocess.STDOUT)
+        self.started = []
+        until("the cluster is ready", lambda: "cluster of 4 is ready" in self.text(), 120)
+        self.pids = {int(id): int(pid) for id, pid in re.findall(r"broker (\d+) starts: process (\d+)", self.text())}
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.console_url = f"http://127.0.0.1:{console}"
+
+    def text(self):
+        with open(self.log) as log:
+            return log.read()
+
+    def kill(self, broker):
+        os.kill(self.pids[broker], signal.SIGKILL)
+        until("it is gone", lambda: re.search(rf"broker {broker} .*(ended|killed|signal|stopped)", self.text()))
+
+    def restart(self, broker):
+        """By the command that the cluster says it takes."""
+        command = re.findall(rf"(?m)^.*?(?:with|by|:) *((?:\S*/)?parshall serve .*broker-{broker}\b.*)$", self.text())
+        assert command, self.text()
+        self.started.append(subprocess.Popen(command[-1].strip("`").split(), stdout=subprocess.DEVNULL))
+
+    def stop(self):
+        for process in [*self.started, self.process]:
+            process.terminate()
+        for process in [*self.started, self.process]:
+            process.wait(60)
+
+
+@contextlib.contextmanager
+def cluster_of_four():
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = Cluster(directory)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+def propose(page, base, partitions):
+    """Pastes a plan, and looks at it."""
+    plan = {"version": 1, "partitions": [dict(zip(("topic", "partition", "replicas"), of)) for of in partitions]}
+    page.goto(f"{base}/partitions/reassign")
+    page.get_by_label("JSON of").fill(json.dumps(plan))
+    page.get_by_role("button", name="Look at it").click()
+
+
+def place(page, base, topic, replicas):
+    """Has a topic's partitions on these brokers."""
+    propose(page, base, [(topic, at, of) for at, of in enumerate(replicas)])
+    page.get_by_role("button", name="Run it").click()
+    expect(page.get_by_text("The reassignment has begun.")).to_be_visible()
+    until("it has moved", lambda: not answer(base, "/reassignments")["reassignments"])
+
+
+def case_partitions_are_found(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    topic = named("orders")
+    parshall(broker, "topic", "create", topic, "--partitions", 60)
+    base = home(page, console_url)
+    page.get_by_role("link", name="Partitions", exact=True).click()
+    page.get_by_label("Find by topic").fill(topic)
+    expect(page.get_by_role("status")).to_contain_text("60 partitions")
+    expect(page.get_by_role("link", name=f"{topic}-0", exact=True)).to_be_visible()
+    page.goto(f"{base}/partitions?q={topic}&show=all")
+    page.get_by_role("link", name="On", exact=True).click()
+    expect(page).to_have_url(re.compile("show=all"))
+    expect(page.get_by_role("link", name=f"{topic}-59", exact=True)).to_be_visible()
+    page.get_by_label("Show").select_option("offline")
+    expect(page.get_by_text("Every partition has a leader.")).to_be_visible()
+    assert answer(base, f"/partitions?q={topic}-7")["total"] == 1
+    assert page.goto(f"{base}/partitions?show=nonsense").status == 400
+
+
+def case_replicas_are_compared(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    topic = named("orders")
+    parshall(broker, "topic", "create", topic, "--partitions", 1)
+    parshall(broker, "produce", topic, stdin="one\ntwo\n")
+    base = home(page, console_url)
+    page.goto(f"{base}/partitions?q={topic}")
+    page.get_by_role("link", name=f"{topic}-0").click()
+    expect(page.get_by_role("heading", name=f"{topic}-0")).to_be_visible()
+    expect(page.locator(".tiles")).to_contain_text("Leader epoch")
+    expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("2")
+    expect(page.get_by_role("table", name="Replicas")).to_contain_text("leader")
+    replica = answer(base, f"/partitions/{topic}/0")["replicas"][0]
+    assert replica["leader"] and replica["in_sync"] and replica["size_bytes"] > 0 and replica["log_dir"]
+    assert page.goto(f"{base}/partitions/{topic}/9").status == 404
+
+
+def case_an_unclean_election_needs_a_partition_without_a_leader(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    topic = named("orders")
+    parshall(broker, "topic", "create", topic, "--partitions", 1)
+    base = home(page, console_url)
+    assert page.goto(f"{base}/partitions/{topic}/0/elect").status == 400
+    expect(page.get_by_role("alert")).to_contain_text("has a leader")
+
+
+def case_the_quorum_is_shown(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    base = home(page, console_url)
+    page.get_by_role("link", name="Quorum", exact=True).click()
+    expect(page.get_by_role("heading", name="Quorum")).to_be_visible()
+    expect(page.get_by_role("table", name="Members")).to_contain_text("leader")
+    quorum = answer(base, "/quorum")["quorum"]
+    assert any(voter["node_id"] == quorum["leader_id"] and voter["health"] == "well" for voter in quorum["voters"])
+
+
+def case_plans_that_make_no_sense_are_refused(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    base = home(page, console_url)
+    propose(page, base, [(named("nothing"), 0, [1])])
+    expect(page.get_by_role("alert")).to_contain_text("there is no partition")
+    page.goto(f"{base}/partitions/reassign")
+    page.get_by_label("Topics").fill("no-topic-*")
+    page.get_by_role("button", name="Make a plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("no topic is called no-topic-*")
+    # What was chosen is still there.
+    expect(page.get_by_label("Topics")).to_have_value("no-topic-*")
+
+
+def case_partitions_are_moved_and_led_again(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    with cluster_of_four() as cluster:
+        base = home(page, cluster.console_url)
+        topic = named("orders")
+        parshall(cluster.bootstrap, "topic", "create", topic, "--partitions", 4, "--replication-factor", 2)
+        place(page, base, topic, [[1, 2], [2, 3], [3, 4], [4, 1]])
+        records = ["perf", "produce", "--topic", topic, "--num-records", 24000, "--record-size", 1024]
+        parshall(cluster.bootstrap, *records)
+
+        # A plan that is looked at: broker 4 is drained, and nothing else moves.
+        page.goto(f"{base}/partitions/reassign")
+        page.get_by_role("link", name="drain broker 4").click()
+        expect(page.get_by_label("Broker 4")).not_to_be_checked()
+        page.get_by_label("Topics").fill(topic)
+        page.get_by_role("button", name="Make a plan").click()
+        moves = page.get_by_role("table", name="Moves of the plan")
+        expect(moves.get_by_role("row")).to_have_count(3)
+        expect(moves).to_contain_text("4 leaves")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download it").click()
+        plan = json.load(open(download.value.path()))
+        assert {of["partition"] for of in plan["partitions"]} == {2, 3}
+        assert all(4 not in of["replicas"] and len(set(of["replicas"])) == 2 for of in plan["partitions"])
+
+        # Slowly, so that it can be seen.
+        page.get_by_label("Throttle").fill("0.2")
+        page.get_by_role("button", name="Run it").click()
+        expect(page.get_by_text("The reassignment has begun.")).to_be_visible()
+        expect(page.get_by_text("to 205 KiB/s")).to_be_visible()
+        table = page.get_by_role("table", name="Moves")
+        expect(table.get_by_role("row")).to_have_count(3)
+        expect(table).to_contain_text(re.compile(r"\d (min|s)"), timeout=60 * SECONDS)
+        page.goto(base)
+        expect(page.get_by_text("2 partitions are moving.")).to_be_visible()
+        assert answer(base, "/status")["status"] == "Well"
+        described = parshall(cluster.bootstrap, "topic", "describe", topic)
+        assert "leader.replication.throttled.replicas" in described, described
+
+        # One is called off, and then all.
+        page.goto(f"{base}/partitions/moves")
+        page.get_by_role("button", name=f"Cancel the move of {topic}-2").click()
+        expect(page.get_by_text("The reassignment has been cancelled.")).to_be_visible()
+        expect(table.get_by_role("row")).to_have_count(2)
+        page.get_by_role("link", name="Cancel all").click()
+        expect(page.get_by_role("button", name="Cancel all moves")).to_be_disabled()
+        page.get_by_label("Type").fill(base.rsplit("/", 1)[1])
+        page.get_by_role("button", name="Cancel all moves").click()
+        expect(page.get_by_text("The reassignments have been cancelled.")).to_be_visible()
+        expect(page.get_by_text("No partition is moving.")).to_be_visible()
+        replicas = [of["replicas"] for of in answer(base, f"/partitions?q={topic}")["partitions"]]
+        assert replicas == [[1, 2], [2, 3], [3, 4], [4, 1]], replicas
+
+        # The throttle stays until somebody takes it away.
+        expect(page.get_by_text("a throttle is still set")).to_be_visible()
+        page.get_by_role("button", name="remove the throttles").click()
+        expect(page.get_by_text("The throttles have been removed.")).to_be_visible()
+        expect(page.get_by_text("a throttle is still set")).to_have_count(0)
+        assert "throttled" not in parshall(cluster.bootstrap, "topic", "describe", topic)
+
+        # Other replicas first are led by them when somebody asks for it.
+        place(page, base, topic, [[2, 1], [3, 2], [4, 3], [1, 4]])
+        page.goto(f"{base}/partitions?q={topic}&show=not-preferred")
+        expect(page.get_by_role("status").first).to_contain_text("4 partitions")
+        page.get_by_role("button", name="Elect the preferred leaders").click()
+        expect(page.get_by_text("4 partitions have another leader now.")).to_be_visible()
+        leaders = [of["leader"] for of in answer(base, f"/partitions?q={topic}")["partitions"]]
+        assert leaders == [2, 3, 4, 1], leaders
+
+
+def case_leaders_that_are_lost_are_replaced_with_a_loss(c):
+    page, console_url, broker = c.page, c.console, c.bootstrap
+    with cluster_of_four() as cluster:
+        base = home(page, cluster.console_url)
+        topic = named("orders")
+        parshall(cluster.bootstrap, "topic", "create", topic, "--replication-factor", 2)
+        lost, left = (4, 3) if answer(base, "/quorum")["quorum"]["leader_id"] != 4 else (3, 2)
+        place(page, base, topic, [[lost, left]])
+        parshall(cluster.bootstrap, "produce", topic, stdin="one\ntwo\n")
+        cluster.kill(left)
+        until("it is out of sync", lambda: answer(base, f"/partitions/{topic}/0")["isr"] == [lost])
+        page.goto(f"{base}/quorum")
+        expect(page.get_by_text(f"Voter {left} was not heard from")).to_be_visible(timeout=30 * SECONDS)
+        expect(page.get_by_text("if one more fails, nothing can be")).to_have_count(1)
+        parshall(cluster.bootstrap, "produce", topic, stdin="three\n")
+        page.goto(f"{base}/partitions/{topic}/0")
+        expect(page.get_by_text(f"The replica on broker {left} is not in sync")).to_be_visible()
+        expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("3")
+        cluster.kill(lost)
+        cluster.restart(left)
+        until("nobody leads it", lambda: answer(base, f"/partitions?q={topic}&show=offline")["total"] == 1)
+        page.goto(f"{base}/partitions/{topic}/0")
+        expect(page.get_by_text(f"It is back when broker {lost} is.")).to_be_visible()
+        row = page.get_by_role("row", name=re.compile(rf"^{left}\b"))
+        expect(row).not_to_contain_text("down", timeout=60 * SECONDS)
+        page.get_by_role("link", name="Elect another leader").click()
+        expect(page.get_by_role("heading", name=f"Make broker {left} the leader of {topic}-0")).to_be_visible()
+        expect(page.get_by_text(f"what only broker {lost} had")).to_be_visible()
+        expect(page.get_by_text("ended at offset 3")).to_be_visible()
+        page.get_by_label("Type").fill(f"{topic}-0")
+        page.get_by_role("button", name="Elect it and lose records").click()
+        expect(page.get_by_text("Leaders have been elected.")).to_be_visible()
+        expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("2")
