@@ -45,6 +45,11 @@ pub trait Clock: Send + Sync + 'static {
         Duration::from_millis(self.now().monotonic_ms.unsigned_abs())
     }
 
+    /// Both with one look at the monotonic clock.
+    fn now_and_monotonic(&self) -> (Now, Duration) {
+        (self.now(), self.monotonic())
+    }
+
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64 {
         self.now().wall_ms
@@ -70,17 +75,27 @@ fn started() -> Instant {
     Instant::now()
 }
 
+#[allow(clippy::disallowed_methods)]
+fn wall_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)]
     fn now(&self) -> Now {
-        Now {
-            wall_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64),
-            monotonic_ms: self.started.elapsed().as_millis() as i64,
-        }
+        self.now_and_monotonic().0
+    }
+
+    fn now_and_monotonic(&self) -> (Now, Duration) {
+        let monotonic = self.started.elapsed();
+        (Now { wall_ms: wall_ms(), monotonic_ms: monotonic.as_millis() as i64 }, monotonic)
     }
 
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    fn now_ms(&self) -> i64 {
+        wall_ms()
     }
 }
 

@@ -440,8 +440,8 @@ impl Partition {
         }
         let bytes = batches.iter().map(|batch| batch.bytes.len()).sum::<usize>() as i64;
         let clock = &self.shared.env.clock;
-        let began = clock.monotonic();
-        let appended = match log.append(&batches, Origin::Client, leader_epoch, clock.now()) {
+        let (now, began) = clock.now_and_monotonic();
+        let appended = match log.append(&batches, Origin::Client, leader_epoch, now) {
             Ok(appended) => appended,
             Err(error) => {
                 // A full disk passes, and so does a lack of descriptors; any other error closes the log for ever.

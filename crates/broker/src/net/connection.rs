@@ -119,13 +119,17 @@ pub struct Connection {
     input: BytesMut,
     /// Memory of `input` beyond [`READ_BYTES`].
     reserved: Option<OwnedSemaphorePermit>,
+    /// When the connection began, for itself and on the broker's clock.
+    began: (Instant, Duration),
     /// When the last bytes came, on the broker's clock.
     arrived: Duration,
+    /// The broker's clock, as long as nothing has taken time since it was looked at.
+    now: Option<Duration>,
     frame_started: Option<Instant>,
     pending: VecDeque<Pending>,
     output: Output,
-    /// Requests whose answers are in `output`.
-    unsent: Vec<Stopwatch>,
+    /// Requests whose answers are in `output`: how many in succession have the same times.
+    unsent: Vec<(u64, Stopwatch)>,
     last_active: Instant,
     timer: Pin<Box<Sleep>>,
 }
@@ -134,6 +138,7 @@ impl Connection {
     pub fn new(broker: Arc<Broker>, stream: TcpStream, peer: Peer, budget: Arc<Budget>) -> Self {
         let now = Instant::now();
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
+        let began = (now, broker.env.clock.monotonic());
         Self {
             broker,
             stream,
@@ -141,7 +146,9 @@ impl Connection {
             budget,
             input: BytesMut::new(),
             reserved: None,
+            began,
             arrived: Duration::ZERO,
+            now: None,
             frame_started: None,
             pending: VecDeque::new(),
             output: Output::default(),
@@ -166,6 +173,7 @@ impl Connection {
             let started = self.start_requests(&mut touched);
             // What was started is appended even when a later frame of the same read was bad.
             touched.commit();
+            self.now = None;
             started?;
             self.answer_ready().await?;
             let sent_all = self.send()?;
@@ -175,6 +183,11 @@ impl Connection {
             self.release_idle_memory();
             self.wait(!sent_all).await?;
         }
+    }
+
+    /// What takes time looks at the clock when it is done, and requests in between share what it has seen.
+    fn now(&mut self) -> Duration {
+        *self.now.get_or_insert_with(|| self.broker.env.clock.monotonic())
     }
 
     fn can_start(&self) -> bool {
@@ -233,7 +246,7 @@ impl Connection {
             })?;
             let row = table::row(header.api_key).expect("the header of an API that is not in the table is refused");
             let mut watch = Stopwatch::new(row, self.arrived);
-            watch.lap(Stage::Queue, self.broker.env.clock.monotonic());
+            watch.lap(Stage::Queue, self.now());
             let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
             self.pending.push_back(Pending { started, watch });
             self.frame_started = None;
@@ -267,7 +280,10 @@ impl Connection {
     fn push(&mut self, (frame, watch): (Frame, Stopwatch)) {
         self.broker.shared.stats.requests.note_errors(&watch, frame.errors());
         self.output.push(frame);
-        self.unsent.push(watch);
+        match self.unsent.last_mut() {
+            Some((requests, same)) if *same == watch => *requests += 1,
+            _ => self.unsent.push((1, watch)),
+        }
     }
 
     /// Sends what the socket takes. Returns whether everything has left.
@@ -276,9 +292,10 @@ impl Connection {
         let sent_all = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
         if sent_all && !self.unsent.is_empty() {
             let now = self.broker.env.clock.monotonic();
-            for mut watch in self.unsent.drain(..) {
+            self.now = Some(now);
+            for (requests, mut watch) in self.unsent.drain(..) {
                 watch.lap(Stage::Response, now);
-                stats.requests.note_sent(&watch);
+                stats.requests.note_sent(requests, &watch);
             }
         }
         Ok(sent_all)
@@ -327,6 +344,7 @@ impl Connection {
             }
         })
         .await?;
+        self.now = None;
         if readable {
             self.read().await?;
         }
@@ -375,7 +393,9 @@ impl Connection {
             Poll::Ready(Ok(0)) => Err(CloseReason::Closed),
             Poll::Ready(Ok(bytes)) => {
                 self.last_active = Instant::now();
-                self.arrived = self.broker.env.clock.monotonic();
+                let (began, at) = self.began;
+                self.arrived = at + self.last_active.saturating_duration_since(began);
+                self.now = Some(self.arrived);
                 self.broker.shared.stats.connections.received_bytes.add(bytes as u64);
                 Ok(())
             }

@@ -40,10 +40,16 @@ pub struct Snapshot {
 
 impl Histogram {
     pub fn observe(&self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.add(1, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// So many that took as long.
+    pub fn add(&self, times: u64, ns: u64) {
         let bucket = BOUNDS_NS.partition_point(|bound| *bound < ns);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+        self.buckets[bucket].fetch_add(times, Ordering::Relaxed);
+        if ns > 0 {
+            self.sum_ns.fetch_add(ns.saturating_mul(times), Ordering::Relaxed);
+        }
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -67,9 +73,10 @@ mod tests {
         for took_us in [1, 50, 51, 10_000_000, 10_000_001] {
             histogram.observe(Duration::from_micros(took_us));
         }
+        histogram.add(3, 100_000);
         let Snapshot { buckets, count, sum_seconds } = histogram.snapshot();
         let filled: Vec<_> = buckets.into_iter().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(filled, [(0.000_05, 2), (0.000_1, 1), (10.0, 1), (f64::INFINITY, 1)]);
-        assert_eq!((count, sum_seconds), (5, 20.000_103));
+        assert_eq!(filled, [(0.000_05, 2), (0.000_1, 4), (10.0, 1), (f64::INFINITY, 1)]);
+        assert_eq!((count, sum_seconds), (8, 20.000_403));
     }
 }

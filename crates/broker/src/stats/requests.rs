@@ -34,12 +34,12 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Takes note of an answer that has left.
-    pub fn note_sent(&self, watch: &Stopwatch) {
+    /// Takes note of answers that have left, to so many requests of which each took what the watch says.
+    pub fn note_sent(&self, requests: u64, watch: &Stopwatch) {
         let api = &self.apis[watch.row];
-        api.total.observe(watch.total());
-        for (stage, took) in watch.stages() {
-            api.stages[stage as usize].observe(took);
+        api.total.add(requests, watch.total_ns());
+        for (stage, took_ns) in watch.stages_ns() {
+            api.stages[stage as usize].add(requests, took_ns);
         }
     }
 

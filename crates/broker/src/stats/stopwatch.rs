@@ -39,41 +39,51 @@ impl Stage {
     }
 }
 
-/// Measures the stages of a request, without a gap between them.
-#[derive(Clone, Debug)]
+/// Measures the stages of a request, without a gap between them. Requests that came, were appended and left together
+/// have equal ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopwatch {
     /// Of its API in [`wire::api::TABLE`].
     pub(super) row: usize,
-    began: Duration,
-    lapped: Duration,
-    stages: [Option<Duration>; Stage::ALL.len()],
+    /// Which stages there were, a bit for each.
+    entered: u8,
+    began_ns: u64,
+    lapped_ns: u64,
+    stages_ns: [u64; Stage::ALL.len()],
 }
 
 impl Stopwatch {
     /// Begins when the request has arrived.
     pub fn new(row: usize, arrived: Duration) -> Self {
-        Self { row, began: arrived, lapped: arrived, stages: Default::default() }
+        let began_ns = nanoseconds(arrived);
+        Self { row, entered: 0, began_ns, lapped_ns: began_ns, stages_ns: Default::default() }
     }
 
     /// Ends a stage: the time since the last one ended was spent in it.
     pub fn lap(&mut self, stage: Stage, now: Duration) {
-        let took = now.saturating_sub(self.lapped);
-        self.lapped = self.lapped.max(now);
-        *self.stages[stage as usize].get_or_insert_default() += took;
+        let now_ns = nanoseconds(now).max(self.lapped_ns);
+        self.stages_ns[stage as usize] += now_ns - self.lapped_ns;
+        self.entered |= 1 << stage as u8;
+        self.lapped_ns = now_ns;
     }
 
     pub fn has(&self, stage: Stage) -> bool {
-        self.stages[stage as usize].is_some()
+        self.entered & 1 << stage as u8 != 0
     }
 
-    pub(super) fn total(&self) -> Duration {
-        self.lapped - self.began
+    pub(super) fn total_ns(&self) -> u64 {
+        self.lapped_ns - self.began_ns
     }
 
     /// What was spent in each stage that there was.
-    pub(super) fn stages(&self) -> impl Iterator<Item = (Stage, Duration)> {
-        Stage::ALL.into_iter().zip(self.stages).filter_map(|(stage, took)| Some((stage, took?)))
+    pub(super) fn stages_ns(&self) -> impl Iterator<Item = (Stage, u64)> {
+        Stage::ALL.into_iter().zip(self.stages_ns).filter(|(stage, _)| self.has(*stage))
     }
+}
+
+/// Enough for centuries on the monotonic clock.
+fn nanoseconds(at: Duration) -> u64 {
+    at.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(at.subsec_nanos()))
 }
 
 #[cfg(test)]
@@ -90,10 +100,11 @@ mod tests {
         for (stage, at_ms) in laps {
             watch.lap(stage, ms(at_ms));
         }
-        let stages: Vec<_> = watch.stages().collect();
-        let expected = [(Stage::Queue, ms(1)), (Stage::Append, ms(10)), (Stage::Sync, ms(0)), (Stage::Response, ms(9))];
+        const MS: u64 = 1_000_000;
+        let stages: Vec<_> = watch.stages_ns().collect();
+        let expected = [(Stage::Queue, MS), (Stage::Append, 10 * MS), (Stage::Sync, 0), (Stage::Response, 9 * MS)];
         assert_eq!(stages, expected);
-        assert_eq!(watch.total(), ms(20));
-        assert_eq!(stages.iter().map(|(_, took)| *took).sum::<Duration>(), watch.total());
+        assert_eq!(watch.total_ns(), 20 * MS);
+        assert_eq!(stages.iter().map(|(_, took_ns)| *took_ns).sum::<u64>(), watch.total_ns());
     }
 }

@@ -61,6 +61,13 @@ impl TestBroker {
         }
     }
 
+    /// A value on the page of metrics.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        let page = self.server.as_ref().expect("the broker runs").metrics().text();
+        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+        Some(value.parse().expect("a metric is a number"))
+    }
+
     pub fn data_dir(&self) -> &std::path::Path {
         self.dir.path()
     }

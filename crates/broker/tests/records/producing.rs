@@ -61,6 +61,33 @@ fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[test]
+fn requests_that_share_their_way_are_counted_each() {
+    const REQUESTS: usize = 60;
+    let broker = TestBroker::start();
+    let mut client = broker.connect();
+    create(&mut client, 1, &[]);
+    for n in 0..REQUESTS {
+        send(&mut client, if n % 7 == 0 { -1 } else { 1 }, &batch(&["v"]));
+    }
+    for _ in 0..REQUESTS {
+        answer(&mut client);
+    }
+    let of = |family: &str, label: &str| broker.metric(&format!(r#"{family}{{api="Produce"{label}}}"#)).unwrap_or(0.0);
+    // An answer is counted when it has left, and its last stage last.
+    let left = || of("parshall_request_stage_seconds_count", r#",stage="response""#);
+    assert!((0..1000).any(|_| left() == REQUESTS as f64), "{} are counted", left());
+    let mut seconds = 0.0;
+    for (stage, requests) in [("queue", REQUESTS), ("append", REQUESTS), ("sync", 9), ("response", REQUESTS)] {
+        let label = format!(r#",stage="{stage}""#);
+        assert_eq!(of("parshall_request_stage_seconds_count", &label), requests as f64, "{stage}");
+        seconds += of("parshall_request_stage_seconds_sum", &label);
+    }
+    let replication = of("parshall_request_stage_seconds_sum", r#",stage="replication""#);
+    let total = of("parshall_request_seconds_sum", "");
+    assert!((seconds + replication - total).abs() < 1e-6, "{seconds} and {replication} are not {total}");
+}
+
+#[test]
 fn a_failed_produce_without_acknowledgement_closes_the_connection() {
     let broker = TestBroker::start();
     let mut client = broker.connect();
