@@ -165,7 +165,7 @@ def gives_way(f):
 
 @fault(11, "disk full, disk.capacity.policy=stop-produce")
 def stops(f):
-    server, mount = _small_disk(f, disk_capacity_threshold_percent=80)
+    server, mount = _small_disk(f, disk_capacity_policy="stop-produce", disk_capacity_threshold_percent=80)
     topic = f.topic(server, "stopping")
     producers = f.producers(server, topic)
 

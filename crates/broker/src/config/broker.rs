@@ -79,8 +79,8 @@ settings! {
     "metadata.log.dir" => metadata_log_dir: Option<String> = null, Any, ReadOnly,
         "The directory of the metadata log, when it is not the data directory.";
     "disk.capacity.policy" => disk_capacity_policy: DiskCapacityPolicy
-        = "stop-produce", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
-        "What happens beyond disk.capacity.threshold.percent: the oldest segments go, or no more records come.";
+        = "none", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
+        "What happens beyond disk.capacity.threshold.percent: nothing, the oldest segments go, or no more records come.";
     "disk.capacity.threshold.percent" => disk_capacity_threshold_percent: i32 = "95", Between(1, 100), ClusterWide,
         "The part of the disk that may be in use, whoever uses it, before disk.capacity.policy acts.";
     "disk.reserve.bytes" => disk_reserve_bytes: i64 = "268435456", AtLeast(0), ClusterWide,

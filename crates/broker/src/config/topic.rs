@@ -40,7 +40,7 @@ settings! {
     "delete.retention.ms" => delete_retention_ms: i64 = "86400000", AtLeast(0), ClusterWide,
         "How long a tombstone stays when the topic is compacted.", from [same("log.cleaner.delete.retention.ms")];
     "disk.capacity.policy" => disk_capacity_policy: DiskCapacityPolicy
-        = "stop-produce", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
+        = "none", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
         "What happens when the disk fills up: the oldest segments go, or no more records come.",
         from [same("disk.capacity.policy")];
     "file.delete.delay.ms" => file_delete_delay_ms: i64 = "60000", AtLeast(0), ClusterWide,

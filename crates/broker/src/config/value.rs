@@ -106,6 +106,8 @@ choices! {
 
     /// What becomes of a topic's records when the disk fills up.
     DiskCapacityPolicy {
+        /// Nothing, until only the reserve is left.
+        None = "none",
         /// The oldest go.
         DeleteOldest = "delete-oldest",
         /// None come.

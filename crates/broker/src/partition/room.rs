@@ -45,7 +45,7 @@ impl Partition {
     pub(super) fn check_room(&self) -> Result<(), Refusal> {
         let cause = match self.shared.room.get() {
             Room::Enough => return Ok(()),
-            Room::BeyondThreshold if self.policy() == DiskCapacityPolicy::DeleteOldest => return Ok(()),
+            Room::BeyondThreshold if self.policy() != DiskCapacityPolicy::StopProduce => return Ok(()),
             _ if is_internal(&self.topic) => return Ok(()),
             Room::BeyondThreshold => "the disk is full: more of it is in use than disk.capacity.threshold.percent",
             Room::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
@@ -57,6 +57,11 @@ impl Partition {
     /// replicated as long as it can be.
     pub(super) fn lacks_room_to_follow(&self) -> bool {
         self.shared.room.get() == Room::OnlyReserve && !is_internal(&self.topic)
+    }
+
+    /// Whether anything happens to it before only the reserve is left.
+    pub fn has_capacity_policy(&self) -> bool {
+        self.policy() != DiskCapacityPolicy::None
     }
 
     fn policy(&self) -> DiskCapacityPolicy {

@@ -104,7 +104,11 @@ impl PartitionTable {
         let now = self.shared.env.clock.monotonic();
         let mut capacity = self.capacity.lock();
         capacity.late.look(now, free_bytes, self.written_bytes());
-        let is_made = self.make_room(&mut capacity, now, threshold_bytes);
+        // Without a policy all of the disk is there to be used.
+        let is_beyond = capacity.late.available_bytes() < threshold_bytes;
+        let acts = is_beyond && self.all().iter().any(|partition| partition.has_capacity_policy());
+        let wanted_bytes = if acts { threshold_bytes } else { reserve_bytes };
+        let is_made = self.make_room(&mut capacity, now, wanted_bytes);
         let free_bytes = capacity.late.free_bytes;
         let room = match is_made {
             _ if free_bytes < reserve_bytes => Room::OnlyReserve,

@@ -27,7 +27,8 @@ const THRESHOLD_BYTES: u64 = DISK_BYTES / 10;
 const INCARNATION_ID: Uuid = Uuid([9; 16]);
 
 const GIVES_WAY: &[(&str, &str)] = &[("disk.capacity.policy", "delete-oldest"), ("segment.bytes", "1048576")];
-const STAYS: &[(&str, &str)] = &[("segment.bytes", "1048576")];
+const STAYS: &[(&str, &str)] = &[("disk.capacity.policy", "stop-produce"), ("segment.bytes", "1048576")];
+const HAS_NO_POLICY: &[(&str, &str)] = &[("segment.bytes", "1048576")];
 
 struct Node {
     disk: SimDisk,
@@ -219,6 +220,20 @@ fn where_nothing_may_go_records_are_refused_until_there_is_room() {
     node.table.watch_disk();
     node.produce("a", [10]);
     node.produce("kept", [10]);
+}
+
+#[test]
+fn without_a_policy_all_but_the_reserve_is_used() {
+    let node = Node::new(&[1], &[("a", HAS_NO_POLICY), ("b", HAS_NO_POLICY)]);
+    node.produce("a", 0..3);
+    node.fill_up_to(1_000_000);
+    node.table.watch_disk();
+    node.produce("a", [3]);
+    assert_eq!((node.start("a"), node.deleted_segments()), (0, 0));
+    node.fill_up_to(300_000);
+    node.table.watch_disk();
+    let (_, message) = refusal(node.send("a", 9, 1));
+    assert!(message.ends_with("only disk.reserve.bytes are left"), "{message}");
 }
 
 #[test]
