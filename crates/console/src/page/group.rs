@@ -1,7 +1,5 @@
 //! `/clusters/NAME/groups/GROUP`: where it stands, who is in it, and its rebalances.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::Json;
 use axum::extract::Query;
@@ -93,17 +91,10 @@ struct MembersPage {
     count: usize,
 }
 
-/// The group of a page's path, and the cluster that it is in.
-pub(super) async fn find(place: &Place) -> Result<Arc<Snapshot>, Failure> {
-    let mut snapshot = place.snapshot().await?;
-    if !snapshot.groups.contains_key(place.group()) {
-        // It may be younger than the snapshot.
-        snapshot = place.fresh().await?;
-    }
-    match snapshot.groups.contains_key(place.group()) {
-        true => Ok(snapshot),
-        false => Err(Failure::not_found(format!("there is no group {}", quoted(place.group())))),
-    }
+/// The group of a page's path.
+pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<&'a Group, Failure> {
+    let id = place.group();
+    snapshot.groups.get(id).ok_or_else(|| Failure::not_found(format!("there is no group {}", quoted(id))))
 }
 
 pub(super) fn quoted(group: &str) -> String {
@@ -124,9 +115,13 @@ pub(crate) async fn show(
     Query(listing): Query<Listing>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Failure> {
-    let snapshot = find(&place).await?;
+    let mut snapshot = place.snapshot().await?;
+    if find(&place, &snapshot).is_err() {
+        // It may be younger than the snapshot.
+        snapshot = place.fresh().await?;
+    }
+    let group = find(&place, &snapshot)?;
     let id = place.group();
-    let group = &snapshot.groups[id];
     let (partitions, pages) = listing.cut(found(group, &listing));
     let members_page = MembersPage::new(asked.members, group.members.len());
     let members = group.members.iter().skip((members_page.page - 1) * ROWS).take(ROWS);

@@ -62,9 +62,9 @@ pub(super) fn in_use(place: &Place, group: &Group, title: String) -> Option<Resp
 }
 
 pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = find(&place).await?;
+    let snapshot = place.fresh().await?;
+    let group = find(&place, &snapshot)?;
     let id = place.group();
-    let group = &snapshot.groups[id];
     let title = format!("Delete group {}", quoted(id));
     if let Some(response) = in_use(&place, group, title.clone()) {
         return Ok(response);
@@ -131,8 +131,8 @@ pub(crate) async fn offsets_form(
     Query(listing): Query<Listing>,
     Query(asked): Query<OfTopic>,
 ) -> Result<Response, Failure> {
-    let snapshot = find(&place).await?;
-    let group = &snapshot.groups[place.group()];
+    let snapshot = place.fresh().await?;
+    let group = find(&place, &snapshot)?;
     match asked.topic {
         Some(topic) => Ok(render(StatusCode::OK, &offsets_page(&place, group, topic)?)),
         None => Ok(render(StatusCode::OK, &topics_page(&place, group, &listing))),
@@ -189,8 +189,8 @@ pub(crate) async fn delete_offsets(
     let id = place.group();
     confirmed(&form.confirm, typed_name(id))?;
     let topic = asked.topic.ok_or_else(|| Failure::wrong("name the topic whose offsets are to be deleted"))?;
-    let snapshot = find(&place).await?;
-    let committed = snapshot.groups[id].positions.iter().filter(|(_, position)| position.committed.is_some());
+    let snapshot = place.fresh().await?;
+    let committed = find(&place, &snapshot)?.positions.iter().filter(|(_, position)| position.committed.is_some());
     let partitions = committed.map(|(of, _)| of.clone()).filter(|of| of.topic == topic).collect();
     let deleted = place.cluster.client.delete_offsets(id, &partitions).await?;
     if let Some(error) = deleted.into_values().find_map(Result::err) {

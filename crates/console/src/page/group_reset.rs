@@ -109,8 +109,8 @@ pub(crate) struct Confirmed {
 }
 
 pub(crate) async fn form(Change(place): Change, Query(wanted): Query<Wanted>) -> Result<Response, Failure> {
-    let snapshot = find(&place).await?;
-    let group = &snapshot.groups[place.group()];
+    let snapshot = place.fresh().await?;
+    let group = find(&place, &snapshot)?;
     if let Some(response) = in_use(&place, group, title(&place)) {
         return Ok(response);
     }
@@ -144,8 +144,7 @@ struct Planned {
 
 async fn plan(place: &Place, wanted: Wanted) -> Result<Result<Planned, Response>, Failure> {
     let snapshot = place.fresh().await?;
-    let group = snapshot.groups.get(place.group());
-    let group = group.ok_or_else(|| Failure::not_found(format!("there is no group {}", quoted(place.group()))))?;
+    let group = find(place, &snapshot)?;
     if let Some(response) = in_use(place, group, title(place)) {
         return Ok(Err(response));
     }
