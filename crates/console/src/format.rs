@@ -242,6 +242,25 @@ mod tests {
     }
 
     #[test]
+    fn any_group_has_a_path() {
+        for id in ["", ".", "..", "~", "~a", "a/b", "...", "ä <b>"] {
+            let part = group_part(id);
+            assert!(!["", ".", ".."].contains(&part.as_str()) && !part.contains('/'), "{part}");
+            // What stands in the path without percent signs.
+            let read = if part.starts_with('~') { format!("~{id}") } else { id.to_owned() };
+            assert_eq!(group_of_part(&read), id);
+        }
+        assert_eq!([group_part("billing"), group_part(".."), group_part("~a")], ["billing", "~..", "~~a"]);
+    }
+
+    #[test]
+    fn names_are_shown_in_part() {
+        assert_eq!([name_shown("a b"), name_shown(""), name_shown(" ")], ["a b", "\"\"", "\" \""]);
+        assert_eq!([name_shown("a\nb"), name_shown("a ")], ["\"a\\nb\"", "\"a \""]);
+        assert_eq!(name_shown(&"ä".repeat(10_000)), format!("{}…", "ä".repeat(NAME_CHARS_MAX)));
+    }
+
+    #[test]
     fn names_are_escaped_for_paths() {
         assert_eq!(escape("a-b_c.d~9"), "a-b_c.d~9");
         assert_eq!(escape("ä/\"<&?#% "), "%C3%A4%2F%22%3C%26%3F%23%25%20");

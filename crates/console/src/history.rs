@@ -427,7 +427,9 @@ mod tests {
     #[test]
     fn the_age_of_a_lag_is_filled_in_where_the_cluster_does_not_tell_it() {
         let (mut history, began) = (History::default(), Instant::now());
-        history.note(&mut snapshot(began, 0, &[("a", &[10])], 10));
+        let mut first = snapshot(began, 0, &[("a", &[10])], 10);
+        history.note(&mut first);
+        assert_eq!(first.groups["g"].lag_age(), Some(Age::exactly(0.0)));
         let mut now = snapshot(began, 10, &[("a", &[20])], 10);
         history.note(&mut now);
         assert_eq!(now.groups["g"].lag_age(), Some(Age::exactly(0.0)));
