@@ -79,6 +79,8 @@ pub(crate) struct Partition {
     pub leader_epoch: i32,
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
+    /// Replicas that are on their way here: that they are not in sync yet is not wrong.
+    pub adding: Vec<i32>,
     /// The first offset that there is, and the one behind the last; `None` where nobody could be asked.
     pub start: Option<i64>,
     pub end: Option<i64>,
@@ -221,7 +223,7 @@ impl Topic {
 
 impl Partition {
     pub(crate) fn is_under_replicated(&self) -> bool {
-        self.isr.len() < self.replicas.len()
+        self.replicas.iter().any(|id| !self.isr.contains(id) && !self.adding.contains(id))
     }
 
     pub(crate) fn is_offline(&self) -> bool {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use client::{ClientError, ElectionKind, TopicPartition};
 use wire::ErrorCode;
 
-use super::partition::find;
+use super::partition::{find, look};
 use super::partitions::{Filter, is_electable, partition_href};
 use super::topic_changes::{ConfirmPage, Confirmation};
 use crate::failure::{Failure, render};
@@ -141,7 +141,7 @@ fn losses(snapshot: &Snapshot, partition: &Partition, chosen: i32, last_end: Opt
 }
 
 pub(crate) async fn unclean_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+    let snapshot = look(&place).await?;
     let (of, partition) = find(&place, &snapshot)?;
     let chosen = is_lost(&snapshot, &of, partition)?;
     let page = ConfirmPage {

@@ -15,7 +15,7 @@ use super::partitions::partition_href;
 use super::topic_changes::{ConfirmPage, Confirmation};
 use super::{Listing, Pages};
 use crate::failure::{Failure, render};
-use crate::format::{byte_rate, bytes, count, counted, duration};
+use crate::format::{byte_rate, bytes, count, counted, duration, percent};
 use crate::history::History;
 use crate::reassignment::{Plan, Throttle, read_rate, remove_throttles, throttle_rates};
 use crate::snapshot::{Partition, Snapshot};
@@ -133,7 +133,8 @@ fn page(place: &Place, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing:
         0 => Vec::new(),
         moving => vec![
             ("Partitions that move", count(moving as u64)),
-            ("Copied", format!("{} of {}", bytes(all.copied_bytes), bytes(all.total_bytes))),
+            ("Copied", percent(all.part())),
+            ("To be copied", bytes(all.left_bytes())),
             ("Rate", all.bytes_per_second.map_or_else(|| "–".to_owned(), byte_rate)),
             ("Time left", all.left_text()),
         ],
@@ -208,7 +209,9 @@ pub(crate) async fn cancel_form(Change(place): Change) -> Result<Response, Failu
         title: format!("Cancel the moves of {}", counted(snapshot.reassignments.len(), "partition")),
         losses: vec![
             format!("{} that were copied: the new replicas are deleted", bytes(all.copied_bytes)),
-            "no records: all partitions go back to the replicas that they had".to_owned(),
+            "no records: all partitions go back to the replicas that they had, some in another order, so that another \
+             one is preferred as the leader"
+                .to_owned(),
         ],
         name: place.cluster.name.clone(),
         action: "Cancel all moves",

@@ -1,5 +1,7 @@
 //! `/clusters/NAME/partitions/TOPIC/N`: the replicas of one partition, side by side.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -54,8 +56,17 @@ pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<(TopicPa
     }
 }
 
-pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
+/// A snapshot with the partition of a page's path, if there is one: it may be younger than the last.
+pub(super) async fn look(place: &Place) -> Result<Arc<Snapshot>, Failure> {
     let snapshot = place.snapshot().await?;
+    match find(place, &snapshot) {
+        Ok(_) => Ok(snapshot),
+        Err(_) => place.cluster.fresh().await.map_err(Failure::unavailable),
+    }
+}
+
+pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
+    let snapshot = look(&place).await?;
     let (of, partition) = find(&place, &snapshot)?;
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
     let tiles = vec![

@@ -47,6 +47,8 @@ pub(crate) struct Filter {
     pub show: String,
     /// With a replica there.
     pub broker: String,
+    /// This one and no other, as `topic-0`.
+    pub partition: String,
 }
 
 struct Row {
@@ -69,7 +71,7 @@ pub(super) struct Mark {
 
 impl Filter {
     pub(crate) fn of(partition: &TopicPartition) -> Self {
-        Self { q: partition.to_string(), ..Self::default() }
+        Self { partition: partition.to_string(), ..Self::default() }
     }
 
     /// In the order of their names.
@@ -86,25 +88,21 @@ impl Filter {
             "not-preferred" => |partition| !partition.is_offline() && !partition.is_preferred(),
             other => return Err(Failure::wrong(format!("{other:?} cannot be shown"))),
         };
-        // The name of a partition is that one, and not one of ten of a topic that is called alike.
-        let exact = q.rsplit_once('-').and_then(|(topic, index)| Some((topic, index.parse::<i32>().ok()?)));
-        let exact = exact.filter(|(topic, _)| snapshot.topics.keys().any(|name| name.to_lowercase() == *topic));
         let mut found = Vec::new();
         for (topic, of_topic) in &snapshot.topics {
-            let name = topic.to_lowercase();
-            let is_part = exact.is_none() && name.contains(&q);
-            let named = exact.filter(|(topic, _)| *topic == name).map(|(_, index)| index);
-            if !is_part && named.is_none() {
-                continue;
+            let is_named = topic.to_lowercase().contains(&q);
+            for partition in &of_topic.partitions {
+                let of = TopicPartition::new(topic.clone(), partition.index);
+                let is_found = match self.partition.as_str() {
+                    "" => is_named || of.to_string().to_lowercase() == q,
+                    name => of.to_string() == name,
+                };
+                let is_there = broker.is_none_or(|id| partition.replicas.contains(&id));
+                let is_moving = self.show != "moving" || snapshot.reassignments.contains_key(&of);
+                if is_found && is_there && is_moving && is_shown(partition) {
+                    found.push((of, partition));
+                }
             }
-            let partitions = of_topic.partitions.iter().filter(|partition| {
-                named.is_none_or(|index| partition.index == index)
-                    && is_shown(partition)
-                    && broker.is_none_or(|id| partition.replicas.contains(&id))
-            });
-            let partitions =
-                partitions.map(|partition| (TopicPartition::new(topic.clone(), partition.index), partition));
-            found.extend(partitions.filter(|(of, _)| self.show != "moving" || snapshot.reassignments.contains_key(of)));
         }
         Ok(found)
     }
@@ -207,7 +205,8 @@ mod tests {
         let mut snapshot = snapshot();
         snapshot.reassignments.insert(TopicPartition::new("else", 0), Default::default());
         let found = |q: &str, show: &str, broker: &str| {
-            let filter = Filter { q: q.to_owned(), show: show.to_owned(), broker: broker.to_owned() };
+            let (q, show, broker) = (q.to_owned(), show.to_owned(), broker.to_owned());
+            let filter = Filter { q, show, broker, ..Filter::default() };
             let found = filter.found(&snapshot).unwrap();
             found.iter().map(|(of, _)| of.to_string()).collect::<Vec<_>>().join(" ")
         };
@@ -217,6 +216,13 @@ mod tests {
         assert_eq!([found("", "offline", ""), found("", "moving", "")], ["Orders-2", "else-0"]);
         assert_eq!(found("", "under-replicated", ""), "Orders-1 Orders-2");
         assert_eq!([found("", "not-preferred", ""), found("", "all", "3")], ["Orders-1", "else-0"]);
+        // A topic may be called like another one's partition.
+        snapshot
+            .topics
+            .insert("orders-1".to_owned(), Topic { partitions: vec![Partition::default()], ..Topic::default() });
+        let found = |filter: Filter| filter.found(&snapshot).unwrap().len();
+        assert_eq!(found(Filter { q: "orders-1".to_owned(), ..Filter::default() }), 2);
+        assert_eq!(found(Filter::of(&TopicPartition::new("Orders", 1))), 1);
         let wrong = |filter: Filter| filter.found(&snapshot).is_err();
         assert!(wrong(Filter { show: "x".to_owned(), ..Filter::default() }));
         assert!(wrong(Filter { broker: "x".to_owned(), ..Filter::default() }));

@@ -116,7 +116,8 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         findings.push((
             "",
             format!(
-                "{voters} voters survive no more losses than {}: an odd number is as good with one less.",
+                "Of {voters} voters {} may fail, as of {}: the last one adds nothing, an odd number is as good.",
+                (voters - 1) / 2,
                 voters - 1
             ),
         ));

@@ -73,6 +73,15 @@ pub(crate) async fn take(
         let (id, is_internal) = (topic.id.to_string(), topic.is_internal);
         topics.insert(name.clone(), Topic { id, is_internal, partitions: partitions.collect() });
     }
+    let reassignments = moves.unwrap_or_else(|error| {
+        gaps.push(format!("partitions that move ({error})"));
+        BTreeMap::new()
+    });
+    for (of, reassignment) in &reassignments {
+        if let Some(partition) = partition_mut(&mut topics, of) {
+            partition.adding.clone_from(&reassignment.adding);
+        }
+    }
     note_replicas(&mut brokers, &topics);
     note_offsets(&mut topics, starts, |partition, offset| partition.start = Some(offset));
     let unknown_ends = note_offsets(&mut topics, ends, |partition, offset| partition.end = Some(offset));
@@ -110,10 +119,6 @@ pub(crate) async fn take(
         }
         None
     });
-    let reassignments = moves.unwrap_or_else(|error| {
-        gaps.push(format!("partitions that move ({error})"));
-        BTreeMap::new()
-    });
     // Metadata of Kafka with KRaft names any broker for the controller; the quorum knows better.
     let controller_id = quorum.as_ref().map_or(metadata.controller_id, |quorum| quorum.leader_id.unwrap_or(-1));
     if let Some(controller) = brokers.get_mut(&controller_id) {
@@ -143,7 +148,7 @@ fn note_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, 
             let broker = brokers.entry(*id).or_insert_with(|| Broker { id: *id, ..Broker::default() });
             broker.replicas += 1;
             broker.leaders += usize::from(partition.leader == *id);
-            broker.out_of_sync += usize::from(!partition.isr.contains(id));
+            broker.out_of_sync += usize::from(!partition.isr.contains(id) && !partition.adding.contains(id));
         }
     }
 }
@@ -289,6 +294,20 @@ impl Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_on_their_way_are_not_missed() {
+        let partition = Partition { replicas: vec![4, 1, 2], isr: vec![1, 2], adding: vec![4], ..Partition::default() };
+        let late = Partition {
+            isr: vec![1],
+            ..Partition { adding: vec![4], replicas: vec![4, 1, 2], ..Partition::default() }
+        };
+        assert_eq!([&partition, &late].map(Partition::is_under_replicated), [false, true]);
+        let topic = Topic { partitions: vec![partition, late], ..Topic::default() };
+        let mut brokers = BTreeMap::new();
+        note_replicas(&mut brokers, &[("t".to_owned(), topic)].into());
+        assert_eq!([1, 2, 4].map(|id| brokers[&id].out_of_sync), [0, 1, 0]);
+    }
 
     #[test]
     fn what_was_deleted_is_no_lag() {
