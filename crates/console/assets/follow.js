@@ -6,6 +6,7 @@
   const toggle = follow?.querySelector("[data-follow-toggle]");
   const status = follow?.querySelector("[data-follow-status]");
   const table = follow?.querySelector(".table");
+  const announce = follow?.querySelector("[data-follow-announce]");
   const body = follow?.querySelector("tbody");
   let source = null;
   let [shown, leftOut] = [0, 0];
@@ -24,7 +25,7 @@
       else say("The connection was cut; trying again.");
     };
     toggle.textContent = "Pause";
-    table.hidden = false;
+    table.hidden = announce.parentElement.hidden = false;
     say("Connecting.");
   }
 
@@ -65,14 +66,19 @@
     link.textContent = row.offset;
     offset.append(link);
     cell("td", row.time, "line");
-    for (const { text, is_content: isContent, note } of [row.key, row.value]) {
-      const field = cell("td", isContent ? text : "", isContent ? "wide mono" : "wide");
+    for (const name of ["key", "value"]) {
+      const { text, is_content: isContent, note } = row[name];
+      const field = document.createElement("div");
+      field.className = isContent ? "clip mono" : "clip";
+      field.textContent = isContent ? text : "";
       for (const word of [isContent ? null : text, note]) {
         if (!word) continue;
         const small = document.createElement("small");
+        small.className = "said";
         small.textContent = word;
         field.append(" ", small);
       }
+      cell("td", "", name).append(field);
     }
     cell("td", row.headers, "number");
     cell("td", row.size, "number");
@@ -85,9 +91,7 @@
       if (source) stop("Paused. What comes meanwhile is not shown here.");
       else start();
     });
-    follow.querySelector("[data-follow-announce]").addEventListener("change", (event) => {
-      body.setAttribute("aria-live", event.target.checked ? "polite" : "off");
-    });
+    announce.addEventListener("change", () => body.setAttribute("aria-live", announce.checked ? "polite" : "off"));
     document.addEventListener("visibilitychange", () => {
       if (document.hidden && source) stop("It ended when this tab was hidden. What came since is not shown here.");
     });

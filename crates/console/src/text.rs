@@ -7,12 +7,20 @@ use serde::de::IgnoredAny;
 
 /// Of a field that is shown in full. The rest can be downloaded.
 pub(crate) const FULL_BYTES_MAX: usize = 1024 * 1024;
+/// In steps of so many it is looked whether it is enough.
+const VISIBLE_STEP_BYTES: usize = 16 * 1024;
 /// JSON that would take more when it is laid out is shown as it came.
 const LAID_OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Of the beginning of a field in a row of a table.
 const BEGINNING_CHARS: usize = 200;
 const BEGINNING_HEX_BYTES: usize = 48;
 const HEX_BYTES_PER_LINE: usize = 16;
+
+/// The names that ASCII has for its control characters.
+const CONTROLS: [&str; 32] = [
+    "NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "HT", "LF", "VT", "FF", "CR", "SO", "SI", "DLE",
+    "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US",
+];
 
 /// How bytes are to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,34 +95,47 @@ pub(crate) fn full(bytes: Option<&[u8]>, show: Show) -> Shown {
         Some([]) => return Shown::word("empty"),
         Some(bytes) => bytes,
     };
+    let first = &bytes[..bytes.len().min(FULL_BYTES_MAX)];
     let mut notes = Vec::new();
-    if bytes.len() > FULL_BYTES_MAX {
-        notes.push(format!("The first {} of {} are shown.", size(FULL_BYTES_MAX), size(bytes.len())));
-    }
-    let text = match (show, str::from_utf8(bytes)) {
-        (Show::Hex, _) => hex_dump(&bytes[..bytes.len().min(FULL_BYTES_MAX)]),
+    let (text, shown) = match (show, str::from_utf8(bytes)) {
+        (Show::Hex, _) => (hex_dump(first), first.len()),
         (_, Err(error)) => {
             notes.push(format!(
                 "It is not UTF-8 (from byte {} on), so it is shown as hexadecimal.",
                 error.valid_up_to()
             ));
-            hex_dump(&bytes[..bytes.len().min(FULL_BYTES_MAX)])
+            (hex_dump(first), first.len())
         }
-        (Show::Text, Ok(text)) => visible(&text[..text.floor_char_boundary(FULL_BYTES_MAX)], true),
+        (Show::Text, Ok(text)) => visible_part(text),
         (Show::Json, Ok(text)) => {
             let is_short = text.len() <= FULL_BYTES_MAX;
             match (is_short && is_json(text)).then(|| lay_out(text)).flatten() {
-                Some(laid_out) => visible(&laid_out, true),
+                Some(laid_out) => (visible(&laid_out, true), bytes.len()),
                 None => {
                     let what =
                         if is_short && !is_json(text) { "It is not JSON" } else { "It is too long to be laid out" };
                     notes.push(format!("{what}, so it is shown as it came."));
-                    visible(&text[..text.floor_char_boundary(FULL_BYTES_MAX)], true)
+                    visible_part(text)
                 }
             }
         }
     };
+    if shown < bytes.len() {
+        notes.push(format!("The first {} of {} are shown.", size(shown), size(bytes.len())));
+    }
     Shown::content(text, (!notes.is_empty()).then(|| notes.join(" ")))
+}
+
+/// What is visible of a text as far as that is not too long, and how many bytes of it these are: what is invisible takes
+/// more room when it is shown.
+fn visible_part(text: &str) -> (String, usize) {
+    let (mut part, mut shown) = (String::new(), 0);
+    while shown < text.len() && part.len() < FULL_BYTES_MAX {
+        let end = text.floor_char_boundary(shown + (FULL_BYTES_MAX - part.len()).min(VISIBLE_STEP_BYTES).max(4));
+        part.push_str(&visible(&text[shown..end], true));
+        shown = end;
+    }
+    (part, shown)
 }
 
 fn size(bytes: usize) -> String {
@@ -126,17 +147,20 @@ pub(crate) fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Text in which everything can be seen: control characters as their pictures, characters without a shape or that
-/// turn the direction by their numbers. Line ends and tabs stay in a text of several lines.
+/// Text in which everything can be seen: control characters by their names, characters without a shape or that turn the
+/// direction by their numbers. Line ends and tabs stay in a text of several lines.
 pub(crate) fn visible(text: &str, has_lines: bool) -> String {
     let mut visible = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
             '\n' | '\t' if has_lines => visible.push(char),
-            // The pictures stand in the order of what they show.
-            '\0'..='\x1f' => visible.extend(char::from_u32(0x2400 + u32::from(char))),
-            '\x7f' => visible.push('␡'),
-            // Kafka tools and people join emoji with U+200D, and some scripts need it and U+200C.
+            '\n' => visible.push('↵'),
+            '\t' => visible.push(' '),
+            '\0'..='\x1f' => {
+                let _ = write!(visible, "«{}»", CONTROLS[char as usize]);
+            }
+            '\x7f' => visible.push_str("«DEL»"),
+            // People join emoji with U+200D, and some scripts need it and U+200C.
             '\u{80}'..='\u{9f}'
             | '\u{ad}'
             | '\u{61c}'
@@ -148,7 +172,7 @@ pub(crate) fn visible(text: &str, has_lines: bool) -> String {
             | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}' => {
-                let _ = write!(visible, "⟨U+{:04X}⟩", u32::from(char));
+                let _ = write!(visible, "«U+{:04X}»", u32::from(char));
             }
             char => visible.push(char),
         }
@@ -259,10 +283,10 @@ mod tests {
 
     #[test]
     fn what_would_be_obeyed_is_shown() {
-        assert_eq!(visible("a\0b\x1b[2J\r\n\t\x7f", false), "a␀b␛[2J␍␊␉␡");
-        assert_eq!(visible("a\0\n\tb\r", true), "a␀\n\tb␍");
+        assert_eq!(visible("a\0b\x1b[2J\r\n\t\x7f", false), "a«NUL»b«ESC»[2J«CR»↵ «DEL»");
+        assert_eq!(visible("a\0\n\tb\r", true), "a«NUL»\n\tb«CR»");
         let turning = "user\u{202e}nimda\u{2066}\u{200f}\u{feff}\u{85}";
-        assert_eq!(visible(turning, true), "user⟨U+202E⟩nimda⟨U+2066⟩⟨U+200F⟩⟨U+FEFF⟩⟨U+0085⟩");
+        assert_eq!(visible(turning, true), "user«U+202E»nimda«U+2066»«U+200F»«U+FEFF»«U+0085»");
         assert_eq!(visible("grüße 👩‍💻 שלום", false), "grüße 👩‍💻 שלום");
     }
 
@@ -310,6 +334,9 @@ mod tests {
         let shown = full(Some(b"abc\xff"), Show::Text);
         assert_eq!(shown.text, "00000000  61 62 63 ff                                       abc.\n");
         assert_eq!(shown.note.as_deref(), Some("It is not UTF-8 (from byte 3 on), so it is shown as hexadecimal."));
+        let nothing = full(Some(&[0; FULL_BYTES_MAX]), Show::Text);
+        assert!(nothing.text.len() < FULL_BYTES_MAX + 9 * VISIBLE_STEP_BYTES);
+        assert_eq!(nothing.note.as_deref(), Some("The first 160 KiB of 1.00 MiB are shown."));
         let line = "00000000  30 31 32 33 34 35 36 37  38 39 3a 3b 3c 3d 3e 3f  0123456789:;<=>?\n";
         assert_eq!(full(Some(b"0123456789:;<=>?"), Show::Hex).text, line);
     }

@@ -66,8 +66,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn fields(&self) -> [&Cell; 2] {
-        [&self.key, &self.value]
+    fn fields(&self) -> [(&'static str, &Cell); 2] {
+        [("key", &self.key), ("value", &self.value)]
     }
 }
 
