@@ -126,8 +126,8 @@ pub(crate) fn full(bytes: Option<&[u8]>, show: Show) -> Shown {
     Shown::content(text, (!notes.is_empty()).then(|| notes.join(" ")))
 }
 
-/// What is visible of a text as far as that is not too long, and how many bytes of it these are: what is invisible takes
-/// more room when it is shown.
+/// What is visible of a text as far as that is not too long, and how many bytes of it these are: what is invisible
+/// takes more room when it is shown.
 fn visible_part(text: &str) -> (String, usize) {
     let (mut part, mut shown) = (String::new(), 0);
     while shown < text.len() && part.len() < FULL_BYTES_MAX {
