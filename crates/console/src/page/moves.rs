@@ -99,7 +99,7 @@ impl Progress {
         match self.left_seconds() {
             Some(0.0) => "about to be in sync".to_owned(),
             Some(seconds) => duration(seconds.max(1.0)),
-            None if self.bytes_per_second.is_some() => "stands still".to_owned(),
+            None if self.bytes_per_second.is_some() => "waits".to_owned(),
             None => "–".to_owned(),
         }
     }
@@ -253,7 +253,7 @@ mod tests {
         let progress = |copied_bytes, bytes_per_second| Progress { copied_bytes, total_bytes: 4000, bytes_per_second };
         assert_eq!(progress(1000, Some(100.0)).left_seconds(), Some(30.0));
         let texts = [progress(1000, Some(100.0)), progress(1000, None), progress(0, Some(0.0)), progress(4000, None)];
-        let expected = ["30 s", "–", "stands still", "about to be in sync"];
+        let expected = ["30 s", "–", "waits", "about to be in sync"];
         assert_eq!(texts.map(|progress| progress.left_text()), expected);
         assert_eq!(progress(1000, None).part(), 0.25);
         assert_eq!(Progress { copied_bytes: 0, total_bytes: 0, bytes_per_second: None }.part(), 1.0);

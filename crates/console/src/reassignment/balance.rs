@@ -1,8 +1,8 @@
 //! Which brokers shall have which replicas: even, over racks, and with as few copies as that takes.
 //!
-//! A plan is made in steps, each of which leaves what the steps before have reached: replicas on brokers that shall have
-//! none go; those that are missing are put where there are fewest; what is uneven is moved, topic by topic and then over
-//! all topics; and at last the first replicas, which lead, are made even, which copies nothing.
+//! A plan is made in steps, each of which leaves what the steps before have reached: replicas on brokers that shall
+//! have none go; those that are missing are put where there are fewest; what is uneven is moved, topic by topic and
+//! then over all topics; and at last the first replicas, which lead, are made even, which copies nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
