@@ -131,7 +131,7 @@ pub(crate) fn full(bytes: Option<&[u8]>, show: Show) -> Shown {
 fn visible_part(text: &str) -> (String, usize) {
     let (mut part, mut shown) = (String::new(), 0);
     while shown < text.len() && part.len() < FULL_BYTES_MAX {
-        let end = text.floor_char_boundary(shown + (FULL_BYTES_MAX - part.len()).min(VISIBLE_STEP_BYTES).max(4));
+        let end = text.floor_char_boundary(shown + (FULL_BYTES_MAX - part.len()).clamp(4, VISIBLE_STEP_BYTES));
         part.push_str(&visible(&text[shown..end], true));
         shown = end;
     }
