@@ -11,6 +11,8 @@ use super::page::Page;
 
 /// What is looked back at, and how often a sample of it is kept.
 const PAST: Duration = Duration::from_secs(60 * 60);
+/// Nothing is said of the future after a shorter time: an import of a minute would fill any disk soon.
+const PAST_MIN: Duration = Duration::from_secs(10 * 60);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The disk of the data directory.
@@ -97,9 +99,8 @@ impl Past {
         if left == 0 {
             return 0.0;
         }
-        let Some((since, free_then)) = self.samples.front().filter(|(since, _)| *since < now) else {
-            return f64::INFINITY;
-        };
+        let old_enough = |(since, _): &&(Duration, u64)| now.saturating_sub(*since) >= PAST_MIN;
+        let Some((since, free_then)) = self.samples.front().filter(old_enough) else { return f64::INFINITY };
         let filled = free_then.saturating_sub(space.free_bytes);
         // Nothing filled divides to infinity.
         left as f64 * (now - *since).as_secs_f64() / filled as f64
@@ -141,6 +142,8 @@ mod tests {
         assert_eq!(watch(1000, |_| 5000).seconds_left(), f64::INFINITY);
         assert_eq!(watch(1000, |second| 5000 + second).seconds_left(), f64::INFINITY);
         assert_eq!(watch(0, |_| 5000).seconds_left(), f64::INFINITY);
+        // What fills it has only begun.
+        assert_eq!(watch(599, |second| 101_000 - 10 * second).seconds_left(), f64::INFINITY);
         assert_eq!(watch(1000, |_| 999).seconds_left(), 0.0);
     }
 }
