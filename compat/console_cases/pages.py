@@ -84,6 +84,10 @@ def case_topics_are_found_and_sorted(c):
     c.page.get_by_role("columnheader", name="Records", exact=True).get_by_role("link").click()
     expect(names).to_have_text(["sort-b", "sort-a", "sort-c"])
     c.page.get_by_label("the brokers' own too").check()
+    c.page.wait_for_url("**internal=on**")
+    c.page.get_by_role("columnheader", name="Partitions").get_by_role("link").click()
+    assert "internal=on" in c.page.url, c.page.url
+    expect(c.page.get_by_label("the brokers' own too")).to_be_checked()
     c.page.get_by_label("Find a topic").fill("nothing-like-that")
     expect(c.page.locator("table tbody")).to_contain_text("No topic has “nothing-like-that” in its name")
     c.check("topics")

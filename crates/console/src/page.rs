@@ -70,7 +70,7 @@ impl Pages {
     }
 
     pub(crate) fn sorted(&self, sort: &str) -> String {
-        format!("?q={}&sort={sort}", crate::format::escape(&self.listing.q))
+        format!("?q={}&sort={sort}{}", crate::format::escape(&self.listing.q), self.rest)
     }
 
     pub(crate) fn is_sorted(&self, sort: &str) -> bool {

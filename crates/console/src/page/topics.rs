@@ -63,6 +63,7 @@ pub(crate) async fn show(
     let shows_internal = asked.internal.is_some();
     let found = found(&snapshot, &place.cluster.history(), &listing, shows_internal);
     let (shown, pages) = listing.cut(found);
+    let pages = pages.with(if shows_internal { "&internal=on" } else { "" }.to_owned());
     let page = Page {
         frame: place.frame(Section::Topics),
         base: place.base.clone(),
