@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A snapshot does not take longer.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What came of the last look.
-pub(crate) type Seen = Option<Result<Arc<Snapshot>, String>>;
+/// What came of the last look, and when it began.
+pub(crate) type Seen = Option<(Instant, Result<Arc<Snapshot>, String>)>;
 
 pub(crate) struct Cluster {
     pub name: String,
@@ -65,42 +65,37 @@ impl Cluster {
 
     /// The cluster as it was moments ago.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, String> {
-        let now_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let asked_ms = self.asked_ms.swap(now_ms, Ordering::Relaxed);
-        if now_ms - asked_ms.min(now_ms) > ATTENTION.as_millis() as u64 {
+        if self.attend() > ATTENTION {
             return self.fresh().await;
         }
-        if let Some(seen) = &*self.seen.borrow() {
-            return seen.clone();
+        if let Some((_, outcome)) = &*self.seen.borrow() {
+            return outcome.clone();
         }
         self.fresh().await
     }
 
-    /// The cluster as it is from now on.
+    /// The cluster as it is from now on. Trouble that was there before may be over.
     pub(crate) async fn fresh(&self) -> Result<Arc<Snapshot>, String> {
         let mut seen = self.seen.subscribe();
         let since = Instant::now();
         self.wanted.notify_one();
-        let is_new = |seen: &Seen| match seen {
-            Some(Ok(snapshot)) => snapshot.at >= since,
-            Some(Err(_)) => true,
-            None => false,
-        };
+        let is_new = |seen: &Seen| seen.as_ref().is_some_and(|(at, _)| *at >= since);
         let waited = match timeout(PATIENCE, seen.wait_for(is_new)).await {
             Ok(Ok(seen)) => seen.clone(),
             Ok(Err(_)) | Err(_) => self.seen.borrow().clone(),
         };
-        waited.unwrap_or_else(|| Err("the cluster has not answered yet".to_owned()))
+        waited.map_or_else(|| Err("the cluster has not answered yet".to_owned()), |(_, outcome)| outcome)
     }
 
     pub(crate) fn news(&self) -> watch::Receiver<Seen> {
         self.seen.subscribe()
     }
 
-    /// Whoever listens for news looks.
-    pub(crate) fn attend(&self) {
+    /// Somebody looks: at a page, or listens for news. Returns for how long nobody did.
+    pub(crate) fn attend(&self) -> Duration {
         let now_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.asked_ms.store(now_ms, Ordering::Relaxed);
+        let before_ms = self.asked_ms.swap(now_ms, Ordering::Relaxed);
+        Duration::from_millis(now_ms.saturating_sub(before_ms))
     }
 
     fn interval(&self) -> Duration {
@@ -115,8 +110,9 @@ impl Cluster {
 async fn watch(cluster: Weak<Cluster>) {
     loop {
         let Some(watched) = cluster.upgrade() else { return };
+        let began = Instant::now();
         let taken = snapshot::take(&watched.client, &watched.quorum_client, watched.local.as_deref());
-        let seen = match timeout(TAKE_TIMEOUT, taken).await {
+        let outcome = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
                 watched.history().note(&mut snapshot);
                 Ok(Arc::new(snapshot))
@@ -124,8 +120,28 @@ async fn watch(cluster: Weak<Cluster>) {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the cluster has not answered within {} s", TAKE_TIMEOUT.as_secs())),
         };
-        watched.seen.send_replace(Some(seen));
+        watched.seen.send_replace(Some((began, outcome)));
         // Who asks meanwhile for a fresh one gets it at once.
         let _ = timeout(watched.interval(), watched.wanted.notified()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use client::ClientConfig;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn trouble_is_looked_at_again_and_not_told_from_memory() {
+        // Nobody listens there.
+        let mut config = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
+        config.deadline = Duration::from_millis(20);
+        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None);
+        cluster.fresh().await.unwrap_err();
+        let since = Instant::now();
+        cluster.fresh().await.unwrap_err();
+        let (at, _) = cluster.seen.borrow().clone().unwrap();
+        assert!(at >= since);
     }
 }
