@@ -223,23 +223,18 @@ def case_other_origins_change_nothing(c):
 
 def case_json(c):
     c.topic("json", partitions=2, records=10)
-    time.sleep(2.5)
     about = json.loads(fetch(c, "/api/v1/clusters/local")[2])
     assert (about["name"], about["brokers"], about["brokers_alive"]) == ("local", c.replicas, c.replicas), about
-    topic = json.loads(fetch(c, "/api/v1/clusters/local/topics/json")[2])
-    assert sum(of["log_end_offset"] for of in topic["partitions"]) == 10, topic
+    # What is told is a few seconds old.
+    until = time.monotonic() + 30
+    while True:
+        topic = json.loads(fetch(c, "/api/v1/clusters/local/topics/json")[2])
+        if sum(of["log_end_offset"] or 0 for of in topic["partitions"]) == 10:
+            break
+        assert time.monotonic() < until, topic
+        time.sleep(0.1)
     status = json.loads(fetch(c, "/api/v1/clusters/local/status")[2])
     assert status["status"] in ("Well", "Needs a look"), status
     status, _, text = fetch(c, "/api/v1/clusters/local/topics/none")
     assert (status, "error" in json.loads(text)) == (404, True)
     assert fetch(c, "/api/v1/clusters/elsewhere")[0] == 404
-
-
-def case_pages_are_fast(c):
-    """Not a benchmark: a page that takes seconds is broken, on any machine."""
-    for path in ("", "/topics", "/brokers/1"):
-        c.go(path)
-        began = time.monotonic()
-        status, _, _ = fetch(c, f"/clusters/local{path}")
-        assert status == 200 and time.monotonic() - began < 5, path
-    assert re.search(r"Page \d", c.page.content()) is None
