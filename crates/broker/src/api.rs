@@ -86,7 +86,7 @@ pub struct RequestContext {
 /// A request that has been started and not yet answered.
 pub enum Started {
     Produce(produce::Pending),
-    Other(Pin<Box<dyn Future<Output = Frame> + Send>>),
+    Other(Pin<Box<dyn Future<Output = Result<Frame, CloseReason>> + Send>>),
 }
 
 impl Started {
@@ -98,7 +98,7 @@ impl Started {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame, CloseReason>> {
         match self {
             Self::Produce(pending) => pending.poll(cx),
-            Self::Other(answer) => answer.as_mut().poll(cx).map(Ok),
+            Self::Other(answer) => answer.as_mut().poll(cx),
         }
     }
 
@@ -166,8 +166,8 @@ pub struct Call {
 }
 
 impl Call {
-    fn encode<R: Request>(&self, response: &R::Response) -> Frame {
-        Frame::encode(&R::API, self.context.api_version, self.correlation_id, response)
+    fn encode<R: Request>(&self, response: &R::Response) -> Result<Frame, CloseReason> {
+        Ok(Frame::encode(&R::API, self.context.api_version, self.correlation_id, response)?)
     }
 }
 

@@ -108,5 +108,5 @@ impl FakeBroker {
 }
 
 fn answer<R: Request>(out: &mut BytesMut, header: &RequestHeader, response: &R::Response) {
-    write_response(out, &R::API, header.api_version, header.correlation_id, response);
+    write_response(out, &R::API, header.api_version, header.correlation_id, response).expect("the response is small");
 }

@@ -33,7 +33,8 @@ impl Question {
 
     pub(crate) fn answer<R: Request>(&self, response: &R::Response) -> Option<BytesMut> {
         let mut out = BytesMut::new();
-        write_response(&mut out, &R::API, self.header.api_version, self.header.correlation_id, response);
+        write_response(&mut out, &R::API, self.header.api_version, self.header.correlation_id, response)
+            .expect("the response is small");
         Some(out)
     }
 }

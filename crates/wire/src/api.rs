@@ -67,7 +67,18 @@ pub struct Api {
     pub versions: RangeInclusive<i16>,
     /// First version in the flexible (KIP-482) form; `i16::MAX` where there is none.
     pub flexible_since: i16,
+    /// How many elements the arrays of a request may have, all of them together. A request with more is malformed: its
+    /// connection is closed before anything is allocated for it.
+    pub elements_max: usize,
 }
+
+/// For APIs that name partitions or topics: a cluster of 200,000 partitions is as large as Kafka's designers aim for on
+/// one that is not split, and a request of 8 MiB, the most that is taken of all but Produce, names a few more.
+const PARTITIONS: usize = 250_000;
+/// For APIs that name groups, their members, or what they are assigned.
+const GROUPS: usize = 10_000;
+/// For APIs whose requests have hardly an array.
+const FEW: usize = 1_000;
 
 impl Api {
     pub fn flexible(&self, version: i16) -> bool {
@@ -105,12 +116,18 @@ pub trait Visitor {
 }
 
 macro_rules! apis {
-    ($($key:literal $name:ident $versions:expr, $flexible_since:expr, $module:ident $request:ident $response:ident;)*) => {
+    ($($key:literal $name:ident $versions:expr, $flexible_since:expr, $elements_max:expr, $module:ident $request:ident $response:ident;)*) => {
         /// All APIs that this crate knows, by key.
         pub const TABLE: &[Api] = &[$($module::$request::API,)*];
 
         $(impl Request for $module::$request {
-            const API: Api = Api { key: $key, name: stringify!($name), versions: $versions, flexible_since: $flexible_since };
+            const API: Api = Api {
+                key: $key,
+                name: stringify!($name),
+                versions: $versions,
+                flexible_since: $flexible_since,
+                elements_max: $elements_max,
+            };
             type Response = $module::$response;
         })*
 
@@ -125,55 +142,55 @@ macro_rules! apis {
 }
 
 apis! {
-    0 Produce 3..=13, 9, produce ProduceRequest ProduceResponse;
-    1 Fetch 4..=18, 12, fetch FetchRequest FetchResponse;
-    2 ListOffsets 1..=11, 6, list_offsets ListOffsetsRequest ListOffsetsResponse;
-    3 Metadata 0..=13, 9, metadata MetadataRequest MetadataResponse;
-    8 OffsetCommit 2..=10, 8, offset_commit OffsetCommitRequest OffsetCommitResponse;
-    9 OffsetFetch 1..=10, 6, offset_fetch OffsetFetchRequest OffsetFetchResponse;
-    10 FindCoordinator 0..=6, 3, find_coordinator FindCoordinatorRequest FindCoordinatorResponse;
-    11 JoinGroup 0..=9, 6, join_group JoinGroupRequest JoinGroupResponse;
-    12 Heartbeat 0..=4, 4, heartbeat HeartbeatRequest HeartbeatResponse;
-    13 LeaveGroup 0..=5, 4, leave_group LeaveGroupRequest LeaveGroupResponse;
-    14 SyncGroup 0..=5, 4, sync_group SyncGroupRequest SyncGroupResponse;
-    15 DescribeGroups 0..=6, 5, describe_groups DescribeGroupsRequest DescribeGroupsResponse;
-    16 ListGroups 0..=5, 3, list_groups ListGroupsRequest ListGroupsResponse;
-    17 SaslHandshake 0..=1, i16::MAX, sasl_handshake SaslHandshakeRequest SaslHandshakeResponse;
-    18 ApiVersions 0..=4, 3, api_versions ApiVersionsRequest ApiVersionsResponse;
-    19 CreateTopics 2..=7, 5, create_topics CreateTopicsRequest CreateTopicsResponse;
-    20 DeleteTopics 1..=6, 4, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
-    21 DeleteRecords 0..=2, 2, delete_records DeleteRecordsRequest DeleteRecordsResponse;
-    22 InitProducerId 0..=5, 2, init_producer_id InitProducerIdRequest InitProducerIdResponse;
-    23 OffsetForLeaderEpoch 2..=4, 4, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
-    24 AddPartitionsToTxn 0..=5, 3, add_partitions_to_txn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
-    26 EndTxn 0..=5, 3, end_txn EndTxnRequest EndTxnResponse;
-    32 DescribeConfigs 1..=4, 4, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
-    33 AlterConfigs 0..=2, 2, alter_configs AlterConfigsRequest AlterConfigsResponse;
-    35 DescribeLogDirs 1..=5, 2, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
-    36 SaslAuthenticate 0..=2, 2, sasl_authenticate SaslAuthenticateRequest SaslAuthenticateResponse;
-    37 CreatePartitions 0..=3, 2, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
-    42 DeleteGroups 0..=2, 2, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
-    43 ElectLeaders 0..=2, 2, elect_leaders ElectLeadersRequest ElectLeadersResponse;
-    44 IncrementalAlterConfigs 0..=1, 1, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
-    45 AlterPartitionReassignments 0..=1, 0, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
-    46 ListPartitionReassignments 0..=0, 0, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
-    47 OffsetDelete 0..=0, i16::MAX, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
-    55 DescribeQuorum 0..=2, 0, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
-    56 AlterPartition 2..=3, 0, alter_partition AlterPartitionRequest AlterPartitionResponse;
-    57 UpdateFeatures 0..=2, 0, update_features UpdateFeaturesRequest UpdateFeaturesResponse;
-    60 DescribeCluster 0..=2, 0, describe_cluster DescribeClusterRequest DescribeClusterResponse;
-    61 DescribeProducers 0..=0, 0, describe_producers DescribeProducersRequest DescribeProducersResponse;
-    62 BrokerRegistration 0..=4, 0, broker_registration BrokerRegistrationRequest BrokerRegistrationResponse;
-    63 BrokerHeartbeat 0..=2, 0, broker_heartbeat BrokerHeartbeatRequest BrokerHeartbeatResponse;
-    64 UnregisterBroker 0..=0, 0, unregister_broker UnregisterBrokerRequest UnregisterBrokerResponse;
-    67 AllocateProducerIds 0..=0, 0, allocate_producer_ids AllocateProducerIdsRequest AllocateProducerIdsResponse;
-    74 ListConfigResources 0..=1, 0, list_config_resources ListConfigResourcesRequest ListConfigResourcesResponse;
-    75 DescribeTopicPartitions 0..=0, 0, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
-    80 AddRaftVoter 0..=1, 0, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
-    81 RemoveRaftVoter 0..=0, 0, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
-    123 DescribeNode 0..=0, 0, describe_node DescribeNodeRequest DescribeNodeResponse;
-    124 Forward 0..=0, 0, forward ForwardRequest ForwardResponse;
-    125 QuorumJoin 0..=0, 0, quorum_join QuorumJoinRequest QuorumJoinResponse;
-    126 QuorumMessages 0..=0, 0, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;
-    127 QuorumHello 0..=0, 0, quorum_hello QuorumHelloRequest QuorumHelloResponse;
+    0 Produce 3..=13, 9, PARTITIONS, produce ProduceRequest ProduceResponse;
+    1 Fetch 4..=18, 12, PARTITIONS, fetch FetchRequest FetchResponse;
+    2 ListOffsets 1..=11, 6, PARTITIONS, list_offsets ListOffsetsRequest ListOffsetsResponse;
+    3 Metadata 0..=13, 9, PARTITIONS, metadata MetadataRequest MetadataResponse;
+    8 OffsetCommit 2..=10, 8, PARTITIONS, offset_commit OffsetCommitRequest OffsetCommitResponse;
+    9 OffsetFetch 1..=10, 6, PARTITIONS, offset_fetch OffsetFetchRequest OffsetFetchResponse;
+    10 FindCoordinator 0..=6, 3, GROUPS, find_coordinator FindCoordinatorRequest FindCoordinatorResponse;
+    11 JoinGroup 0..=9, 6, GROUPS, join_group JoinGroupRequest JoinGroupResponse;
+    12 Heartbeat 0..=4, 4, FEW, heartbeat HeartbeatRequest HeartbeatResponse;
+    13 LeaveGroup 0..=5, 4, GROUPS, leave_group LeaveGroupRequest LeaveGroupResponse;
+    14 SyncGroup 0..=5, 4, GROUPS, sync_group SyncGroupRequest SyncGroupResponse;
+    15 DescribeGroups 0..=6, 5, GROUPS, describe_groups DescribeGroupsRequest DescribeGroupsResponse;
+    16 ListGroups 0..=5, 3, GROUPS, list_groups ListGroupsRequest ListGroupsResponse;
+    17 SaslHandshake 0..=1, i16::MAX, FEW, sasl_handshake SaslHandshakeRequest SaslHandshakeResponse;
+    18 ApiVersions 0..=4, 3, FEW, api_versions ApiVersionsRequest ApiVersionsResponse;
+    19 CreateTopics 2..=7, 5, PARTITIONS, create_topics CreateTopicsRequest CreateTopicsResponse;
+    20 DeleteTopics 1..=6, 4, PARTITIONS, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
+    21 DeleteRecords 0..=2, 2, PARTITIONS, delete_records DeleteRecordsRequest DeleteRecordsResponse;
+    22 InitProducerId 0..=5, 2, FEW, init_producer_id InitProducerIdRequest InitProducerIdResponse;
+    23 OffsetForLeaderEpoch 2..=4, 4, PARTITIONS, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
+    24 AddPartitionsToTxn 0..=5, 3, PARTITIONS, add_partitions_to_txn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
+    26 EndTxn 0..=5, 3, FEW, end_txn EndTxnRequest EndTxnResponse;
+    32 DescribeConfigs 1..=4, 4, PARTITIONS, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
+    33 AlterConfigs 0..=2, 2, PARTITIONS, alter_configs AlterConfigsRequest AlterConfigsResponse;
+    35 DescribeLogDirs 1..=5, 2, PARTITIONS, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
+    36 SaslAuthenticate 0..=2, 2, FEW, sasl_authenticate SaslAuthenticateRequest SaslAuthenticateResponse;
+    37 CreatePartitions 0..=3, 2, PARTITIONS, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
+    42 DeleteGroups 0..=2, 2, GROUPS, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
+    43 ElectLeaders 0..=2, 2, PARTITIONS, elect_leaders ElectLeadersRequest ElectLeadersResponse;
+    44 IncrementalAlterConfigs 0..=1, 1, PARTITIONS, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
+    45 AlterPartitionReassignments 0..=1, 0, PARTITIONS, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
+    46 ListPartitionReassignments 0..=0, 0, PARTITIONS, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
+    47 OffsetDelete 0..=0, i16::MAX, PARTITIONS, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
+    55 DescribeQuorum 0..=2, 0, FEW, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
+    56 AlterPartition 2..=3, 0, PARTITIONS, alter_partition AlterPartitionRequest AlterPartitionResponse;
+    57 UpdateFeatures 0..=2, 0, FEW, update_features UpdateFeaturesRequest UpdateFeaturesResponse;
+    60 DescribeCluster 0..=2, 0, FEW, describe_cluster DescribeClusterRequest DescribeClusterResponse;
+    61 DescribeProducers 0..=0, 0, PARTITIONS, describe_producers DescribeProducersRequest DescribeProducersResponse;
+    62 BrokerRegistration 0..=4, 0, FEW, broker_registration BrokerRegistrationRequest BrokerRegistrationResponse;
+    63 BrokerHeartbeat 0..=2, 0, PARTITIONS, broker_heartbeat BrokerHeartbeatRequest BrokerHeartbeatResponse;
+    64 UnregisterBroker 0..=0, 0, FEW, unregister_broker UnregisterBrokerRequest UnregisterBrokerResponse;
+    67 AllocateProducerIds 0..=0, 0, FEW, allocate_producer_ids AllocateProducerIdsRequest AllocateProducerIdsResponse;
+    74 ListConfigResources 0..=1, 0, FEW, list_config_resources ListConfigResourcesRequest ListConfigResourcesResponse;
+    75 DescribeTopicPartitions 0..=0, 0, PARTITIONS, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
+    80 AddRaftVoter 0..=1, 0, FEW, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
+    81 RemoveRaftVoter 0..=0, 0, FEW, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
+    123 DescribeNode 0..=0, 0, FEW, describe_node DescribeNodeRequest DescribeNodeResponse;
+    124 Forward 0..=0, 0, FEW, forward ForwardRequest ForwardResponse;
+    125 QuorumJoin 0..=0, 0, FEW, quorum_join QuorumJoinRequest QuorumJoinResponse;
+    126 QuorumMessages 0..=0, 0, PARTITIONS, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;
+    127 QuorumHello 0..=0, 0, FEW, quorum_hello QuorumHelloRequest QuorumHelloResponse;
 }

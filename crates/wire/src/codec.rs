@@ -24,6 +24,10 @@ pub enum WireError {
     InvalidVarint,
     #[error("the arrays of the message take more memory than a message of its size may")]
     TooLarge,
+    #[error("the arrays of the request have more elements than its API allows")]
+    TooManyElements,
+    #[error("tagged fields are not in the order of their tags")]
+    UnorderedTags,
     #[error("API {key} version {version} is not served")]
     UnsupportedVersion { key: i16, version: i16 },
     #[error("a stored record of type {key} and version {version} is not known")]
@@ -47,8 +51,9 @@ pub trait Wire: Sized {
 
 /// A cursor over one frame. Byte and record fields are slices of the frame, not copies.
 ///
-/// A claimed length is compared with the bytes that are left before anything is allocated, and all arrays of a message
-/// together may take at most [`Reader::MEMORY_PER_BYTE`] bytes of memory per byte of the frame.
+/// A claimed length is compared with the bytes that are left before anything is allocated, all arrays of a message
+/// together may take at most [`Reader::MEMORY_PER_BYTE`] bytes of memory per byte of the frame, and those of a request
+/// have at most as many elements as its API allows ([`Api::elements_max`](crate::api::Api::elements_max)).
 pub struct Reader<'a> {
     frame: &'a Bytes,
     position: usize,
@@ -56,6 +61,8 @@ pub struct Reader<'a> {
     version: i16,
     flexible: bool,
     memory: usize,
+    /// How many elements may still be read. Tagged fields that are not known count, too.
+    elements_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -65,7 +72,17 @@ impl<'a> Reader<'a> {
 
     pub fn new(frame: &'a Bytes, version: i16, flexible: bool) -> Self {
         let memory = Self::MEMORY_MIN + frame.len() * Self::MEMORY_PER_BYTE;
-        Self { frame, position: 0, end: frame.len(), version, flexible, memory }
+        Self { frame, position: 0, end: frame.len(), version, flexible, memory, elements_left: usize::MAX }
+    }
+
+    /// Lets what follows have so many elements in all its arrays together.
+    pub fn limit_elements(&mut self, elements_max: usize) {
+        self.elements_left = elements_max;
+    }
+
+    fn count_elements(&mut self, elements: usize) -> Result<()> {
+        self.elements_left = self.elements_left.checked_sub(elements).ok_or(WireError::TooManyElements)?;
+        Ok(())
     }
 
     /// Goes on in the same frame as another version, as a body does after its header.
@@ -159,6 +176,7 @@ impl<'a> Reader<'a> {
 
     fn elements<T: Wire>(&mut self) -> Result<Option<Vec<T>>> {
         let Some(length) = self.bytes_length()? else { return Ok(None) };
+        self.count_elements(length)?;
         let memory = length * size_of::<T>();
         self.memory = self.memory.checked_sub(memory).ok_or(WireError::TooLarge)?;
         let mut elements = Vec::with_capacity(length);
@@ -169,10 +187,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the tagged fields that end a flexible struct. `known` reads a field it knows and returns true; the others
-    /// are skipped.
+    /// are skipped. A tag comes once, and tags ascend (KIP-482), so that a field is not read again and again.
     pub fn tagged_fields(&mut self, mut known: impl FnMut(u32, &mut Self) -> Result<bool>) -> Result<()> {
+        let mut tag_min = 0;
         for _ in 0..self.unsigned_varint()? {
             let tag = self.unsigned_varint()?;
+            if u64::from(tag) < tag_min {
+                return Err(WireError::UnorderedTags);
+            }
+            tag_min = u64::from(tag) + 1;
             let size = self.unsigned_varint()? as usize;
             if size > self.remaining() {
                 return Err(WireError::Truncated);
@@ -180,6 +203,8 @@ impl<'a> Reader<'a> {
             let end = std::mem::replace(&mut self.end, self.position + size);
             if known(tag, self)? {
                 self.finish()?;
+            } else {
+                self.count_elements(1)?;
             }
             self.position = self.end;
             self.end = end;
@@ -188,9 +213,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends a message to a buffer.
+/// Appends a message to a buffer. What would make the buffer longer than its limit is left out, and
+/// [`Writer::is_overflown`] tells of it.
 pub struct Writer<'a> {
     out: &'a mut BytesMut,
+    /// The longest that `out` may become.
+    length_max: usize,
+    is_overflown: bool,
     version: i16,
     flexible: bool,
     /// Where bytes that are not in `out` belong: see [`Records::Elsewhere`].
@@ -209,7 +238,25 @@ pub struct Splice {
 
 impl<'a> Writer<'a> {
     pub fn new(out: &'a mut BytesMut, version: i16, flexible: bool) -> Self {
-        Self { out, version, flexible, splices: Vec::new(), errors: Vec::new() }
+        Self {
+            out,
+            length_max: usize::MAX,
+            is_overflown: false,
+            version,
+            flexible,
+            splices: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Lets so many bytes follow.
+    pub fn limit_bytes(&mut self, bytes_max: usize) {
+        self.length_max = self.out.len().saturating_add(bytes_max);
+    }
+
+    /// Whether something was left out because it would have gone beyond the limit: then what was written is no message.
+    pub fn is_overflown(&self) -> bool {
+        self.is_overflown
     }
 
     /// Goes on in the same buffer as another version, as a body does after its header.
@@ -227,6 +274,10 @@ impl<'a> Writer<'a> {
     }
 
     pub fn put(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.length_max.saturating_sub(self.out.len()) {
+            self.is_overflown = true;
+            return;
+        }
         self.out.put_slice(bytes);
     }
 
@@ -242,16 +293,19 @@ impl<'a> Writer<'a> {
 
     pub fn unsigned_varint(&mut self, mut value: u32) {
         while value >= 0x80 {
-            self.out.put_u8(value as u8 | 0x80);
+            self.put(&[value as u8 | 0x80]);
             value >>= 7;
         }
-        self.out.put_u8(value as u8);
+        self.put(&[value as u8]);
     }
 
     fn length(&mut self, length: Option<usize>, classic: impl FnOnce(&mut Self, i32)) {
-        let length = length.map_or(-1, |l| i32::try_from(l).expect("a field is shorter than 2 GiB"));
+        let Ok(length) = length.map_or(Ok(-1), i32::try_from) else {
+            self.is_overflown = true;
+            return;
+        };
         if self.flexible {
-            self.unsigned_varint((length + 1) as u32);
+            self.unsigned_varint((length as u32).wrapping_add(1));
         } else {
             classic(self, length);
         }
@@ -260,18 +314,21 @@ impl<'a> Writer<'a> {
     /// What does not fit is cut: that can only be a text of our own, such as an error message that quotes a long name.
     fn string(&mut self, string: Option<&str>) {
         let string = string.map(|string| &string[..string.floor_char_boundary(STRING_BYTES_MAX)]);
-        self.length(string.map(str::len), |w, length| w.out.put_i16(length as i16));
+        self.length(string.map(str::len), |w, length| w.put(&(length as i16).to_be_bytes()));
         self.put(string.unwrap_or_default().as_bytes());
     }
 
     fn bytes(&mut self, bytes: Option<&[u8]>) {
-        self.length(bytes.map(<[u8]>::len), |w, length| w.out.put_i32(length));
+        self.length(bytes.map(<[u8]>::len), |w, length| w.put(&length.to_be_bytes()));
         self.put(bytes.unwrap_or_default());
     }
 
     fn elements<T: Wire>(&mut self, elements: Option<&[T]>) {
-        self.length(elements.map(<[T]>::len), |w, length| w.out.put_i32(length));
+        self.length(elements.map(<[T]>::len), |w, length| w.put(&length.to_be_bytes()));
         for element in elements.unwrap_or_default() {
+            if self.is_overflown {
+                break;
+            }
             element.write(self);
         }
     }
@@ -279,7 +336,10 @@ impl<'a> Writer<'a> {
     /// One tagged field: its tag, its size, its value.
     pub fn tagged_field(&mut self, tag: u32, value: &impl Wire) {
         let mut content = BytesMut::new();
-        value.write(&mut Writer::new(&mut content, self.version, self.flexible));
+        let mut w = Writer::new(&mut content, self.version, self.flexible);
+        w.limit_bytes(self.length_max.saturating_sub(self.out.len()));
+        value.write(&mut w);
+        self.is_overflown |= w.is_overflown;
         self.unsigned_varint(tag);
         self.unsigned_varint(content.len() as u32);
         self.put(&content);
@@ -407,7 +467,7 @@ impl Wire for Option<Records> {
             None => w.bytes(None),
             Some(Records::Inline(bytes)) => w.bytes(Some(bytes)),
             Some(Records::Elsewhere(length)) => {
-                w.length(Some(*length as usize), |w, length| w.out.put_i32(length));
+                w.length(Some(*length as usize), |w, length| w.put(&length.to_be_bytes()));
                 let position = w.out.len();
                 w.splices.push(Splice { position, length: *length });
             }
@@ -703,5 +763,49 @@ mod tests {
         assert!(read::<Vec<String>>(&strings(3000), 2).is_ok());
         assert_eq!(read::<Vec<String>>(&strings(10_000), 2), Err(WireError::TooLarge));
         assert_eq!(read::<Vec<i64>>(&[0x7f, 0xff, 0xff, 0xff], 0), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn elements_are_counted_in_all_arrays_together() {
+        let lists = |lists: usize| write(&vec![vec![7i32; 3]; lists], 2);
+        let read_limited = |bytes: &Bytes, elements_max| {
+            let mut r = Reader::new(bytes, 2, true);
+            r.limit_elements(elements_max);
+            Vec::<Vec<i32>>::read(&mut r).map(|lists| lists.len())
+        };
+        assert_eq!(read_limited(&lists(4), 16), Ok(4));
+        assert_eq!(read_limited(&lists(4), 15), Err(WireError::TooManyElements));
+        assert_eq!(read_limited(&lists(4), 3), Err(WireError::TooManyElements));
+    }
+
+    #[test]
+    fn tagged_fields_that_nobody_knows_are_elements() {
+        let bytes = Bytes::from_static(&[0, 0, 0, 1, 1, 0xff, 0, 3, 7, 0, 8, 0, 9, 0]);
+        let read_limited = |elements_max| {
+            let mut r = Reader::new(&bytes, 3, true);
+            r.limit_elements(elements_max);
+            Outer::read(&mut r).map(|outer| outer.id)
+        };
+        assert_eq!(read_limited(3), Ok(1));
+        assert_eq!(read_limited(2), Err(WireError::TooManyElements));
+        // A field that is known could come as often as it likes.
+        let repeated = [0, 0, 0, 1, 1, 0xff, 0, 2, 0, 2, 2, b'a', 0, 2, 2, b'b'];
+        assert_eq!(read::<Outer>(&repeated, 3), Err(WireError::UnorderedTags));
+    }
+
+    #[test]
+    fn nothing_is_written_beyond_the_limit() {
+        let message = Outer { inner: vec![Inner { name: "abc".into() }; 30], ..Outer::default() };
+        for version in 0..=3 {
+            let whole = write(&message, version);
+            for bytes_max in 0..whole.len() + 2 {
+                let mut out = BytesMut::from(&b"before"[..]);
+                let mut w = Writer::new(&mut out, version, version >= 2);
+                w.limit_bytes(bytes_max);
+                message.write(&mut w);
+                assert_eq!(w.is_overflown(), bytes_max < whole.len(), "{version} {bytes_max}");
+                assert!(out.len() <= 6 + bytes_max);
+            }
+        }
     }
 }

@@ -26,6 +26,7 @@ impl RequestHeader {
         let key = i16::read(r)?;
         let version = i16::read(r)?;
         let api = api::find(key).ok_or(WireError::UnsupportedVersion { key, version })?;
+        r.limit_elements(api.elements_max);
         let correlation_id = i32::read(r)?;
         let supported = api.versions.contains(&version);
         if !supported && !is_api_versions(api) {
@@ -47,7 +48,7 @@ fn is_api_versions(api: &Api) -> bool {
 
 /// Appends a whole request frame, length prefix included.
 pub fn write_request<R: Request>(out: &mut BytesMut, version: i16, correlation_id: i32, client_id: &str, request: &R) {
-    framed(out, |out| {
+    let framed = framed(out, |out| {
         let mut w = Writer::new(out, 0, false);
         R::API.key.write(&mut w);
         version.write(&mut w);
@@ -60,7 +61,18 @@ pub fn write_request<R: Request>(out: &mut BytesMut, version: i16, correlation_i
         request.write(&mut w);
         w.into_splices()
     });
+    framed.expect("a request of our own is shorter than 2 GiB");
 }
+
+/// The longest response, without what it has from elsewhere. The largest cluster's metadata is a tenth of it, and
+/// librdkafka takes no more (`receive.message.max.bytes`).
+pub const RESPONSE_BYTES_MAX: usize = 100_000_000;
+
+/// A response is longer than [`RESPONSE_BYTES_MAX`], or than a frame can be. The connection has to be closed: there is
+/// no other way to say so that every API has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a response of {0} has more than {RESPONSE_BYTES_MAX} bytes: ask for less at once")]
+pub struct ResponseTooLarge(pub &'static str);
 
 /// What a response has besides the bytes that were written.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -71,31 +83,54 @@ pub struct Written {
     pub errors: Vec<ErrorCode>,
 }
 
-/// Appends a whole response frame, length prefix included.
-pub fn write_response<R: Wire>(out: &mut BytesMut, api: &Api, version: i16, correlation_id: i32, body: &R) -> Written {
+/// Appends a whole response frame, length prefix included. One that would be too large leaves the buffer as it was.
+pub fn write_response<R: Wire>(
+    out: &mut BytesMut,
+    api: &Api,
+    version: i16,
+    correlation_id: i32,
+    body: &R,
+) -> std::result::Result<Written, ResponseTooLarge> {
+    let start = out.len();
     let mut errors = Vec::new();
-    let splices = framed(out, |out| {
+    let mut is_overflown = false;
+    let framed = framed(out, |out| {
         let mut w = Writer::new(out, version, api.flexible(version));
+        w.limit_bytes(RESPONSE_BYTES_MAX);
         correlation_id.write(&mut w);
         if api.flexible_response_header(version) {
             w.unsigned_varint(0);
         }
         body.write(&mut w);
+        is_overflown = w.is_overflown();
         errors = w.take_errors();
         w.into_splices()
     });
-    Written { splices, errors }
+    match framed {
+        Some(splices) if !is_overflown => Ok(Written { splices, errors }),
+        _ => {
+            out.truncate(start);
+            Err(ResponseTooLarge(api.name))
+        }
+    }
 }
 
-fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Vec<Splice>) -> Vec<Splice> {
+/// `None` if that is longer than a frame can be.
+fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Vec<Splice>) -> Option<Vec<Splice>> {
     let start = out.len();
     out.put_i32(0);
     let splices = write(out);
     let elsewhere: usize = splices.iter().map(|splice| splice.length as usize).sum();
-    let length = out.len() - start - 4 + elsewhere;
-    let length = i32::try_from(length).expect("a frame is shorter than 2 GiB");
+    let length = i32::try_from(out.len() - start - 4 + elsewhere).ok()?;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
-    splices
+    Some(splices)
+}
+
+/// Reads the body of a request that has no header of its own, as one that another broker sends on.
+pub fn read_request<R: Request>(body: &Bytes, version: i16) -> Result<R> {
+    let mut r = Reader::new(body, version, R::API.flexible(version));
+    r.limit_elements(R::API.elements_max);
+    R::read(&mut r)
 }
 
 /// Reads the body of a message whose header has been read. Bytes that follow it are ignored: Kafka serves clients that
@@ -172,7 +207,7 @@ mod tests {
     #[test]
     fn an_api_versions_response_has_the_old_header() {
         let mut out = BytesMut::new();
-        write_response(&mut out, &ApiVersionsRequest::API, 3, 5, &ApiVersionsResponse::default());
+        write_response(&mut out, &ApiVersionsRequest::API, 3, 5, &ApiVersionsResponse::default()).unwrap();
         // Length, correlation id, error code, an empty compact array, throttle time, no tagged fields.
         assert_eq!(out[..], [0, 0, 0, 12, 0, 0, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0]);
         let frame = out.freeze().slice(4..);
@@ -185,7 +220,7 @@ mod tests {
         let codes = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION];
         let topic = FetchableTopicResponse { partitions: codes.map(partition).into(), ..Default::default() };
         let response = FetchResponse { responses: vec![topic], ..Default::default() };
-        let written = write_response(&mut BytesMut::new(), &FetchRequest::API, 12, 1, &response);
+        let written = write_response(&mut BytesMut::new(), &FetchRequest::API, 12, 1, &response).unwrap();
         assert_eq!(written.errors, [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION]);
     }
 
@@ -201,10 +236,10 @@ mod tests {
             let mut expected = BytesMut::from(&b"before"[..]);
             let whole =
                 response(vec![partition(Records::Inline(inline.clone())), partition(Records::Inline(inline.clone()))]);
-            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), Written::default());
+            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), Ok(Written::default()));
             let mut out = BytesMut::from(&b"before"[..]);
             let gaps = response(vec![partition(Records::Elsewhere(7)), partition(Records::Elsewhere(7))]);
-            let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps).splices;
+            let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps).unwrap().splices;
             assert_eq!(splices.len(), 2);
             let mut filled = BytesMut::new();
             let mut from = 0;
@@ -216,5 +251,44 @@ mod tests {
             filled.put_slice(&out[from..]);
             assert_eq!(filled, expected, "{version}");
         }
+    }
+
+    #[test]
+    fn a_response_that_is_too_large_is_an_error() {
+        let response = |bytes: usize, elsewhere: u32| {
+            let partition = |records| PartitionData { records: Some(records), ..Default::default() };
+            let partitions =
+                vec![partition(Records::Inline(vec![0; bytes].into())), partition(Records::Elsewhere(elsewhere))];
+            let responses = vec![FetchableTopicResponse { partitions, ..Default::default() }];
+            FetchResponse { responses, ..Default::default() }
+        };
+        let written = |response| {
+            let mut out = BytesMut::from(&b"before"[..]);
+            let written = write_response(&mut out, &FetchRequest::API, 12, 1, &response).map(|_| ());
+            assert!(written.is_ok() || out[..] == b"before"[..]);
+            written
+        };
+        assert_eq!(written(response(RESPONSE_BYTES_MAX - 1000, 1 << 30)), Ok(()));
+        assert_eq!(written(response(RESPONSE_BYTES_MAX, 0)), Err(ResponseTooLarge("Fetch")));
+        assert_eq!(written(response(0, i32::MAX as u32)), Err(ResponseTooLarge("Fetch")));
+    }
+
+    #[test]
+    fn a_request_has_as_many_elements_as_its_api_allows() {
+        let request = |count| MetadataRequest { topics: Some(vec![Default::default(); count]), ..Default::default() };
+        let read = |count| {
+            let mut out = BytesMut::new();
+            write_request(&mut out, 12, 7, "me", &request(count));
+            let frame = out.freeze().slice(4..);
+            let mut r = Reader::new(&frame, 0, false);
+            RequestHeader::read(&mut r)?;
+            let read: MetadataRequest = read_body(&mut r)?;
+            let mut body = BytesMut::new();
+            read.write(&mut Writer::new(&mut body, 12, true));
+            read_request::<MetadataRequest>(&body.freeze(), 12).map(|read| read.topics.unwrap().len())
+        };
+        let max = MetadataRequest::API.elements_max;
+        assert_eq!(read(max), Ok(max));
+        assert_eq!(read(max + 1), Err(WireError::TooManyElements));
     }
 }

@@ -17,7 +17,8 @@ const NOT_SERVED: [i16; 9] = [17, 24, 26, 36, 56, 57, 62, 63, 67];
 const ONLY_BETWEEN_BROKERS: [i16; 5] = [123, 124, 125, 126, 127];
 
 fn table(rows: impl Fn(&Api) -> bool) -> String {
-    let mut out = String::from("\n| Key | Name | Versions | Flexible since |\n| ---: | --- | --- | --- |\n");
+    let mut out =
+        String::from("\n| Key | Name | Versions | Flexible since | Elements |\n| ---: | --- | --- | --- | ---: |\n");
     for api in api::TABLE.iter().filter(|api| rows(api)) {
         let versions = match (*api.versions.start(), *api.versions.end()) {
             (first, last) if first == last => first.to_string(),
@@ -27,7 +28,7 @@ fn table(rows: impl Fn(&Api) -> bool) -> String {
             i16::MAX => "never".to_owned(),
             version => version.to_string(),
         };
-        writeln!(out, "| {} | {} | {versions} | {flexible} |", api.key, api.name).unwrap();
+        writeln!(out, "| {} | {} | {versions} | {flexible} | {} |", api.key, api.name, api.elements_max).unwrap();
     }
     out.push('\n');
     out

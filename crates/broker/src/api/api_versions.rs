@@ -22,7 +22,7 @@ pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, Close
     let version = call.context.api_version;
     let frame = if api.versions.contains(&version) {
         let request = frame::read_body(&mut reader)?;
-        call.encode::<ApiVersionsRequest>(&handle(version, call.context.is_inter_broker, &request))
+        call.encode::<ApiVersionsRequest>(&handle(version, call.context.is_inter_broker, &request))?
     } else {
         let own = ApiVersion { api_key: api.key, min_version: *api.versions.start(), max_version: *api.versions.end() };
         let response = ApiVersionsResponse {
@@ -30,9 +30,9 @@ pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, Close
             api_keys: vec![own],
             ..Default::default()
         };
-        Frame::encode(&api, 0, call.correlation_id, &response)
+        Frame::encode(&api, 0, call.correlation_id, &response)?
     };
-    Ok(Started::Other(Box::pin(ready(frame))))
+    Ok(Started::Other(Box::pin(ready(Ok(frame)))))
 }
 
 fn handle(version: i16, to_broker: bool, request: &ApiVersionsRequest) -> ApiVersionsResponse {

@@ -34,7 +34,7 @@ use super::{Call, leaders};
 use crate::Broker;
 use crate::env::Clock;
 use crate::meta::{MetadataCache, MetadataImage};
-use crate::net::{COPY_BYTES_MAX, Frame};
+use crate::net::{COPY_BYTES_MAX, CloseReason, Frame};
 use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, Registration};
 
 /// Followers are no preferred replicas before.
@@ -62,7 +62,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Answers the request: its frame, records not copied.
-pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchRequest) -> Frame {
+pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchRequest) -> Result<Frame, CloseReason> {
     let service = Service {
         partitions: &broker.partitions,
         sessions: &broker.fetch_sessions,
@@ -76,7 +76,7 @@ pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchReques
     let asked =
         Asked { version: context.api_version, listener: &context.listener, is_inter_broker: context.is_inter_broker };
     let (response, spans) = serve(&service, &asked, request).await;
-    Frame::encode_with_spans(&FetchRequest::API, context.api_version, *correlation_id, &response, spans)
+    Ok(Frame::encode_with_spans(&FetchRequest::API, context.api_version, *correlation_id, &response, spans)?)
 }
 
 /// The answer, and the ranges of files that belong into it.

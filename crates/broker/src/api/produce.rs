@@ -174,7 +174,7 @@ impl Pending {
         let node_endpoints =
             nodes.map(|node| NodeEndpoint { node_id: node.id, host: node.host, port: node.port, rack: node.rack });
         let response = ProduceResponse { responses, node_endpoints: node_endpoints.collect(), ..Default::default() };
-        Poll::Ready(Ok(self.call.encode::<ProduceRequest>(&response)))
+        Poll::Ready(self.call.encode::<ProduceRequest>(&response))
     }
 }
 

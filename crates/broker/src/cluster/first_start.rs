@@ -287,9 +287,10 @@ async fn serve_guest(mut stream: TcpStream, answer: &QuorumHelloResponse) -> io:
                 max_version: *api.versions.end(),
             });
             let response = ApiVersionsResponse { api_keys: api_keys.into(), ..Default::default() };
-            frame::write_response(&mut out, &ApiVersionsRequest::API, version, id, &response);
+            frame::write_response(&mut out, &ApiVersionsRequest::API, version, id, &response)
+                .map_err(io::Error::other)?;
         } else if header.api_key == QuorumHelloRequest::API.key {
-            frame::write_response(&mut out, &QuorumHelloRequest::API, version, id, answer);
+            frame::write_response(&mut out, &QuorumHelloRequest::API, version, id, answer).map_err(io::Error::other)?;
         } else {
             return Err(invalid());
         }

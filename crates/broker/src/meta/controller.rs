@@ -17,7 +17,7 @@ use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
 use wire::api::forward::{ForwardRequest, ForwardResponse};
-use wire::{ErrorCode, Reader, Wire, Writer};
+use wire::{ErrorCode, Reader, Wire, Writer, frame};
 
 use super::publish::MetadataCache;
 use super::requests::{Decided, with_decided_requests};
@@ -227,7 +227,7 @@ impl Controller {
             return refuse(ErrorCode::UNSUPPORTED_VERSION);
         }
         let is_flexible = R::API.flexible(version);
-        let Ok(request) = R::read(&mut Reader::new(&forward.body, version, is_flexible)) else {
+        let Ok(request) = frame::read_request::<R>(&forward.body, version) else {
             return refuse(ErrorCode::INVALID_REQUEST);
         };
         match self.decide(request, false).await {

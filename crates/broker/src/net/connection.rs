@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wire::api as table;
-use wire::frame::RequestHeader;
+use wire::frame::{RequestHeader, ResponseTooLarge};
 use wire::{ErrorCode, Reader, WireError};
 
 use super::budget::Budget;
@@ -65,11 +65,13 @@ pub enum CloseReason {
     UnsupportedApi { key: i16, version: i16 },
     #[error("a Produce with acks=0 failed")]
     SilentProduceFailed,
+    #[error("{0}")]
+    ResponseTooLarge(#[from] ResponseTooLarge),
 }
 
 impl CloseReason {
     /// Short names of all reasons, which [`Self::place`] points into.
-    pub const NAMES: [&str; 9] = [
+    pub const NAMES: [&str; 10] = [
         "closed",
         "io",
         "idle",
@@ -79,6 +81,7 @@ impl CloseReason {
         "malformed",
         "unsupported_api",
         "silent_produce_failed",
+        "response_too_large",
     ];
 
     pub fn place(&self) -> usize {
@@ -92,6 +95,7 @@ impl CloseReason {
             Self::Malformed(_) => 6,
             Self::UnsupportedApi { .. } => 7,
             Self::SilentProduceFailed => 8,
+            Self::ResponseTooLarge(_) => 9,
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use wire::api::Api;
-use wire::frame::{self, Written};
+use wire::frame::{self, ResponseTooLarge, Written};
 use wire::{ErrorCode, Wire};
 
 use crate::stats::Count;
@@ -37,7 +37,7 @@ enum Chunk {
 
 impl Frame {
     /// Encodes a response without records, or with records in memory.
-    pub fn encode<R: Wire>(api: &Api, version: i16, correlation_id: i32, body: &R) -> Self {
+    pub fn encode<R: Wire>(api: &Api, version: i16, correlation_id: i32, body: &R) -> Result<Self, ResponseTooLarge> {
         Self::encode_with_spans(api, version, correlation_id, body, Vec::new())
     }
 
@@ -48,9 +48,9 @@ impl Frame {
         correlation_id: i32,
         body: &R,
         spans: Vec<Span>,
-    ) -> Self {
+    ) -> Result<Self, ResponseTooLarge> {
         let mut out = BytesMut::with_capacity(256);
-        let Written { splices, errors } = frame::write_response(&mut out, api, version, correlation_id, body);
+        let Written { splices, errors } = frame::write_response(&mut out, api, version, correlation_id, body)?;
         assert_eq!(splices.len(), spans.len(), "each gap in a response has its span");
         let mut bytes = out.freeze();
         let mut sent = 0;
@@ -61,7 +61,7 @@ impl Frame {
             chunks.push(Chunk::File(span));
         }
         chunks.push(Chunk::Bytes(bytes));
-        Self { chunks, errors }
+        Ok(Self { chunks, errors })
     }
 
     pub fn errors(&self) -> &[ErrorCode] {

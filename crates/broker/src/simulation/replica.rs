@@ -107,7 +107,8 @@ impl Replica {
         frame::RequestHeader::read(&mut reader).expect("the header is ours");
         let request: FetchRequest = frame::read_body(&mut reader).expect("the request is ours");
         let (response, spans) = poll(serve(&self.service(), &asked, request));
-        let frame = Frame::encode_with_spans(&FetchRequest::API, FETCH_VERSION, 1, &response, spans).into_bytes();
+        let frame = Frame::encode_with_spans(&FetchRequest::API, FETCH_VERSION, 1, &response, spans);
+        let frame = frame.expect("the response is small").into_bytes();
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
     }
 

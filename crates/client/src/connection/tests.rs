@@ -22,7 +22,7 @@ impl Peer {
 
     async fn answer<R: Request>(&mut self, header: &RequestHeader, version: i16, response: &R::Response) {
         let mut out = BytesMut::new();
-        write_response(&mut out, &R::API, version, header.correlation_id, response);
+        write_response(&mut out, &R::API, version, header.correlation_id, response).expect("the response is small");
         self.0.write_all(&out).await.unwrap();
     }
 
