@@ -2,7 +2,9 @@
 //!
 //! [`Scanner`] is a window over the file: bounded memory however large a batch claims to be. [`Walk`] steps from header
 //! to header. Where no valid batch is, it searches for the next one ([`Scanner::find_batch`]) and yields the bytes
-//! in between as a [`BadRange`]; it never believes a length field that the next batch does not confirm.
+//! in between as a [`BadRange`]. A header whose checksum does not fit is believed in nothing, neither its length nor its
+//! offsets. A walk that does not check all checksums believes a header that is followed by exactly what it says, and
+//! checks the others.
 
 use std::io;
 use std::sync::Arc;
@@ -94,10 +96,12 @@ impl Scanner {
 
     /// The first valid batch after the bad one at `position`: plausible, with the right CRC.
     pub(crate) fn find_batch(&mut self, position: u64, offsets: Offsets) -> io::Result<Option<(u64, BatchHeader)>> {
-        // Most likely one bit of the payload flipped, and the length still tells where the next batch starts.
+        // Most likely one bit of the payload flipped, and the length still tells where the next batch starts. If it was
+        // a bit of the length, the offsets do not follow, and the search finds what is in between.
         if let Some(bad) = self.plausible_header(position, offsets)? {
             let next = position + bad.size() as u64;
             if let Some(header) = self.plausible_header(next, offsets)?
+                && header.base_offset == bad.next_offset()
                 && self.crc_fits(next, &header)?
             {
                 return Ok(Some((next, header)));
@@ -171,8 +175,8 @@ pub(crate) struct Walk {
     /// No valid batch from here on has a lower offset.
     next_offset: i64,
     upper_offset: i64,
-    /// Of the batch before; as low as can be at the start.
-    epoch: i32,
+    /// Of the batch before; not known at the start.
+    epoch: Option<i32>,
     /// Ranges that are known to be bad, in order.
     known: Vec<BadRange>,
     verify: bool,
@@ -190,7 +194,7 @@ impl Walk {
             position: 0,
             next_offset: segment,
             upper_offset,
-            epoch: i32::MIN,
+            epoch: None,
             known: Vec::new(),
             verify,
         }
@@ -199,6 +203,12 @@ impl Walk {
     /// Goes on from a place where a batch starts.
     pub(crate) fn from(mut self, position: u64, next_offset: i64) -> Self {
         (self.position, self.next_offset) = (position, next_offset);
+        self
+    }
+
+    /// Knows the leader epoch of the batch before.
+    pub(crate) fn after_epoch(mut self, epoch: Option<i32>) -> Self {
+        self.epoch = epoch;
         self
     }
 
@@ -242,7 +252,7 @@ impl Walk {
             let position = self.position;
             self.position += header.size() as u64;
             self.next_offset = header.next_offset();
-            self.epoch = header.partition_leader_epoch;
+            self.epoch = Some(header.partition_leader_epoch);
             return Ok(Some(Item::Batch(position, header)));
         }
         let found = self.scanner.find_batch(self.position, offsets)?;
@@ -261,9 +271,9 @@ impl Walk {
         Ok(Some(Item::Bad { range, is_tail: found.is_none() }))
     }
 
-    /// Whether a plausible batch is what it seems. Without `verify` its CRC is checked only if the batch behind it does
-    /// not fit. Base offset and leader epoch are not covered by the CRC: if they jump up, and the batch behind it is
-    /// back where one would expect it, it was not the log that jumped.
+    /// Whether a plausible batch is what it seems: its CRC fits, or, without `verify`, it is followed by exactly what it
+    /// says. Base offset and leader epoch are not covered by the CRC: if they jump up, and what is behind it is back where
+    /// one would expect it, it was not the log that jumped.
     fn is_believable(&mut self, header: &BatchHeader, offsets: Offsets) -> io::Result<bool> {
         // In this order the window moves forward only.
         if self.verify && !self.scanner.crc_fits(self.position, header)? {
@@ -271,17 +281,34 @@ impl Walk {
         }
         let next = self.position + header.size() as u64;
         let behind = self.scanner.plausible_header(next, offsets)?;
-        let fits = match &behind {
+        let is_followed = match &behind {
             Some(behind) => {
-                behind.base_offset >= header.next_offset()
+                behind.base_offset == header.next_offset()
                     && behind.partition_leader_epoch >= header.partition_leader_epoch
             }
-            None => next >= self.scanner.limit,
+            None => next >= self.scanner.limit && header.next_offset() == self.upper_offset,
         };
-        if !self.verify && !fits && !self.scanner.crc_fits(self.position, header)? {
+        if is_followed {
+            return Ok(true);
+        }
+        if !self.verify && !self.scanner.crc_fits(self.position, header)? {
             return Ok(false);
         }
-        let jumps = header.base_offset > self.next_offset || header.partition_leader_epoch > self.epoch;
-        Ok(fits || !jumps || behind.is_none())
+        let Some(behind) = behind else { return Ok(true) };
+        // What only looks like a header contradicts nothing.
+        if !self.scanner.crc_fits(next, &behind)? {
+            return Ok(true);
+        }
+        if header.base_offset > self.next_offset && behind.base_offset < header.next_offset() {
+            return Ok(false);
+        }
+        let has_jumped = self.epoch.is_some_and(|before| header.partition_leader_epoch > before)
+            && behind.partition_leader_epoch < header.partition_leader_epoch;
+        if !has_jumped {
+            return Ok(true);
+        }
+        // One of the two has a flipped bit, and the next one tells which.
+        let third = self.scanner.plausible_header(next + behind.size() as u64, offsets)?;
+        Ok(third.is_none_or(|third| third.partition_leader_epoch >= header.partition_leader_epoch))
     }
 }

@@ -491,7 +491,7 @@ impl Segment {
         let mut walk = self.walk(file, size, upper_offset, false).from(u64::from(entry.position), self.base_offset);
         let last = self.base_offset + i64::from(entry.relative_offset);
         Ok(match walk.peek()? {
-            Some(header) if header.last_offset() <= last => Some((u64::from(entry.position), header.base_offset)),
+            Some(header) if header.last_offset() == last => Some((u64::from(entry.position), header.base_offset)),
             _ => None,
         })
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use common::*;
 use log::{Log, LogConfig, Origin, ReadError, ScrubCursor, SimDisk};
+use wire::batch::BatchHeader;
 
 /// A log of several segments with everything in its directory.
 fn written(disk: &SimDisk, seed: u64) -> (Log, Content) {
@@ -139,6 +140,118 @@ fn one_bit_costs_one_batch() {
         let next = log.append(&[batch(1, 10, &mut rng, at(99)).build()], Origin::Client, 9, at(99)).unwrap();
         let next = next[0].clone().unwrap().base_offset;
         assert!(!log.view().read(next, i64::MAX, 1000).unwrap().is_empty());
+    }
+}
+
+/// A small log whose last segment has so many batches, all of one size, its content and the noted end of a clean close.
+fn small(batches_in_last: i64, is_clean: bool) -> (SimDisk, Content, i64) {
+    let disk = SimDisk::new(1);
+    let mut rng = Rng::new(7);
+    let (mut log, _) = open(&disk, &small_config(), options(0, false));
+    for n in 0..3 + batches_in_last {
+        if n == 3 {
+            log.roll(at(n)).unwrap();
+        }
+        log.append(&[batch(3, 30, &mut rng, at(n)).build()], Origin::Client, 1 + n as i32 / 4, at(n)).unwrap();
+    }
+    log.view().sync().unwrap();
+    if is_clean {
+        log.close().unwrap();
+    }
+    let content = read_all(&log.view(), &mut rng);
+    let end = log.log_end_offset();
+    drop(log);
+    disk.kill();
+    (disk, content, end)
+}
+
+/// With which recovery points a log is opened, and whether it was closed cleanly.
+fn openings(end: i64, is_clean: bool) -> Vec<(i64, bool)> {
+    if is_clean { vec![(end, true)] } else { [end - 3, 0].map(|recovery_point| (recovery_point, false)).to_vec() }
+}
+
+/// A header with a wrong checksum is believed in nothing, the last one of a log included, which nothing follows.
+#[test]
+fn no_bit_of_a_header_moves_the_end_or_hides_other_batches() {
+    for batches_in_last in [1, 3] {
+        for is_clean in [true, false] {
+            let (disk, content, end) = small(batches_in_last, is_clean);
+            let paths = segment_paths(&disk);
+            let path = paths.last().unwrap();
+            let (bytes, size) = (disk.get(path).unwrap(), content.batches[0].0.size());
+            for number in 0..batches_in_last as usize {
+                let victim = content.batches.len() - batches_in_last as usize + number;
+                let header = content.batches[victim].0;
+                let is_last = victim + 1 == content.batches.len();
+                for bit in 0..8 * 61 {
+                    for (recovery_point, is_clean) in openings(end, is_clean) {
+                        let what =
+                            format!("bit {bit} of batch {number} of {batches_in_last}, {recovery_point} {is_clean}");
+                        let mut flipped = bytes.clone();
+                        flipped[number * size + bit / 8] ^= 1 << (bit % 8);
+                        disk.put(path, &flipped);
+                        let (log, report) = open(&disk, &small_config(), options(recovery_point, is_clean));
+                        let found = read_all(&log.view(), &mut Rng::new(0));
+                        let expected_end = if is_last { header.base_offset..=end } else { end..=end };
+                        assert!(expected_end.contains(&log.log_end_offset()), "{what}: {report:?}");
+                        let mut others = found.batches.clone();
+                        others.retain(|(found, _)| found.crc != header.crc);
+                        let mut expected = content.batches.clone();
+                        expected.remove(victim);
+                        assert!(others == expected, "{what}: {:?} {:?}", found.offsets(), found.corrupt);
+                        // What is damaged is told, or served whole: only its leader epoch may be another.
+                        if let Some((served, _)) = found.batches.iter().find(|(found, _)| found.crc == header.crc) {
+                            let epoch = served.partition_leader_epoch;
+                            assert_eq!(*served, BatchHeader { partition_leader_epoch: epoch, ..header }, "{what}");
+                        }
+                        drop(log);
+                        disk.kill();
+                        disk.put(path, &bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes behind the last batch that look like a header change nothing of what is in front of them.
+#[test]
+fn what_only_looks_like_a_header_is_cut_and_hides_nothing() {
+    for batches_in_last in [1, 3] {
+        for is_clean in [true, false] {
+            let (disk, content, end) = small(batches_in_last, is_clean);
+            let paths = segment_paths(&disk);
+            let path = paths.last().unwrap();
+            let bytes = disk.get(path).unwrap();
+            let last = content.batches.last().unwrap().0;
+            let plausible = [
+                [end, end + 1, end + (1 << 30), end - 1, end - 2, end - 3, 0]
+                    .map(|base_offset| BatchHeader { base_offset, ..last })
+                    .to_vec(),
+                [0, 1 << 30, i32::MAX]
+                    .map(|last_offset_delta| BatchHeader { last_offset_delta, base_offset: end, ..last })
+                    .to_vec(),
+                [0, 1, 7, i32::MAX]
+                    .map(|partition_leader_epoch| BatchHeader { partition_leader_epoch, base_offset: end - 1, ..last })
+                    .to_vec(),
+                [49, 50, 200].map(|length| BatchHeader { length, base_offset: end - 1, ..last }).to_vec(),
+            ];
+            for header in plausible.concat() {
+                for (recovery_point, is_clean) in openings(end, is_clean) {
+                    let what = format!("{header:?}, {recovery_point} {is_clean}");
+                    let mut torn = [&bytes[..], &header.to_bytes()].concat();
+                    torn.resize(bytes.len() + header.size(), 0x5a);
+                    disk.put(path, &torn);
+                    let (log, report) = open(&disk, &small_config(), options(recovery_point, is_clean));
+                    assert_eq!(log.log_end_offset(), end, "{what}: {report:?}");
+                    let found = read_all(&log.view(), &mut Rng::new(0));
+                    assert!(found == content, "{what}: {:?} {:?}", found.offsets(), found.corrupt);
+                    assert_eq!(disk.get(path).unwrap(), bytes, "{what}");
+                    drop(log);
+                    disk.kill();
+                }
+            }
+        }
     }
 }
 
