@@ -22,6 +22,7 @@
 
 mod batches;
 mod driver;
+mod gate;
 mod members;
 mod messages;
 mod node;
@@ -32,6 +33,7 @@ mod storage;
 pub(crate) mod tests;
 mod voters;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -41,7 +43,7 @@ use bytes::Bytes;
 pub use driver::Driver;
 use driver::{Command, Event, Events, Hint, Proposal};
 use log::{Disk, LogError};
-pub use messages::{decode, encode};
+pub use messages::{from_wire, to_wire};
 pub use node::{Committed, Node, Ticket};
 use raft::eraftpb::Message;
 pub use snapshot::SnapshotId;
@@ -68,6 +70,8 @@ pub trait StateMachine: Send + 'static {
     fn restore(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError>;
     /// Records that make the state out of nothing.
     fn snapshot(&self) -> Vec<Bytes>;
+    /// Whether these can be records of an entry at all, whatever the state is when it is applied.
+    fn check(&self, values: &[Bytes]) -> Result<(), StateMachineError>;
 }
 
 /// An entry cannot be applied: the log is damaged or comes from a newer version.
@@ -137,6 +141,9 @@ pub enum QuorumError {
     LastVoter,
     #[error("the metadata quorum has stopped")]
     Stopped,
+    /// A message that no member sends. Nothing came of it.
+    #[error("{0}")]
+    Impossible(Arc<str>),
     /// Retriable: nothing was written.
     #[error("the disk is full")]
     DiskFull,
@@ -171,6 +178,7 @@ impl QuorumError {
             | Self::UnknownMember(_)
             | Self::TooManyMembers
             | Self::LastVoter
+            | Self::Impossible(_)
             | Self::DiskFull => true,
             Self::Log(error) => error.is_retriable(),
             _ => false,
@@ -338,9 +346,10 @@ impl Quorum {
         outcome.await.map_err(|_| QuorumError::Stopped)?
     }
 
-    /// Takes messages of another member. Those that find no room are dropped, as a network does.
-    pub fn step(&self, messages: Vec<Message>) {
-        self.events.push(Event::Messages(messages));
+    /// Takes messages that came from an address. Those that find no room are dropped, as a network does, and so are
+    /// those that no member sends; of them the log tells.
+    pub fn step(&self, from: SocketAddr, messages: Vec<Message>) {
+        self.events.push(Event::Messages { from, messages });
     }
 
     /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank

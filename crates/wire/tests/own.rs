@@ -12,7 +12,7 @@ use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse, Rebala
 use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
-use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
+use wire::api::quorum_messages::{QuorumEntry, QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 use wire::api::{self, fetch};
 use wire::state::control;
 use wire::{ErrorCode, Reader, Records, Uuid, Wire, Writer};
@@ -78,9 +78,27 @@ fn a_node_joins_the_quorum() {
 
 #[test]
 fn messages_of_the_quorum() {
-    let messages = vec![Bytes::from_static(b"ab"), Bytes::new()];
-    let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 1, messages };
-    check(&request, &[2, b'c', 0, 0, 0, 1, 3, 3, b'a', b'b', 1, 0]);
+    let change =
+        QuorumEntry { term: 2, index: 3, batch: Bytes::from_static(b"ab"), change_type: 1, change_of: 1 << 60 };
+    let append = QuorumMessage {
+        message_type: 3,
+        to: -1,
+        from: 4,
+        term: 5,
+        log_term: 6,
+        index: 7,
+        commit: 8,
+        commit_term: 9,
+        reject_hint: 10,
+        is_transfer: true,
+        entries: vec![change],
+        ..QuorumMessage::default()
+    };
+    let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 3, messages: vec![append] };
+    let numbers: Vec<u8> = [-1i64, 4, 5, 6, 7, 8, 9].iter().flat_map(|number| number.to_be_bytes()).collect();
+    let entry = [&2i64.to_be_bytes()[..], &3i64.to_be_bytes(), &[3, b'a', b'b', 1], &(1i64 << 60).to_be_bytes(), &[0]];
+    let head = [&[2, b'c'][..], &[0, 0, 0, 3], &[2, 3], &numbers, &[0], &10i64.to_be_bytes(), &[1, 2]].concat();
+    check(&request, &[&head[..], &entry.concat(), &[1, 0, 0]].concat());
     check(&QuorumMessagesResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
 }
 

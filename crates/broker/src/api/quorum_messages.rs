@@ -11,26 +11,30 @@ use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::quorum::decode;
+use crate::quorum::from_wire;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: QuorumMessagesRequest,
 ) -> QuorumMessagesResponse {
-    let error_code = match take(broker, &request) {
+    let error_code = match take(broker, context, request) {
         Ok(()) => ErrorCode::NONE,
         Err(code) => code,
     };
     QuorumMessagesResponse { error_code }
 }
 
-fn take(broker: &Broker, request: &QuorumMessagesRequest) -> Result<(), ErrorCode> {
+fn take(broker: &Broker, context: &RequestContext, request: QuorumMessagesRequest) -> Result<(), ErrorCode> {
     if request.cluster_id != broker.cluster_id {
         return Err(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
-    let read = request.messages.iter().map(decode).collect::<Result<Vec<_>, _>>();
-    let messages = read.map_err(|_| ErrorCode::INVALID_REQUEST)?;
-    broker.quorum.step(messages);
+    let from = context.client_address;
+    let read = request.messages.into_iter().map(from_wire).collect::<Result<Vec<_>, _>>();
+    let messages = read.map_err(|error| {
+        broker.log_limit.warn(from, &error, "a message to the metadata quorum is dropped: no member sends such");
+        ErrorCode::INVALID_REQUEST
+    })?;
+    broker.quorum.step(from, messages);
     Ok(())
 }

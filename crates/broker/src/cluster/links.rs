@@ -9,7 +9,6 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use raft::eraftpb::{Message, MessageType};
 use tokio::io::AsyncReadExt;
@@ -18,11 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use wire::ErrorCode;
-use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
+use wire::api::quorum_messages::{QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 
 use crate::Broker;
 use crate::config::address;
-use crate::quorum::{Transport, Voter, VoterKey, encode};
+use crate::quorum::{Transport, Voter, VoterKey, to_wire};
 
 /// Messages that wait for a member.
 const QUEUE_MAX: usize = 512;
@@ -135,7 +134,7 @@ impl Link {
                 return;
             }
             let has_snapshot = batch.iter().any(|message| message.get_msg_type() == MessageType::MsgSnapshot);
-            let encoded = batch.drain(..).filter_map(|message| encode(&message).ok()).collect();
+            let encoded = batch.drain(..).filter_map(|message| to_wire(message).ok()).collect();
             let sent = self.send(encoded).await;
             if has_snapshot {
                 self.tell(LinkEvent::Snapshot { node_id: self.node_id, arrived: sent }).await;
@@ -147,7 +146,7 @@ impl Link {
     }
 
     /// Sends one request and waits for its answer. Whatever fails is lost.
-    async fn send(&mut self, messages: Vec<Bytes>) -> bool {
+    async fn send(&mut self, messages: Vec<QuorumMessage>) -> bool {
         if self.pause_until.is_some_and(|until| Instant::now() < until) {
             return false;
         }
@@ -172,7 +171,7 @@ impl Link {
         false
     }
 
-    async fn request(&mut self, messages: Vec<Bytes>) -> Result<QuorumMessagesResponse, ConnectionError> {
+    async fn request(&mut self, messages: Vec<QuorumMessage>) -> Result<QuorumMessagesResponse, ConnectionError> {
         let connection = match &self.connection {
             Some(connection) => connection.clone(),
             None => {

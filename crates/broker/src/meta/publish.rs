@@ -226,6 +226,10 @@ impl StateMachine for Publisher {
         self.commit(image, delta)
     }
 
+    fn check(&self, values: &[Bytes]) -> Result<(), StateMachineError> {
+        decode(values).map(|_| ())
+    }
+
     fn snapshot(&self) -> Vec<Bytes> {
         self.cache.committed().to_records().iter().map(MetadataRecord::write).collect()
     }

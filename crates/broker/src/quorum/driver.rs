@@ -2,6 +2,7 @@
 //! whoever waits is answered when it is applied.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::members::Joined;
 use super::node::ELECTION_TICKS;
 use super::{Node, QuorumError, QuorumStatus, Replica, StateMachine, Ticket, Voter, VoterKey, messages};
+use crate::net::LogLimit;
 
 /// Raft's unit of time.
 const TICK: Duration = Duration::from_millis(100);
@@ -65,7 +67,7 @@ pub(super) enum Command {
 }
 
 pub(super) enum Event {
-    Messages(Vec<Message>),
+    Messages { from: SocketAddr, messages: Vec<Message> },
     Introduce(Vec<Voter>),
 }
 
@@ -113,7 +115,7 @@ impl Events {
 
     pub(super) fn push(&self, event: Event) {
         let size_bytes = match &event {
-            Event::Messages(group) => group.iter().map(messages::size_bytes).sum(),
+            Event::Messages { messages, .. } => messages.iter().map(messages::size_bytes).sum(),
             Event::Introduce(_) => 0,
         };
         let before = self.shared.queued_bytes.fetch_add(size_bytes, Ordering::Relaxed);
@@ -166,6 +168,8 @@ pub struct Driver<M> {
     held: Option<Proposal>,
     succession: Option<Succession>,
     last_tick: Option<Instant>,
+    /// How much each address may have written to the log.
+    refusals: LogLimit,
 }
 
 impl<M: StateMachine> Driver<M> {
@@ -187,6 +191,7 @@ impl<M: StateMachine> Driver<M> {
             held: None,
             succession: None,
             last_tick: None,
+            refusals: LogLimit::default(),
         }
     }
 
@@ -330,17 +335,22 @@ impl<M: StateMachine> Driver<M> {
         while let Some((event, size_bytes)) = next {
             self.arrived.shared.queued_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
             match event {
-                Event::Messages(messages) => {
-                    for message in messages {
-                        self.log(|node| node.receive(message));
-                    }
-                }
+                Event::Messages { from, messages } => messages.into_iter().for_each(|message| self.hear(from, message)),
                 Event::Introduce(members) => self.node.introduce(members),
             }
             left -= 1;
             next = if left > 0 { self.arrived.queue.try_recv().ok() } else { None };
         }
         self.finish();
+    }
+
+    fn hear(&mut self, from: SocketAddr, message: Message) {
+        match self.node.receive(message) {
+            Err(QuorumError::Impossible(reason)) => {
+                self.refusals.warn(from, &reason, "a message to the metadata quorum is dropped: no member sends such");
+            }
+            heard => self.log(|_| heard),
+        }
     }
 
     fn take_hints(&mut self) {

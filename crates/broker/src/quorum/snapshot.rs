@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use log::disk::{Disk, read_file, replace_file};
+use raft::eraftpb;
 use wire::state::Stored;
 use wire::state::control::{ControlType, SnapshotFooterRecord};
 
@@ -17,6 +18,8 @@ use super::{Position, QuorumError, VoterSet, batches};
 
 /// More than any metadata that fits the other bounds.
 const BYTES_MAX: usize = 1 << 30;
+/// No log gets so far, and there is room to count on.
+const END_OFFSET_MAX: i64 = i64::MAX / 2;
 /// Records of one batch.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -125,8 +128,21 @@ impl Snapshot {
             values.append(&mut batches::values(batch)?);
         }
         let index = u64::try_from(header.raft_index).map_err(QuorumError::corrupt)?;
+        if header.raft_index < 1 || header.epoch < 1 || !(0..=END_OFFSET_MAX).contains(&header.end_offset) {
+            return Err(QuorumError::corrupt("a snapshot is of no place in the log"));
+        }
         let id = SnapshotId { end_offset: header.end_offset, epoch: header.epoch };
         Ok(Self { id, index, voters, values })
+    }
+
+    /// As raft has it. `data` is what [`Self::encode`] made.
+    pub(super) fn to_message(&self, data: Bytes) -> eraftpb::Snapshot {
+        let mut message = eraftpb::Snapshot { data, ..eraftpb::Snapshot::default() };
+        let metadata = message.mut_metadata();
+        metadata.index = self.index;
+        metadata.term = self.id.epoch as u64;
+        *metadata.mut_conf_state() = self.voters.conf_state();
+        message
     }
 
     /// Durable when this returns.

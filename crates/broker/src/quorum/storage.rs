@@ -327,6 +327,11 @@ impl Storage {
         self.entries_bytes
     }
 
+    /// The largest entry that the log takes.
+    pub(super) fn entry_bytes_max(&self) -> usize {
+        self.log.config().segment_bytes as usize
+    }
+
     pub(super) fn free_bytes(&self) -> Result<u64, QuorumError> {
         Ok(self.disk.free_bytes(&self.dir)?)
     }
@@ -621,12 +626,6 @@ impl raft::Storage for Storage {
             self.is_snapshot_wanted.set(true);
             return Err(unavailable());
         }
-        let data = stored.encode(self.clock.now_ms());
-        let mut snapshot = raft::eraftpb::Snapshot { data, ..raft::eraftpb::Snapshot::default() };
-        let metadata = snapshot.mut_metadata();
-        metadata.index = stored.index;
-        metadata.term = stored.id.epoch as u64;
-        *metadata.mut_conf_state() = stored.voters.conf_state();
-        Ok(snapshot)
+        Ok(stored.to_message(stored.encode(self.clock.now_ms())))
     }
 }

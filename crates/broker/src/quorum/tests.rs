@@ -2,6 +2,7 @@
 
 mod cluster;
 mod handle;
+mod hostile;
 pub(crate) mod simulation;
 
 use std::path::{Path, PathBuf};
@@ -65,6 +66,10 @@ impl StateMachine for Journal {
 
     fn snapshot(&self) -> Vec<Bytes> {
         self.values.clone()
+    }
+
+    fn check(&self, _values: &[Bytes]) -> Result<(), StateMachineError> {
+        Ok(())
     }
 }
 

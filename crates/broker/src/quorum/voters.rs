@@ -1,6 +1,8 @@
 //! Who takes part in the metadata quorum, and how that stands in its log: as Kafka's VotersRecord (KIP-853), each with
 //! the whole set after a change.
 
+use std::collections::BTreeSet;
+
 use bytes::BytesMut;
 use raft::eraftpb::{ConfChange, ConfChangeType, ConfState};
 use wire::Uuid;
@@ -136,6 +138,24 @@ impl VoterSet {
         change.set_change_type(kind);
         change.node_id = member.map_or(0, Voter::raft_id);
         change
+    }
+
+    /// Raft's ids of the voters and of the observers.
+    pub(super) fn ids(&self) -> [BTreeSet<u64>; 2] {
+        [&self.voters, &self.observers].map(|members| members.iter().map(Voter::raft_id).collect())
+    }
+
+    /// The ids that raft has when it is told of a change.
+    pub(super) fn ids_after(&self, change: &ConfChange) -> [BTreeSet<u64>; 2] {
+        let [mut voters, mut observers] = self.ids();
+        voters.remove(&change.node_id);
+        observers.remove(&change.node_id);
+        match change.get_change_type() {
+            ConfChangeType::AddNode => _ = voters.insert(change.node_id),
+            ConfChangeType::AddLearnerNode => _ = observers.insert(change.node_id),
+            ConfChangeType::RemoveNode => {}
+        }
+        [voters, observers]
     }
 
     /// The control batch of this set. In a snapshot it follows the version of its format.

@@ -65,6 +65,10 @@ impl StateMachine for Witness {
     fn snapshot(&self) -> Vec<Bytes> {
         self.history.lock().values[..self.count].to_vec()
     }
+
+    fn check(&self, _values: &[Bytes]) -> Result<(), StateMachineError> {
+        Ok(())
+    }
 }
 
 type Outbox = Arc<Mutex<Vec<(Voter, Voter, Message)>>>;
@@ -246,9 +250,13 @@ impl Cluster {
         let Some(node) = &mut self.machines[n].node else { return };
         let acted = act(node).and_then(|()| node.drive());
         match acted {
-            Err(error @ (QuorumError::Corrupt(_) | QuorumError::VoteLost(_) | QuorumError::Raft(_))) => {
-                panic!("seed {}, node {n}: {error}", self.seed)
-            }
+            // Members say nothing impossible.
+            Err(
+                error @ (QuorumError::Corrupt(_)
+                | QuorumError::VoteLost(_)
+                | QuorumError::Raft(_)
+                | QuorumError::Impossible(_)),
+            ) => panic!("seed {}, node {n}: {error}", self.seed),
             Err(error) if !error.is_retriable() => {
                 let loses_power = self.rng.percent(50);
                 self.stop(n, loses_power);

@@ -19,9 +19,9 @@ impl Transport for Direct {
     fn send(&mut self, to: &Voter, message: Message) {
         let Some(quorum) = self.switchboard.lock().get(&to.key()).cloned() else { return };
         let is_snapshot = message.get_msg_type() == raft::eraftpb::MessageType::MsgSnapshot;
-        let message = decode(&encode(&message).unwrap()).unwrap();
+        let message = from_wire(to_wire(message).unwrap()).unwrap();
         quorum.introduce(vec![self.own.clone()]);
-        quorum.step(vec![message]);
+        quorum.step(([127, 0, 0, 1], 9093).into(), vec![message]);
         if is_snapshot && let Some(own) = self.switchboard.lock().get(&self.own.key()) {
             own.snapshot_sent(to.node_id, true);
         }
