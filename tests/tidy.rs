@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use broker::config::{Scope, Setting};
+
 const LINE_CHARS_MAX: usize = 120;
 const FILE_LINES_MAX: usize = 800;
 
@@ -198,6 +200,120 @@ fn every_line_of_the_log_has_a_logger() {
         let writes = before_tests(text).any(|(_, line)| LOG_MACROS.iter().any(|name| line.contains(name)));
         if writes && !broker::loggers::NAMES.contains(&logger.as_str()) {
             problems.push(format!("{name}: {logger} is no logger of crates/broker/src/loggers.rs"));
+        }
+    }
+    report(&problems);
+}
+
+/// Settings that are read by way of a function (or a field) of the typed settings: who calls that reads them.
+const READ_THROUGH: &[(Scope, &str, &[&str])] = &[
+    (Scope::Broker, "node_id", &["broker.id"]),
+    (Scope::Broker, "data_dirs(", &["log.dir", "log.dirs"]),
+    (Scope::Broker, "membership(", &["controller.quorum.voters", "controller.quorum.bootstrap.servers"]),
+    (Scope::Broker, "client_endpoints(", &["listeners", "listener.security.protocol.map"]),
+    (Scope::Broker, "advertised_endpoints(", &["advertised.listeners"]),
+    (Scope::Broker, "inter_broker_endpoint(", &["controller.listener.names"]),
+    (Scope::Broker, "log_config(", &["producer.id.expiration.ms"]),
+    (
+        Scope::Topic,
+        "log_config(",
+        &[
+            "cleanup.policy",
+            "delete.retention.ms",
+            "file.delete.delay.ms",
+            "index.interval.bytes",
+            "max.compaction.lag.ms",
+            "min.cleanable.dirty.ratio",
+            "min.compaction.lag.ms",
+            "retention.bytes",
+            "retention.ms",
+            "segment.bytes",
+            "segment.index.bytes",
+            "segment.jitter.ms",
+            "segment.ms",
+        ],
+    ),
+];
+
+/// Settings that take one value only, and refuse the others.
+const REFUSING: &[(Scope, &str)] = &[(Scope::Broker, "process.roles"), (Scope::Topic, "remote.storage.enable")];
+
+/// The code of some files without comments, tests and white space, so that a line break hides nothing.
+fn code_of<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut code = String::new();
+    for (_, text) in files.filter(|(name, _)| !name.contains("/tests") && !name.contains("/simulation")) {
+        for (_, line) in before_tests(text).filter(|(_, line)| !is_comment(line)) {
+            code.extend(line.chars().filter(|c| !c.is_whitespace()));
+        }
+        code.push('\n');
+    }
+    code
+}
+
+/// Whether the code has `receiver.member`, and not only the beginning of a longer name.
+fn reads(code: &str, receivers: &[&str], member: &str) -> bool {
+    receivers.iter().any(|receiver| {
+        let wanted = format!("{receiver}.{member}");
+        let is_end = |at: usize| !code[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        code.match_indices(&wanted).any(|(at, _)| member.ends_with('(') || is_end(at + wanted.len()))
+    })
+}
+
+/// A setting that nobody reads is a promise that nobody keeps. One that changes nothing belongs to those that are said
+/// to be ignored, with the reason.
+#[test]
+fn every_setting_is_read_or_said_to_be_ignored() {
+    const RECEIVERS: &[&str] = &["config", "config()", "load()", "topic", "broker", "self"];
+    let files = tracked();
+    if files.is_empty() {
+        return;
+    }
+    let is_config = |name: &str| name.starts_with("crates/broker/src/config");
+    let is_reader = |name: &str| name.starts_with("crates/broker/src/") || name.starts_with("src/");
+    let config = code_of(rust(&files).filter(|(name, _)| is_config(name)));
+    let readers = code_of(rust(&files).filter(|(name, _)| is_reader(name) && !is_config(name)));
+    let is_read_itself = |scope: Scope, setting: &Setting| {
+        let field = setting.name.replace('.', "_");
+        let in_config = || reads(&config, RECEIVERS, &field);
+        let through = READ_THROUGH.iter().find(|(of, _, names)| *of == scope && names.contains(&setting.name));
+        reads(&readers, RECEIVERS, &field)
+            || readers.contains(&format!(".get(\"{}\")", setting.name))
+            || through.is_some_and(|(_, function, _)| in_config() && reads(&readers, RECEIVERS, function))
+            || REFUSING.contains(&(scope, setting.name)) && in_config()
+    };
+    // What a topic or a group is not given itself comes from the broker.
+    let stands_behind_a_read_one = |name: &str| {
+        [Scope::Topic, Scope::Group].into_iter().any(|scope| {
+            let mut settings = scope.settings().filter(|setting| setting.synonyms.iter().any(|s| s.name == name));
+            settings.any(|setting| setting.ignored.is_none() && is_read_itself(scope, setting))
+        })
+    };
+    let mut problems = Vec::new();
+    for scope in [Scope::Broker, Scope::Topic, Scope::Group] {
+        for setting in scope.settings() {
+            let is_read =
+                is_read_itself(scope, setting) || scope == Scope::Broker && stands_behind_a_read_one(setting.name);
+            match setting.ignored {
+                None if !is_read => problems.push(format!("{scope} setting {}: accepted, but not read", setting.name)),
+                Some(_) if is_read => problems.push(format!("{scope} setting {}: read, but ignored", setting.name)),
+                Some("") => problems.push(format!("{scope} setting {}: ignored without a reason", setting.name)),
+                _ => {}
+            }
+        }
+    }
+    // What a log is told, it obeys.
+    let log = code_of(
+        rust(&files).filter(|(name, _)| name.starts_with("crates/log/src/") && *name != "crates/log/src/config.rs"),
+    );
+    let (_, fields) = files
+        .iter()
+        .find(|(name, _)| name == "crates/log/src/config.rs")
+        .and_then(|(_, text)| text.split_once("pub struct LogConfig {"))
+        .expect("logs have a configuration");
+    let fields = fields.lines().take_while(|line| *line != "}");
+    for field in fields.filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(':')) {
+        if !reads(&log, &["config", "config()"], field.0) {
+            problems.push(format!("LogConfig.{}: not read by the log", field.0));
         }
     }
     report(&problems);

@@ -28,7 +28,7 @@ pub use listeners::{Endpoint, SecurityProtocol};
 pub use load::{Loaded, Sources};
 pub use membership::{Membership, VoterAddress, address};
 pub use topic::TopicConfig;
-pub use value::{AckDurability, CompressionType, DiskCapacityPolicy, TimestampType};
+pub use value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
 
 /// Names and values as somebody gave them, before they are typed.
 pub type ConfigMap = BTreeMap<String, String>;
@@ -133,6 +133,8 @@ pub enum Bounds {
     Between(i64, i64),
     /// A part of a whole: 0 to 1.
     Ratio,
+    /// A number with a fraction, above 0.
+    Positive,
     OneOf(&'static [&'static str]),
     /// A list whose elements are among these.
     EachOf(&'static [&'static str]),
@@ -140,6 +142,8 @@ pub enum Bounds {
     GzipLevel,
     /// `*`, or a list of partition:broker pairs.
     ThrottledReplicas,
+    /// A list of address:count pairs.
+    PerAddress,
 }
 
 /// How a setting may be changed.
@@ -221,13 +225,14 @@ fn edit_distance(a: &str, b: &str) -> usize {
 /// Declares a table of settings together with the struct that holds their values.
 ///
 /// A row is `"kafka.name" => field: Type = default, bounds, update, "What it does.";` where a default is a literal or
-/// `null`, and a topic's row may end in `, from [synonyms]`.
+/// `null`, and a topic's row may go on with `, from [synonyms]`. One whose values are checked, but change nothing here,
+/// ends in `, ignored "why"`. A field is called as its setting, with underscores.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
         pub struct $struct:ident { $($(#[$extra_meta:meta])* $extra:ident : $extra_type:ty,)* }
         $($name:literal => $field:ident : $type:ty = $default:tt, $bounds:expr, $update:ident, $doc:literal
-            $(, from $synonyms:expr)?;)*
+            $(, from $synonyms:expr)? $(, ignored $reason:literal)?;)*
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
@@ -245,7 +250,7 @@ macro_rules! settings {
                 update: $crate::config::Update::$update,
                 synonyms: settings!(@synonyms $($synonyms)?),
                 documentation: $doc,
-                ignored: None,
+                ignored: settings!(@ignored $($reason)?),
             },
         )*];
 
@@ -265,6 +270,8 @@ macro_rules! settings {
     };
     (@synonyms) => { &[] };
     (@synonyms $synonyms:expr) => { &$synonyms };
+    (@ignored) => { None };
+    (@ignored $reason:literal) => { Some($reason) };
     (@default null) => { None };
     (@default $default:literal) => { Some($default) };
 }

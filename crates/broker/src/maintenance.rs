@@ -1,16 +1,17 @@
 //! What a broker does without being asked: flush, note recovery points, delete and compact what is old, watch the disk.
 //!
-//! Each loop is one task; work on files runs on the blocking pool. Intervals come from the configuration.
+//! Each loop is one task; work on files runs on the blocking pool. Intervals come from the configuration of now.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
 use crate::Broker;
+use crate::config::BrokerConfig;
 
-/// Recovery points are noted at least this often: a restart after a kill checks what was appended since.
+/// Checkpoints are noted at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// How often free space is looked at. What is written meanwhile has to fit into the reserve.
 const DISK_INTERVAL: Duration = Duration::from_millis(100);
@@ -20,43 +21,58 @@ const DELETION_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_BYTES: u64 = 8 << 20;
 
+/// After so long at most it is noticed that an interval has changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Starts the loops. They end when the set is dropped.
 pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
-    let config = broker.config();
-    let millis = |ms: i64| Duration::from_millis(ms.max(1) as u64);
-    let checkpoint = Duration::from_millis(config.log_flush_offset_checkpoint_interval_ms.max(1) as u64);
-    every(loops, broker, millis(config.log_background_flush_interval_ms), flush);
-    every(loops, broker, checkpoint.min(CHECKPOINT_INTERVAL_MAX), |broker| {
+    every(loops, broker, |config| millis(config.log_background_flush_interval_ms), flush);
+    every(loops, broker, checkpoint_interval, |broker| {
         if let Err(error) = broker.partitions.write_checkpoints() {
             tracing::warn!(%error, "cannot note recovery points; a restart will check more");
         }
     });
-    every(loops, broker, millis(config.log_retention_check_interval_ms), |broker| {
-        broker.partitions.apply_retention();
-    });
-    every(loops, broker, DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
+    every(
+        loops,
+        broker,
+        |config| millis(config.log_retention_check_interval_ms),
+        |broker| broker.partitions.apply_retention(),
+    );
+    every(loops, broker, |_| DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
     // What is full already is known before anything is appended.
     broker.partitions.watch_disk();
-    every(loops, broker, DISK_INTERVAL, |broker| broker.partitions.watch_disk());
-    every(loops, broker, SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
-    if config.log_cleaner_enable {
-        every(loops, broker, millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
+    every(loops, broker, |_| DISK_INTERVAL, |broker| broker.partitions.watch_disk());
+    every(loops, broker, |_| SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
+    if broker.config().log_cleaner_enable {
+        every(loops, broker, |config| millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
     }
 }
 
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(ms.max(1) as u64)
+}
+
+/// All checkpoints are written together, as often as the one that is wanted most often.
+fn checkpoint_interval(config: &BrokerConfig) -> Duration {
+    let offsets = config.log_flush_offset_checkpoint_interval_ms;
+    let log_starts = config.log_flush_start_offset_checkpoint_interval_ms;
+    let interval_ms = i64::from(offsets.min(log_starts)).min(config.replica_high_watermark_checkpoint_interval_ms);
+    millis(interval_ms).min(CHECKPOINT_INTERVAL_MAX)
+}
+
+/// Does the work again and again, a period after it was begun. The period is that of the settings of now.
 fn every(
     loops: &mut JoinSet<()>,
     broker: &Arc<Broker>,
-    period: Duration,
+    period: fn(&BrokerConfig) -> Duration,
     work: impl Fn(&Broker) + Clone + Send + 'static,
 ) {
     let broker = Arc::clone(broker);
     loops.spawn(async move {
-        let mut ticks = interval(period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.tick().await;
+        let mut begun = Instant::now();
         loop {
-            ticks.tick().await;
+            due(begun, || period(&broker.config())).await;
+            begun = Instant::now();
             let (broker, work) = (Arc::clone(&broker), work.clone());
             if spawn_blocking(move || work(&broker)).await.is_err() {
                 tracing::error!("a background task failed; it is tried again");
@@ -65,9 +81,58 @@ fn every(
     });
 }
 
+/// Until a period has passed, which may change meanwhile.
+async fn due(begun: Instant, period: impl Fn() -> Duration) {
+    loop {
+        let left = period().saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LOOK_INTERVAL)).await;
+    }
+}
+
 /// Brings to the disk what nobody waits for.
 fn flush(broker: &Broker) {
     for partition in std::mem::take(&mut *broker.shared.dirty.lock()) {
         partition.flush_in_background();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_as_frequent_as_the_most_impatient_setting_and_at_least_each_second() {
+        let interval = |name: &str, value: &str| {
+            checkpoint_interval(&BrokerConfig::new([(name.to_owned(), value.to_owned())].into()).expect("it is valid"))
+        };
+        assert_eq!(interval("node.id", "1"), CHECKPOINT_INTERVAL_MAX);
+        for name in [
+            "replica.high.watermark.checkpoint.interval.ms",
+            "log.flush.offset.checkpoint.interval.ms",
+            "log.flush.start.offset.checkpoint.interval.ms",
+        ] {
+            assert_eq!(interval(name, "70"), Duration::from_millis(70), "{name}");
+            assert_eq!(interval(name, "70000"), CHECKPOINT_INTERVAL_MAX, "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_period_that_shrinks_is_noticed_while_it_passes() {
+        let begun = Instant::now();
+        let period = Cell::new(Duration::from_secs(3600));
+        let shrink = async {
+            sleep(Duration::from_secs(10)).await;
+            period.set(Duration::from_secs(20));
+        };
+        tokio::join!(due(begun, || period.get()), shrink);
+        assert_eq!(begun.elapsed(), Duration::from_secs(20));
+        period.set(Duration::from_millis(5));
+        due(Instant::now(), || period.get()).await;
+        assert_eq!(begun.elapsed(), Duration::from_millis(20_005));
     }
 }

@@ -16,28 +16,33 @@ use tokio::task::JoinSet;
 
 pub use budget::Budget;
 pub use connection::{CloseReason, Peer};
-pub use limits::{Limit, LogLimit};
+pub use limits::{Admission, Limit, LogLimit};
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;
-use self::limits::Admission;
 use crate::Broker;
+use crate::config::BrokerConfig;
 
-/// Connections that the kernel keeps until they are accepted.
-const BACKLOG: i32 = 4096;
 /// Descriptors that connections leave to log files, or an eighth of all where that is less.
 const DESCRIPTOR_RESERVE_MAX: u64 = 256;
 /// How long nothing is accepted after the process has run out of descriptors. Those who wait stay in the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Opens the listening socket.
-pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Opens the listening socket. Its connections have buffers like its own (`socket.*.buffer.bytes`).
+pub fn bind(address: SocketAddr, config: &BrokerConfig) -> std::io::Result<TcpListener> {
     let domain = socket2::Domain::for_address(address);
     let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    // -1 leaves them to the kernel.
+    if let Ok(bytes) = usize::try_from(config.socket_send_buffer_bytes) {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Ok(bytes) = usize::try_from(config.socket_receive_buffer_bytes) {
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(config.socket_listen_backlog_size)?;
     TcpListener::from_std(socket.into())
 }
 
@@ -47,15 +52,18 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Whether it is for brokers among themselves.
     pub is_inter_broker: bool,
+    /// Counts who comes. All listeners for clients share one.
+    pub admission: Arc<Admission>,
 }
 
 /// Accepts and serves connections of a listener until it is dropped, and its connections with it.
 pub async fn serve(broker: Arc<Broker>, listener: Listener) {
-    let config = broker.config();
-    let budget = Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes));
+    let budget = {
+        let config = broker.config();
+        Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes))
+    };
     let stats = Arc::clone(&broker.shared.stats);
     stats.budgets.lock().push(Arc::clone(&budget));
-    let admission = Admission::new(config.max_connections, config.max_connections_per_ip);
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -67,8 +75,11 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                 continue;
             }
         };
-        let admitted =
-            if uses_last_descriptors(&stream) { Err(Limit::Descriptors) } else { admission.admit(address.ip()) };
+        let admitted = if uses_last_descriptors(&stream) {
+            Err(Limit::Descriptors)
+        } else {
+            listener.admission.admit(address.ip(), &broker.config())
+        };
         match admitted {
             Ok(admitted) => {
                 stats.connections.accepted.add(1);
@@ -121,5 +132,38 @@ fn report(log_limit: &LogLimit, address: SocketAddr, reason: &CloseReason) {
             tracing::debug!(%address, %reason, "connection closed");
         }
         reason => log_limit.warn(address, reason, "connection closed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn config(name: &str, value: &str) -> BrokerConfig {
+        BrokerConfig::new([(name.to_owned(), value.to_owned())].into()).expect("the setting is valid")
+    }
+
+    #[tokio::test]
+    async fn connections_have_the_buffers_that_are_set() {
+        for (name, is_send) in [("socket.send.buffer.bytes", true), ("socket.receive.buffer.bytes", false)] {
+            let listener = bind(([127, 0, 0, 1], 0).into(), &config(name, "20000")).unwrap();
+            let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            let socket = socket2::SockRef::from(&accepted);
+            let size = if is_send { socket.send_buffer_size() } else { socket.recv_buffer_size() };
+            // Linux doubles what it is told.
+            assert_eq!(size.unwrap(), 40_000, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_to_be_accepted_than_the_backlog_has_room_for() {
+        let listener = bind(([127, 0, 0, 1], 0).into(), &config("socket.listen.backlog.size", "1")).unwrap();
+        let address = listener.local_addr().unwrap();
+        // Linux lets one more in than the backlog has places.
+        let _waiting = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
+        assert!(std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_err());
     }
 }

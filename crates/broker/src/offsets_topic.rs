@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 use wire::batch::Batch;
+use wire::compress::Codec;
 use wire::{ErrorCode, Uuid};
 
 use crate::config::BrokerConfig;
@@ -263,6 +264,9 @@ pub(crate) fn group_config(config: &BrokerConfig) -> GroupConfig {
         offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
         offset_commit_timeout_ms: i64::from(config.offsets_commit_timeout_ms),
         offsets_topic_num_partitions: config.offsets_topic_num_partitions,
+        // The bounds of the setting are those of the ids.
+        offsets_topic_codec: Codec::from_id(config.offsets_topic_compression_codec as i16).unwrap_or(Codec::None),
+        offsets_load_buffer_bytes: config.offsets_load_buffer_size.unsigned_abs(),
         ..GroupConfig::default()
     }
 }

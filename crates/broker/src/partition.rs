@@ -535,12 +535,14 @@ impl Partition {
     }
 
     /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on
-    /// meanwhile: the lock is held only to take stock and to put each new segment in its place.
+    /// meanwhile: the lock is held only to take stock and to put each new segment in its place. `moved` is told of bytes
+    /// that were read or written.
     pub fn compact(
         self: &Arc<Self>,
         first_dirty_offset: i64,
         limits: CompactionLimits,
         stop: &AtomicBool,
+        moved: &dyn Fn(u64),
     ) -> Result<i64, LogError> {
         let now = self.shared.env.clock.now();
         let last_stable_offset = self.last_stable_offset();
@@ -550,7 +552,7 @@ impl Partition {
             Ok::<_, LogError>(is_due.then(|| log.begin_compaction(&cleanable, limits, now)))
         })?;
         let Some(mut compaction) = compaction else { return Ok(first_dirty_offset) };
-        while let Some(cleaned) = compaction.clean_next(stop)? {
+        while let Some(cleaned) = compaction.clean_next(stop, moved)? {
             if !self.with_log(|log| log.swap_in(cleaned, now))? {
                 return Ok(first_dirty_offset);
             }

@@ -273,11 +273,12 @@ impl Compaction {
     }
 
     /// Writes the next segment; `None` if there is no more to do, or if `stop` was set. A bad batch is an error:
-    /// without knowing what is in it nothing can be dropped safely.
-    pub fn clean_next(&mut self, stop: &AtomicBool) -> Result<Option<Cleaned>, LogError> {
+    /// without knowing what is in it nothing can be dropped safely. `moved` is told how many bytes were just read or
+    /// written, and holds up what comes next for as long as it takes.
+    pub fn clean_next(&mut self, stop: &AtomicBool, moved: &dyn Fn(u64)) -> Result<Option<Cleaned>, LogError> {
         if !self.is_mapped {
             self.find_aborted()?;
-            self.fill_map(stop)?;
+            self.fill_map(stop, moved)?;
             self.is_mapped = true;
             self.stats.keys = self.map.len() as u64;
         }
@@ -287,7 +288,7 @@ impl Compaction {
                 return Ok(None);
             }
             let base_offset = group[0].segment.base_offset();
-            match self.clean(&group, stop) {
+            match self.clean(&group, stop, moved) {
                 Ok(Some(cleaned)) => return Ok(Some(cleaned)),
                 // Nothing changed, or stopped.
                 Ok(None) => remove_stage(&*self.disk, &self.dir, base_offset, Stage::Cleaned)?,
@@ -352,7 +353,7 @@ impl Compaction {
     }
 
     /// Notes the latest offset of each key in the dirty part (`Cleaner.buildOffsetMap`).
-    fn fill_map(&mut self, stop: &AtomicBool) -> Result<(), LogError> {
+    fn fill_map(&mut self, stop: &AtomicBool, moved: &dyn Fn(u64)) -> Result<(), LogError> {
         for part in self.parts.clone() {
             if part.upper_offset <= self.first_dirty_offset {
                 continue;
@@ -368,6 +369,7 @@ impl Compaction {
                 }
                 if !header.attributes.is_control() && !self.is_aborted(&header) {
                     let batch = read_batch(&part, position, &header)?;
+                    moved(header.size() as u64);
                     let section = self.records(&batch)?;
                     for record in RecordReader::new(&header, &section) {
                         let record = record.map_err(|_| corrupt(&header))?;
@@ -389,7 +391,7 @@ impl Compaction {
         batch.records(self.limits.decompressed_bytes_max).map_err(|_| corrupt(&batch.header))
     }
 
-    fn clean(&mut self, group: &[Part], stop: &AtomicBool) -> Result<Option<Cleaned>, LogError> {
+    fn clean(&mut self, group: &[Part], stop: &AtomicBool, moved: &dyn Fn(u64)) -> Result<Option<Cleaned>, LogError> {
         let base_offset = group[0].segment.base_offset();
         let mut output = self.output(base_offset)?;
         output.has_changed = group.len() > 1;
@@ -402,6 +404,7 @@ impl Compaction {
                 let (position, header) = expect_batch(item)?;
                 let batch = read_batch(part, position, &header)?;
                 self.stats.bytes_read += header.size() as u64;
+                let size_before = output.size;
                 match self.keep(&batch)? {
                     Kept::Whole => output.push(&batch)?,
                     Kept::Less(batch) => {
@@ -410,6 +413,7 @@ impl Compaction {
                     }
                     Kept::Nothing => output.has_changed = true,
                 }
+                moved(header.size() as u64 + output.size - size_before);
             }
         }
         if !output.has_changed {

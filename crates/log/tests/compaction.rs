@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -43,9 +44,13 @@ fn append(log: &mut Log, batch: Batch, origin: Origin, now: Now) -> i64 {
 fn compact(log: &mut Log, first_dirty_offset: i64, limits: CompactionLimits, now: Now) -> Result<i64, LogError> {
     let cleanable = log.cleanable(first_dirty_offset, log.log_end_offset(), now)?;
     let mut compaction = log.begin_compaction(&cleanable, limits, now);
-    while let Some(cleaned) = compaction.clean_next(&AtomicBool::new(false))? {
+    let moved = Cell::new(0);
+    while let Some(cleaned) = compaction.clean_next(&AtomicBool::new(false), &|bytes| moved.set(moved.get() + bytes))? {
         assert!(log.swap_in(cleaned, now)?);
     }
+    // Whoever bounds the cleaner's rate is told of all that it reads and writes.
+    let stats = compaction.stats();
+    assert!(moved.get() >= stats.bytes_read + stats.bytes_written, "{} of {stats:?}", moved.get());
     Ok(compaction.next_dirty_offset())
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::value::{AckDurability, CompressionType, DiskCapacityPolicy, TimestampType};
+use super::value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
 use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, listeners, membership, settings};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
@@ -48,8 +48,6 @@ settings! {
         "Which security protocol each listener name speaks.";
     "controller.listener.names" => controller_listener_names: Vec<String> = "", Any, ReadOnly,
         "Names of listeners that serve the metadata quorum and no clients.";
-    "inter.broker.listener.name" => inter_broker_listener_name: Option<String> = null, Any, ReadOnly,
-        "The listener that brokers use among themselves.";
     "socket.listen.backlog.size" => socket_listen_backlog_size: i32 = "4096", AtLeast(1), ReadOnly,
         "Connections that may wait to be accepted. The kernel's net.core.somaxconn bounds it.";
     "socket.send.buffer.bytes" => socket_send_buffer_bytes: i32 = "-1", AtLeast(-1), ReadOnly,
@@ -61,13 +59,11 @@ settings! {
     "connections.max.idle.ms" => connections_max_idle_ms: i64 = "600000", AtLeast(1), ReadOnly,
         "A connection without requests for so long is closed.";
     "max.connections" => max_connections: i32 = "2147483647", AtLeast(0), ClusterWide,
-        "Connections at a time. One more is closed at once.";
+        "Connections at a time, of all listeners for clients together. One more is closed at once.";
     "max.connections.per.ip" => max_connections_per_ip: i32 = "2147483647", AtLeast(0), ClusterWide,
         "Connections at a time from one address.";
-    "max.connections.per.ip.overrides" => max_connections_per_ip_overrides: Vec<String> = "", Any, ClusterWide,
-        "Other bounds for single addresses, as address:count.";
-    "queued.max.requests" => queued_max_requests: i32 = "500", AtLeast(1), ReadOnly,
-        "Requests of one connection that may be under way; at the bound it is not read from.";
+    "max.connections.per.ip.overrides" => max_connections_per_ip_overrides: AddressCounts
+        = "", PerAddress, ClusterWide, "Other bounds for single addresses, as address:count.";
     "queued.max.request.bytes" => queued_max_request_bytes: i64 = "-1", AtLeast(-1), ReadOnly,
         "Memory for all requests under way together; at the bound nothing is read. -1 takes an eighth of the memory.";
     "request.timeout.ms" => request_timeout_ms: i32 = "30000", AtLeast(1), ReadOnly,
@@ -76,8 +72,6 @@ settings! {
     // Directories.
     "log.dir" => log_dir: Vec<String> = "/tmp/kafka-logs", Any, ReadOnly, "The data directory, unless log.dirs is set.";
     "log.dirs" => log_dirs: Option<Vec<String>> = null, Any, ReadOnly, "The data directory.";
-    "metadata.log.dir" => metadata_log_dir: Option<String> = null, Any, ReadOnly,
-        "The directory of the metadata log, when it is not the data directory.";
     "disk.capacity.policy" => disk_capacity_policy: DiskCapacityPolicy
         = "none", OneOf(DiskCapacityPolicy::NAMES), ClusterWide,
         "What happens beyond disk.capacity.threshold.percent: nothing, the oldest segments go, or no more records come.";
@@ -163,7 +157,8 @@ settings! {
     "log.index.size.max.bytes" => log_index_size_max_bytes: i32 = "10485760", AtLeast(4), ClusterWide,
         "The largest index of a segment.";
     "log.preallocate" => log_preallocate: bool = "false", Any, ClusterWide,
-        "Whether a new segment's space is taken at once.";
+        "Whether a new segment's space is taken at once.",
+        ignored "a segment takes space as records come";
     "log.message.timestamp.type" => log_message_timestamp_type: TimestampType
         = "CreateTime", OneOf(TimestampType::NAMES), ClusterWide,
         "Whether a record's timestamp is its producer's or the time of its arrival.";
@@ -172,9 +167,11 @@ settings! {
     "log.message.timestamp.after.max.ms" => log_message_timestamp_after_max_ms: i64
         = "3600000", AtLeast(0), ClusterWide, "How far in the future a record's timestamp may lie.";
     "log.local.retention.bytes" => log_local_retention_bytes: i64 = "-2", AtLeast(-2), ClusterWide,
-        "As log.retention.bytes for what is kept locally of a topic in tiered storage. -2 is the same.";
+        "As log.retention.bytes for what is kept locally of a topic in tiered storage. -2 is the same.",
+        ignored "there is no tiered storage yet";
     "log.local.retention.ms" => log_local_retention_ms: i64 = "-2", AtLeast(-2), ClusterWide,
-        "As log.retention.ms for what is kept locally of a topic in tiered storage. -2 is the same.";
+        "As log.retention.ms for what is kept locally of a topic in tiered storage. -2 is the same.",
+        ignored "there is no tiered storage yet";
 
     // Durability.
     "log.ack.durability" => log_ack_durability: AckDurability = "disk", OneOf(AckDurability::NAMES), ClusterWide,
@@ -190,11 +187,12 @@ settings! {
         "As log.flush.interval.ms, where that is not set.";
     "log.flush.offset.checkpoint.interval.ms" => log_flush_offset_checkpoint_interval_ms: i32
         = "60000", AtLeast(0), ReadOnly,
-        "How often it is noted up to where logs are on disk.";
+        "How often checkpoints are written: of this and the other two intervals of checkpoints the shortest counts, and a \
+         second at most.";
     "log.flush.start.offset.checkpoint.interval.ms" => log_flush_start_offset_checkpoint_interval_ms: i32
-        = "60000", AtLeast(0), ReadOnly, "How often it is noted where logs begin.";
+        = "60000", AtLeast(0), ReadOnly, "As log.flush.offset.checkpoint.interval.ms.";
     "replica.high.watermark.checkpoint.interval.ms" => replica_high_watermark_checkpoint_interval_ms: i64
-        = "5000", AtLeast(1), ReadOnly, "How often high watermarks are noted on disk.";
+        = "5000", AtLeast(1), ReadOnly, "As log.flush.offset.checkpoint.interval.ms.";
 
     // Compaction.
     "log.cleaner.enable" => log_cleaner_enable: bool = "true", Any, ReadOnly, "Whether topics are compacted at all.";
@@ -204,7 +202,7 @@ settings! {
         = "134217728", AtLeast(1048576), ClusterWide,
         "Memory for the keys of what is compacted.";
     "log.cleaner.io.max.bytes.per.second" => log_cleaner_io_max_bytes_per_second: f64
-        = "1.7976931348623157E308", Any, ClusterWide, "Bytes that the cleaner reads and writes in a second.";
+        = "1.7976931348623157E308", Positive, ClusterWide, "Bytes that the cleaner reads and writes in a second.";
     "log.cleaner.delete.retention.ms" => log_cleaner_delete_retention_ms: i64 = "86400000", AtLeast(0), ClusterWide,
         "How long a tombstone stays in a compacted topic.";
     "log.cleaner.min.cleanable.ratio" => log_cleaner_min_cleanable_ratio: f64 = "0.5", Ratio, ClusterWide,
@@ -231,23 +229,30 @@ settings! {
         "How long a new group waits for more members.";
     "group.max.size" => group_max_size: i32 = "2147483647", AtLeast(1), ReadOnly, "Members of one group.";
     "group.consumer.session.timeout.ms" => group_consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
-        "The session timeout of groups of the consumer protocol.";
+        "The session timeout of groups of the consumer protocol.",
+        ignored "only the classic group protocol is served";
     "group.consumer.min.session.timeout.ms" => group_consumer_min_session_timeout_ms: i32
         = "45000", AtLeast(1), ReadOnly,
-        "The shortest session timeout that a group of the consumer protocol may be given.";
+        "The shortest session timeout that a group of the consumer protocol may be given.",
+        ignored "only the classic group protocol is served";
     "group.consumer.max.session.timeout.ms" => group_consumer_max_session_timeout_ms: i32
         = "60000", AtLeast(1), ReadOnly,
-        "The longest session timeout that a group of the consumer protocol may be given.";
+        "The longest session timeout that a group of the consumer protocol may be given.",
+        ignored "only the classic group protocol is served";
     "group.consumer.heartbeat.interval.ms" => group_consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
-        "How often members of the consumer protocol report.";
+        "How often members of the consumer protocol report.",
+        ignored "only the classic group protocol is served";
     "group.consumer.min.heartbeat.interval.ms" => group_consumer_min_heartbeat_interval_ms: i32
         = "5000", AtLeast(1), ReadOnly,
-        "The shortest heartbeat interval that a group of the consumer protocol may be given.";
+        "The shortest heartbeat interval that a group of the consumer protocol may be given.",
+        ignored "only the classic group protocol is served";
     "group.consumer.max.heartbeat.interval.ms" => group_consumer_max_heartbeat_interval_ms: i32
         = "15000", AtLeast(1), ReadOnly,
-        "The longest heartbeat interval that a group of the consumer protocol may be given.";
+        "The longest heartbeat interval that a group of the consumer protocol may be given.",
+        ignored "only the classic group protocol is served";
     "group.consumer.max.size" => group_consumer_max_size: i32 = "2147483647", AtLeast(1), ReadOnly,
-        "Members of one group of the consumer protocol.";
+        "Members of one group of the consumer protocol.",
+        ignored "only the classic group protocol is served";
     "offset.metadata.max.bytes" => offset_metadata_max_bytes: i32 = "4096", AtLeast(0), ReadOnly,
         "The longest text that may go with a committed offset.";
     "offsets.commit.timeout.ms" => offsets_commit_timeout_ms: i32 = "5000", AtLeast(1), ReadOnly,
@@ -256,6 +261,8 @@ settings! {
         "How long the offsets of a group without members are kept.";
     "offsets.retention.check.interval.ms" => offsets_retention_check_interval_ms: i64 = "600000", AtLeast(1), ReadOnly,
         "How often offsets are looked at for expiry.";
+    "offsets.load.buffer.size" => offsets_load_buffer_size: i32 = "5242880", AtLeast(1), ReadOnly,
+        "Bytes of __consumer_offsets that are read at a time when a broker becomes the coordinator of its groups.";
     "offsets.topic.num.partitions" => offsets_topic_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
         "Partitions of __consumer_offsets.";
     "offsets.topic.replication.factor" => offsets_topic_replication_factor: i16 = "3", AtLeast(1), ReadOnly,
@@ -265,27 +272,7 @@ settings! {
     "offsets.topic.compression.codec" => offsets_topic_compression_codec: i32 = "0", Between(0, 4), ReadOnly,
         "The compression of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.";
 
-    // Transactions and producers.
-    "transaction.max.timeout.ms" => transaction_max_timeout_ms: i32 = "900000", AtLeast(1), ReadOnly,
-        "The longest transaction timeout that a producer may ask for.";
-    "transaction.state.log.num.partitions" => transaction_state_log_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
-        "Partitions of __transaction_state.";
-    "transaction.state.log.replication.factor" => transaction_state_log_replication_factor: i16
-        = "3", AtLeast(1), ReadOnly,
-        "Replicas of __transaction_state; by default three or as many as there are brokers.";
-    "transaction.state.log.min.isr" => transaction_state_log_min_isr: i32 = "2", AtLeast(1), ReadOnly,
-        "min.insync.replicas of __transaction_state; by default two, or one where there is one broker.";
-    "transaction.state.log.segment.bytes" => transaction_state_log_segment_bytes: i32
-        = "104857600", AtLeast(1), ReadOnly,
-        "The segment size of __transaction_state.";
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms" =>
-        transaction_abort_timed_out_cleanup_interval_ms: i32
-        = "10000", AtLeast(1), ReadOnly, "How often transactions are looked at for their timeout.";
-    "transaction.remove.expired.transaction.cleanup.interval.ms" =>
-        transaction_remove_expired_cleanup_interval_ms: i32
-        = "3600000", AtLeast(1), ReadOnly, "How often transactional ids are looked at for expiry.";
-    "transactional.id.expiration.ms" => transactional_id_expiration_ms: i32 = "604800000", AtLeast(1), ReadOnly,
-        "How long an unused transactional id is remembered.";
+    // Producers.
     "producer.id.expiration.ms" => producer_id_expiration_ms: i32 = "86400000", AtLeast(1), ClusterWide,
         "How long a partition remembers an idempotent producer that sends nothing.";
 
@@ -525,6 +512,12 @@ mod tests {
                 "compact,shred",
                 "Invalid value compact,shred for configuration log.cleanup.policy: \
                  String must be one of: compact, delete",
+            ),
+            (
+                "max.connections.per.ip.overrides",
+                "10.0.0.1:5,localhost:3",
+                "Invalid value 10.0.0.1:5,localhost:3 for configuration max.connections.per.ip.overrides: \
+                 Value must be a list of address:count pairs; names of hosts are not looked up",
             ),
             ("num.partition", "1", "Unknown broker config name: num.partition (did you mean num.partitions?)"),
             ("colour", "red", "Unknown broker config name: colour"),

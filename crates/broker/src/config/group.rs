@@ -8,10 +8,12 @@ settings! {
 
     "consumer.heartbeat.interval.ms" => consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ClusterWide,
         "How often members report.",
-        from [Synonym { name: "group.consumer.heartbeat.interval.ms", factor: 1 }];
+        from [Synonym { name: "group.consumer.heartbeat.interval.ms", factor: 1 }],
+        ignored "only the classic group protocol is served";
     "consumer.session.timeout.ms" => consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ClusterWide,
         "How long a member may be silent before it is out.",
-        from [Synonym { name: "group.consumer.session.timeout.ms", factor: 1 }];
+        from [Synonym { name: "group.consumer.session.timeout.ms", factor: 1 }],
+        ignored "only the classic group protocol is served";
 }
 
 impl GroupConfig {

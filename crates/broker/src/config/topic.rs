@@ -60,10 +60,10 @@ settings! {
         "Replicas that are throttled as leaders: partition:broker pairs, or * for all.";
     "local.retention.bytes" => local_retention_bytes: i64 = "-2", AtLeast(-2), ClusterWide,
         "As retention.bytes for what is kept locally of a topic in tiered storage. -2 is the same.",
-        from [same("log.local.retention.bytes")];
+        from [same("log.local.retention.bytes")], ignored "there is no tiered storage yet";
     "local.retention.ms" => local_retention_ms: i64 = "-2", AtLeast(-2), ClusterWide,
         "As retention.ms for what is kept locally of a topic in tiered storage. -2 is the same.",
-        from [same("log.local.retention.ms")];
+        from [same("log.local.retention.ms")], ignored "there is no tiered storage yet";
     "max.compaction.lag.ms" => max_compaction_lag_ms: i64 = "9223372036854775807", AtLeast(1), ClusterWide,
         "The age at which a record is compacted at last.", from [same("log.cleaner.max.compaction.lag.ms")];
     "max.message.bytes" => max_message_bytes: i32 = "1048588", AtLeast(0), ClusterWide,
@@ -84,13 +84,16 @@ settings! {
     "min.insync.replicas" => min_insync_replicas: i32 = "1", AtLeast(1), ClusterWide,
         "Replicas that must be in sync for acks=all to be accepted.", from [same("min.insync.replicas")];
     "preallocate" => preallocate: bool = "false", Any, ClusterWide,
-        "Whether a new segment's space is taken at once.", from [same("log.preallocate")];
+        "Whether a new segment's space is taken at once.", from [same("log.preallocate")],
+        ignored "a segment takes space as records come";
     "remote.log.copy.disable" => remote_log_copy_disable: bool = "false", Any, ClusterWide,
-        "Whether copying to tiered storage has stopped. There is no tiered storage yet.";
+        "Whether copying to tiered storage has stopped.",
+        ignored "there is no tiered storage yet";
     "remote.log.delete.on.disable" => remote_log_delete_on_disable: bool = "false", Any, ClusterWide,
-        "Whether leaving tiered storage deletes what it holds. There is no tiered storage yet.";
+        "Whether leaving tiered storage deletes what it holds.",
+        ignored "there is no tiered storage yet";
     "remote.storage.enable" => remote_storage_enable: bool = "false", Any, ClusterWide,
-        "Whether the topic is in tiered storage. There is none yet.";
+        "Whether the topic is in tiered storage. There is none yet, and true is refused.";
     "retention.bytes" => retention_bytes: i64 = "-1", Any, ClusterWide,
         "The size of a partition above which its oldest segments are deleted. -1 is no bound.",
         from [same("log.retention.bytes")];

@@ -1,5 +1,7 @@
 //! Settings' texts and their types: parsing, bounds, and the messages of Kafka's `ConfigDef` for what is wrong.
 
+use std::net::IpAddr;
+
 use super::{Bounds, ConfigError, Kind, Setting};
 
 /// A type that a setting's field may have. Bounds have been checked before `parse` is asked.
@@ -49,6 +51,31 @@ impl Value for Vec<String> {
     const KIND: Kind = Kind::List;
     fn parse(text: Option<&str>) -> Option<Self> {
         Some(elements(text?).map(str::to_owned).collect())
+    }
+}
+
+/// Numbers of connections, by address: `address:count`, where an IPv6 address may stand in brackets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressCounts(Vec<(IpAddr, i32)>);
+
+impl AddressCounts {
+    /// Of an address; the last that was said counts.
+    pub fn count(&self, address: IpAddr) -> Option<i32> {
+        self.0.iter().rev().find(|(known, _)| *known == address).map(|(_, count)| *count)
+    }
+}
+
+fn address_count(element: &str) -> Option<(IpAddr, i32)> {
+    let (address, count) = element.rsplit_once(':')?;
+    let address = address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address);
+    let address: IpAddr = address.parse().ok()?;
+    Some((address.to_canonical(), count.parse().ok().filter(|count| *count >= 0)?))
+}
+
+impl Value for AddressCounts {
+    const KIND: Kind = Kind::List;
+    fn parse(text: Option<&str>) -> Option<Self> {
+        elements(text?).map(address_count).collect::<Option<_>>().map(Self)
     }
 }
 
@@ -162,6 +189,7 @@ impl Setting {
                 return match self.bounds {
                     Bounds::Ratio if number.is_nan() || number < 0.0 => Err("Value must be at least 0".to_owned()),
                     Bounds::Ratio if number > 1.0 => Err("Value must be no more than 1".to_owned()),
+                    Bounds::Positive if number <= 0.0 => Err("Value must be greater than 0".to_owned()),
                     _ if number.is_finite() => Ok(()),
                     _ => Err("Not a number of type DOUBLE".to_owned()),
                 };
@@ -214,6 +242,9 @@ impl Setting {
                     true => Ok(()),
                     false => Err("Value must be the literal '*' or a list of partitionId:brokerId pairs".to_owned()),
                 }
+            }
+            Bounds::PerAddress if elements(text).any(|element| address_count(element).is_none()) => {
+                Err("Value must be a list of address:count pairs; names of hosts are not looked up".to_owned())
             }
             _ => Ok(()),
         }

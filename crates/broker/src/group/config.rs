@@ -1,5 +1,7 @@
 //! Settings of the group coordinator under Kafka's names, with Kafka's defaults.
 
+use wire::compress::Codec;
+
 /// What the coordinator is configured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -21,6 +23,8 @@ pub struct GroupConfig {
     pub offset_commit_timeout_ms: i64,
     /// `offsets.topic.num.partitions`: how groups are spread as long as the topic does not exist.
     pub offsets_topic_num_partitions: i32,
+    /// `offsets.topic.compression.codec`
+    pub offsets_topic_codec: Codec,
     /// `offsets.load.buffer.size`
     pub offsets_load_buffer_bytes: u32,
     /// Bound on one member's protocols and on the assignments of one SyncGroup. Kafka has only that of the request.
@@ -50,6 +54,7 @@ impl Default for GroupConfig {
             offsets_retention_check_interval_ms: 600_000,
             offset_commit_timeout_ms: 5_000,
             offsets_topic_num_partitions: 50,
+            offsets_topic_codec: Codec::None,
             offsets_load_buffer_bytes: 5 * 1024 * 1024,
             max_member_metadata_bytes: 1024 * 1024,
             max_memory_bytes: 256 * 1024 * 1024,

@@ -243,7 +243,8 @@ impl GroupCoordinator {
 
     /// Appends a group's record; the group learns of the end.
     fn write(self: &Arc<Self>, shard: &Arc<Shard>, group_id: &str, write: Write) {
-        let mut batcher = Batcher::new(self.clock.now_ms(), self.log.max_batch_bytes());
+        let mut batcher =
+            Batcher::new(self.clock.now_ms(), self.log.max_batch_bytes(), self.config.offsets_topic_codec);
         batcher.push_group(group_id, Some(&write.value));
         let durable = self.append(shard.partition, batcher.build());
         let (coordinator, shard, group_id) = (Arc::clone(self), Arc::clone(shard), group_id.to_owned());

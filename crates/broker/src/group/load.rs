@@ -18,7 +18,7 @@ use super::core::{CommittedOffset, Group};
 use super::records::{self, Stored};
 use super::{GroupConfig, Now, OffsetsLog};
 
-/// Decompressed size that a batch may have. Ours are not compressed; Kafka's may be.
+/// Decompressed size that a batch may have.
 const MAX_SECTION_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads a whole partition.

@@ -253,7 +253,7 @@ impl GroupCoordinator {
         writes: Vec<OffsetWrite>,
         deletes_group: bool,
     ) -> InFlight {
-        let mut batcher = Batcher::new(self.now().wall_ms, self.log.max_batch_bytes());
+        let mut batcher = Batcher::new(self.now().wall_ms, self.log.max_batch_bytes(), self.config.offsets_topic_codec);
         for write in &writes {
             batcher.push_offset(group_id, write);
         }

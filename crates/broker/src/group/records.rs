@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use wire::WireError;
 use wire::batch::{Batch, BatchBuilder};
+use wire::compress::Codec;
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
 
 use super::core::{CommittedOffset, OffsetWrite};
@@ -42,13 +43,15 @@ pub fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, WireError> {
 pub struct Batcher {
     now_ms: i64,
     max_batch_bytes: usize,
+    codec: Codec,
     full: Vec<Batch>,
     open: BatchBuilder,
 }
 
 impl Batcher {
-    pub fn new(now_ms: i64, max_batch_bytes: usize) -> Self {
-        Self { now_ms, max_batch_bytes, full: Vec::new(), open: BatchBuilder::new() }
+    pub fn new(now_ms: i64, max_batch_bytes: usize, codec: Codec) -> Self {
+        let open = BatchBuilder::new().compression(codec, None);
+        Self { now_ms, max_batch_bytes, codec, full: Vec::new(), open }
     }
 
     pub fn push_offset(&mut self, group_id: &str, write: &OffsetWrite) {
@@ -76,7 +79,8 @@ impl Batcher {
         let key = key.write();
         let record_bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + RECORD_OVERHEAD_BYTES;
         if !self.open.is_empty() && self.open.size_bytes() + record_bytes > self.max_batch_bytes {
-            self.full.push(std::mem::take(&mut self.open).build());
+            let next = BatchBuilder::new().compression(self.codec, None);
+            self.full.push(std::mem::replace(&mut self.open, next).build());
         }
         self.open.push(self.now_ms, Some(&key), value.as_deref(), &[]);
     }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Counts connections in total and per address (`max.connections`, `max.connections.per.ip`).
+use crate::config::BrokerConfig;
+
+/// Counts connections in total and per address. An IPv4 address counts as itself on a listener for IPv6, too.
+#[derive(Default)]
 pub struct Admission {
-    total_max: usize,
-    per_ip_max: usize,
     counts: Arc<Mutex<Counts>>,
 }
 
@@ -53,21 +54,17 @@ pub struct Admitted {
 }
 
 impl Admission {
-    pub fn new(total_max: i32, per_ip_max: i32) -> Self {
-        Self {
-            total_max: usize::try_from(total_max).unwrap_or(0),
-            per_ip_max: usize::try_from(per_ip_max).unwrap_or(0),
-            counts: Arc::default(),
-        }
-    }
-
-    pub fn admit(&self, ip: IpAddr) -> Result<Admitted, Limit> {
+    /// Takes a place, if the settings of now have one more (`max.connections`, `max.connections.per.ip` and its
+    /// overrides). Who is there already stays when they shrink.
+    pub fn admit(&self, ip: IpAddr, config: &BrokerConfig) -> Result<Admitted, Limit> {
+        let ip = ip.to_canonical();
+        let per_ip_max = config.max_connections_per_ip_overrides.count(ip).unwrap_or(config.max_connections_per_ip);
         let mut counts = self.counts.lock();
-        if counts.total >= self.total_max {
+        if counts.total >= usize::try_from(config.max_connections).unwrap_or(0) {
             return Err(Limit::Total);
         }
         let here = counts.per_ip.get(&ip).copied().unwrap_or(0);
-        if here >= self.per_ip_max {
+        if here >= usize::try_from(per_ip_max).unwrap_or(0) {
             return Err(Limit::PerIp);
         }
         counts.total += 1;
@@ -172,16 +169,36 @@ mod tests {
     const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 1));
     const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
 
+    fn config(pairs: &[(&str, &str)]) -> BrokerConfig {
+        let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        BrokerConfig::new(pairs.collect()).expect("the settings are valid")
+    }
+
     #[test]
     fn a_place_is_free_again_when_its_connection_ends() {
-        let admission = Admission::new(3, 2);
-        let first = admission.admit(A).expect("there is room");
-        let _second = admission.admit(A).expect("there is room");
-        assert_eq!(admission.admit(A).err(), Some(Limit::PerIp));
-        let _third = admission.admit(B).expect("there is room");
-        assert_eq!(admission.admit(B).err(), Some(Limit::Total));
+        let admission = Admission::default();
+        let config = config(&[("max.connections", "3"), ("max.connections.per.ip", "2")]);
+        let first = admission.admit(A, &config).expect("there is room");
+        let _second = admission.admit(A, &config).expect("there is room");
+        assert_eq!(admission.admit(A, &config).err(), Some(Limit::PerIp));
+        let _third = admission.admit(B, &config).expect("there is room");
+        assert_eq!(admission.admit(B, &config).err(), Some(Limit::Total));
         drop(first);
-        assert!(admission.admit(A).is_ok());
+        assert!(admission.admit(A, &config).is_ok());
+    }
+
+    #[test]
+    fn single_addresses_have_bounds_of_their_own_and_all_may_change() {
+        let admission = Admission::default();
+        let few = config(&[("max.connections.per.ip", "1"), ("max.connections.per.ip.overrides", "127.0.0.2:2,::1:0")]);
+        let mapped = IpAddr::V6(std::net::Ipv4Addr::new(127, 0, 0, 2).to_ipv6_mapped());
+        let _held: Vec<_> =
+            [A, B, mapped].into_iter().map(|ip| admission.admit(ip, &few).expect("there is room")).collect();
+        let refused = |config: &BrokerConfig| [A, B, mapped].map(|ip| admission.admit(ip, config).err());
+        assert_eq!(refused(&few), [Some(Limit::PerIp); 3]);
+        assert_eq!(admission.admit(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), &few).err(), Some(Limit::PerIp));
+        assert_eq!(refused(&config(&[])), [None; 3]);
+        assert_eq!(refused(&config(&[("max.connections", "3")])), [Some(Limit::Total); 3]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod capacity;
 mod directories;
+mod pace;
 mod summary;
 mod upkeep;
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use log::Now;
 use wire::ErrorCode;
 use wire::batch::Batch;
+use wire::compress::Codec;
 
 use super::replica::poll;
 use crate::group::core::{CommittedOffset, Group, OffsetWrite};
@@ -106,7 +107,7 @@ impl Groups {
             ..CommittedOffset::default()
         };
         let write = group.offsets.begin(&commit.topic, commit.partition, Some(committed));
-        let mut batcher = Batcher::new(now.wall_ms, BATCH_BYTES_MAX);
+        let mut batcher = Batcher::new(now.wall_ms, BATCH_BYTES_MAX, Codec::None);
         batcher.push_offset(&commit.group, &write);
         let batch = batcher.build().remove(0);
         match self.log.enqueue(partition, batch) {

@@ -1,5 +1,7 @@
 //! DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources.
 
+use std::io::Write;
+
 use wire::api::alter_configs::{self, AlterConfigsRequest};
 use wire::api::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult,
@@ -427,6 +429,37 @@ fn broker_settings_that_need_a_restart_are_refused() {
         let refused = alter(&mut client, BROKER, name, &[(key, SET, Some(value))]);
         assert_eq!(refused, (code, message.to_owned()));
     }
+}
+
+/// Whether one more connection is served.
+fn is_let_in(broker: &TestBroker) -> bool {
+    let mut client = broker.connect();
+    let mut request = bytes::BytesMut::new();
+    wire::frame::write_request(&mut request, 1, 1, "test", &DescribeConfigsRequest::default());
+    // One that is refused finds the connection closed or reset, before or behind this.
+    client.stream.write_all(&request).is_ok() && !client.is_closed()
+}
+
+#[test]
+fn bounds_of_connections_change_while_it_runs() {
+    let (broker, mut client) = start();
+    assert!(is_let_in(&broker));
+    for (key, value) in [
+        ("max.connections", "0"),
+        ("max.connections.per.ip", "0"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:5,127.0.0.1:0"),
+    ] {
+        for resource in ["", "1"] {
+            assert_eq!(alter(&mut client, BROKER, resource, &[(key, SET, Some(value))]), OK);
+            assert!(!is_let_in(&broker), "{key}");
+            assert_eq!(alter(&mut client, BROKER, resource, &[(key, DELETE, None)]), OK);
+            assert!(is_let_in(&broker), "{key}");
+        }
+    }
+    // An exception lets in where the rule does not.
+    assert_eq!(alter(&mut client, BROKER, "", &[("max.connections.per.ip", SET, Some("0"))]), OK);
+    assert_eq!(alter(&mut client, BROKER, "", &[("max.connections.per.ip.overrides", SET, Some("127.0.0.1:50"))]), OK);
+    assert!(is_let_in(&broker));
 }
 
 #[test]

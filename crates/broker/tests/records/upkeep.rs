@@ -23,8 +23,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 fn set(client: &mut TestClient, name: &str, value: &str) {
+    set_of(client, (2, "t"), name, value);
+}
+
+fn set_for_all_brokers(client: &mut TestClient, name: &str, value: &str) {
+    set_of(client, (4, ""), name, value);
+}
+
+fn set_of(client: &mut TestClient, (resource_type, resource_name): (i8, &str), name: &str, value: &str) {
     let config = AlterableConfig { name: name.into(), config_operation: 0, value: Some(value.into()) };
-    let resource = AlterConfigsResource { resource_type: 2, resource_name: "t".into(), configs: vec![config] };
+    let resource = AlterConfigsResource { resource_type, resource_name: resource_name.into(), configs: vec![config] };
     let response = client.ask(&IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false });
     assert_eq!(response.responses[0].error_code, ErrorCode::NONE, "{:?}", response.responses[0].error_message);
 }
@@ -66,8 +74,10 @@ fn retention_by_size_is_changed_live() {
 
 #[test]
 fn compaction_keeps_the_latest_value_of_each_key() {
-    let broker = TestBroker::start_with(&[("log.cleaner.backoff.ms", "50")]);
+    // The cleaner's pace can be changed while it rests.
+    let broker = TestBroker::start_with(&[("log.cleaner.backoff.ms", "3600000")]);
     let mut client = broker.connect();
+    set_for_all_brokers(&mut client, "log.cleaner.backoff.ms", "50");
     create(
         &mut client,
         1,

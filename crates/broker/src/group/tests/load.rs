@@ -1,18 +1,21 @@
 //! Reading a partition back: ages, damage, transactions, and what is not understood.
 
 use wire::Uuid;
-use wire::batch::BatchBuilder;
+use wire::batch::{BatchBuilder, Batches};
+use wire::compress::Codec;
 use wire::state::group::{GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
 
 use super::api::{offset, settle};
 use super::fake::World;
+use crate::config::BrokerConfig;
 use crate::group::GroupConfig;
 use crate::group::core::{CommittedOffset, Offsets};
 use crate::group::records::Batcher;
+use crate::offsets_topic::group_config;
 
 /// A commit record as it was written at `wall_ms`.
 fn put_commit(world: &World, group_id: &str, wall_ms: i64) {
-    let mut batcher = Batcher::new(wall_ms, 1_000);
+    let mut batcher = Batcher::new(wall_ms, 1_000, Codec::None);
     let mut offsets = Offsets::default();
     let committed =
         CommittedOffset { offset: 1, commit_timestamp_ms: wall_ms, expire_timestamp_ms: -1, ..Default::default() };
@@ -47,6 +50,24 @@ async fn age_before_a_restart_is_the_logs_own_time() {
     world.groups.expire_offsets();
     settle().await;
     assert_eq!(world.list().len(), 2, "steps of a year count as less than a day");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_is_compressed_as_configured() {
+    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let config = BrokerConfig::new([("offsets.topic.compression.codec".to_owned(), codec.id().to_string())].into());
+        let config = GroupConfig {
+            offsets_topic_codec: group_config(&config.unwrap()).offsets_topic_codec,
+            ..GroupConfig::default()
+        };
+        let world = World::new(config).await;
+        world.commit("g", &[("t1", 0, 7)]).await;
+        let batches: Vec<_> = Batches::new(world.log.bytes(0)).map(Result::unwrap).collect();
+        assert!(!batches.is_empty());
+        assert!(batches.iter().all(|batch| batch.header.attributes.codec() == Some(codec)), "{codec:?}");
+        let world = world.restart(0).await;
+        assert_eq!(world.fetch("g").await, [offset("t1", 0, 7)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +132,7 @@ async fn records_that_are_not_understood_are_skipped() {
 #[tokio::test(start_paused = true)]
 async fn an_offset_of_a_former_topic_is_not_shown() {
     let world = World::new(GroupConfig::default()).await;
-    let mut batcher = Batcher::new(5, 1_000);
+    let mut batcher = Batcher::new(5, 1_000, Codec::None);
     let mut offsets = Offsets::default();
     let former = CommittedOffset { offset: 9, topic_id: Uuid([77; 16]), expire_timestamp_ms: -1, ..Default::default() };
     let unmarked = CommittedOffset { topic_id: Uuid::ZERO, ..former.clone() };

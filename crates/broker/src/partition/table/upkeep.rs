@@ -6,6 +6,7 @@ use log::checkpoint::{self, CLEANER_OFFSET_FILE};
 use log::{CompactionLimits, LogError, ScrubCursor};
 
 use super::PartitionTable;
+use super::pace::Pace;
 
 /// Memory that a key takes while its log is compacted.
 const BYTES_PER_KEY: i64 = 64;
@@ -45,6 +46,11 @@ impl PartitionTable {
             decompressed_bytes_max: DECOMPRESSED_BYTES_MAX,
             hash_key: [key_half(low), key_half(high)],
         };
+        let pace = Pace::new(&*self.shared.env.clock);
+        let moved = |bytes| {
+            let rate = || self.config.load().log_cleaner_io_max_bytes_per_second;
+            pace.wait(bytes, rate, || self.stopping.load(Ordering::Relaxed));
+        };
         let mut cleaned_to = self.cleaned_to.lock();
         let before = cleaned_to.clone();
         for partition in self.all().iter().filter(|partition| partition.settings().is_compacted) {
@@ -52,7 +58,7 @@ impl PartitionTable {
                 break;
             }
             let offset = cleaned_to.entry((partition.topic.to_string(), partition.index)).or_default();
-            match partition.compact(*offset, limits, &self.stopping) {
+            match partition.compact(*offset, limits, &self.stopping, &moved) {
                 Ok(reached) => *offset = reached,
                 Err(LogError::Corrupt { first_offset, .. }) => {
                     partition.note_damage();
