@@ -26,6 +26,7 @@ mod gate;
 mod members;
 mod messages;
 mod node;
+mod read_index;
 mod snapshot;
 mod state_file;
 mod storage;
@@ -46,6 +47,7 @@ use log::{Disk, LogError};
 pub use messages::{from_wire, to_wire};
 pub use node::{Committed, Node, Ticket};
 use raft::eraftpb::Message;
+pub use read_index::Confirmed;
 pub use snapshot::SnapshotId;
 use tokio::sync::{mpsc, oneshot, watch};
 pub use voters::{Voter, VoterKey, VoterSet};
@@ -330,6 +332,12 @@ impl Quorum {
         }
         let handed_over = tokio::time::timeout(TRANSFER_TIMEOUT, status.wait_for(is_handed_over)).await;
         matches!(handed_over, Ok(Ok(_)))
+    }
+
+    /// What is committed, as a leader that most voters follow knows it: nothing that was committed before the call is
+    /// left out. Only the leader can tell, once it has committed an entry of its own epoch.
+    pub async fn confirm(&self) -> Result<Confirmed, QuorumError> {
+        self.ask(Command::Confirm).await
     }
 
     /// How far the members are. Only the leader knows.

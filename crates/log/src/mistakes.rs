@@ -24,18 +24,22 @@ pub enum Mistake {
     StaleLeaderAcknowledges,
     /// A node with an empty disk is the voter that it was before, and votes.
     EmptyDiskVotes,
+    /// A starting node takes what a leader knows to be committed for all there is, before that leader has committed
+    /// anything itself and without anybody's word that it leads.
+    CatchUpBeforeFirstCommit,
     /// Retention goes by the wall clock alone.
     RetentionByWallClock,
 }
 
 impl Mistake {
-    pub const ALL: [(Self, &str); 7] = [
+    pub const ALL: [(Self, &str); 8] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
         (Self::TruncateToHighWatermark, "truncate-to-high-watermark"),
         (Self::DecideBeforeFirstCommit, "decide-before-first-commit"),
         (Self::StaleLeaderAcknowledges, "stale-leader-acknowledges"),
         (Self::EmptyDiskVotes, "empty-disk-votes"),
+        (Self::CatchUpBeforeFirstCommit, "catch-up-before-first-commit"),
         (Self::RetentionByWallClock, "retention-by-wall-clock"),
     ];
 }

@@ -192,5 +192,5 @@ apis! {
     124 Forward 0..=0, 0, FEW, forward ForwardRequest ForwardResponse;
     125 QuorumJoin 0..=0, 0, FEW, quorum_join QuorumJoinRequest QuorumJoinResponse;
     126 QuorumMessages 0..=0, 0, PARTITIONS, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;
-    127 QuorumHello 0..=0, 0, FEW, quorum_hello QuorumHelloRequest QuorumHelloResponse;
+    127 QuorumHello 0..=1, 0, FEW, quorum_hello QuorumHelloRequest QuorumHelloResponse;
 }

@@ -91,23 +91,25 @@ fn messages_of_the_quorum() {
         commit_term: 9,
         reject_hint: 10,
         is_transfer: true,
+        question: 11,
         entries: vec![change],
         ..QuorumMessage::default()
     };
     let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 3, messages: vec![append] };
     let numbers: Vec<u8> = [-1i64, 4, 5, 6, 7, 8, 9].iter().flat_map(|number| number.to_be_bytes()).collect();
     let entry = [&2i64.to_be_bytes()[..], &3i64.to_be_bytes(), &[3, b'a', b'b', 1], &(1i64 << 60).to_be_bytes(), &[0]];
-    let head = [&[2, b'c'][..], &[0, 0, 0, 3], &[2, 3], &numbers, &[0], &10i64.to_be_bytes(), &[1, 2]].concat();
+    let head = [&[2, b'c'][..], &[0, 0, 0, 3], &[2, 3], &numbers, &[0], &10i64.to_be_bytes(), &[1], &11i64.to_be_bytes(), &[2]].concat();
     check(&request, &[&head[..], &entry.concat(), &[1, 0, 0]].concat());
     check(&QuorumMessagesResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
 }
 
 #[test]
 fn a_node_says_hello() {
-    let request = QuorumHelloRequest { node_id: 3, directory_id: DIRECTORY, cluster_id: None };
-    check(&request, &[IDS, &[0, 0]].concat());
+    let request =
+        QuorumHelloRequest { node_id: 3, directory_id: DIRECTORY, cluster_id: None, wants_confirmation: true };
+    check(&request, &[IDS, &[0, 1, 0]].concat());
     let blank = QuorumHelloResponse { node_id: 3, directory_id: DIRECTORY, ..Default::default() };
-    check(&blank, &[&[0, 0, 0], IDS, &[0, 1, 1], &[0xff; 16], &[0]].concat());
+    check(&blank, &[&[0, 0, 0], IDS, &[0, 1, 1], &[0xff; 20], &[0]].concat());
     let response = QuorumHelloResponse {
         cluster_id: Some("c".into()),
         voters: vec![node()],
@@ -115,9 +117,10 @@ fn a_node_says_hello() {
         leader_id: 3,
         leader_epoch: 4,
         high_watermark: 5,
+        own_epoch: 4,
         ..blank
     };
-    let quorum = [0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0];
+    let quorum = [0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 4, 0];
     check(&response, &[&[0, 0, 0], IDS, &[2, b'c', 2], &NODE, &[3], &NODE, &NODE, &quorum].concat());
 }
 

@@ -1,4 +1,4 @@
-//! QuorumHello (key 127), version 0, ours: which cluster a node belongs to, and who votes there.
+//! QuorumHello (key 127), versions 0-1, ours: which cluster a node belongs to, who votes there, and what is committed.
 
 use std::sync::Arc;
 
@@ -12,8 +12,12 @@ use crate::quorum::Voter;
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     _context: &RequestContext,
-    _request: QuorumHelloRequest,
+    request: QuorumHelloRequest,
 ) -> QuorumHelloResponse {
+    let confirmed = match request.wants_confirmation {
+        true => broker.quorum.confirm().await.ok(),
+        false => None,
+    };
     let status = broker.quorum.status().borrow().clone();
     let nodes = |members: &[Voter]| members.iter().map(node).collect();
     QuorumHelloResponse {
@@ -24,7 +28,8 @@ pub(super) async fn handle(
         observers: nodes(&status.voters.observers),
         leader_id: status.leader.unwrap_or(-1),
         leader_epoch: status.epoch,
-        high_watermark: status.high_watermark,
+        high_watermark: confirmed.map_or(status.high_watermark, |confirmed| confirmed.high_watermark),
+        own_epoch: confirmed.map_or(-1, |confirmed| confirmed.epoch),
         ..Default::default()
     }
 }

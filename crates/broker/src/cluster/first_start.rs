@@ -228,7 +228,8 @@ async fn hello_all(
     addresses: impl Iterator<Item = String>,
     own: &Voter,
 ) -> Vec<Result<QuorumHelloResponse, ConnectionError>> {
-    let request = QuorumHelloRequest { node_id: own.node_id, directory_id: own.directory_id, cluster_id: None };
+    let request =
+        QuorumHelloRequest { node_id: own.node_id, directory_id: own.directory_id, ..QuorumHelloRequest::default() };
     let mut asked = JoinSet::new();
     for (place, address) in addresses.enumerate() {
         let request = request.clone();

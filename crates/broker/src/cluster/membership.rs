@@ -75,6 +75,7 @@ async fn meet(broker: &Broker, own: &Voter, address: &str) -> Vec<Voter> {
         node_id: own.node_id,
         directory_id: own.directory_id,
         cluster_id: Some(broker.cluster_id.clone()),
+        ..QuorumHelloRequest::default()
     };
     match ask(address, own.node_id, &request).await {
         Ok(answer) if answer.cluster_id.as_ref() == Some(&broker.cluster_id) => {
@@ -114,10 +115,14 @@ async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::
 }
 
 /// Waits until this node has all the metadata that was committed when it began to wait.
+///
+/// What it knows itself is as old as its last stop, and so may be what a leader says that has been elected since or
+/// replaced: only a leader that most voters have confirmed knows all that was committed. Whatever becomes of that leader
+/// afterwards, what it has named is committed and arrives.
 pub async fn catch_up(broker: &Arc<Broker>, own: &Voter, patience: Duration) -> Result<(), MembershipError> {
     let give_up = Instant::now() + patience;
     loop {
-        if let Some(high_watermark) = leaders_high_watermark(broker, own).await {
+        if let Some(high_watermark) = confirmed_high_watermark(broker, own).await {
             let mut status = broker.quorum.status();
             let caught_up = status.wait_for(|status| status.high_watermark >= high_watermark);
             if timeout_at(give_up, caught_up).await.is_ok_and(|caught_up| caught_up.is_ok()) {
@@ -132,19 +137,21 @@ pub async fn catch_up(broker: &Arc<Broker>, own: &Voter, patience: Duration) -> 
     }
 }
 
-/// What the leader of the quorum has committed, once it knows that it leads.
-async fn leaders_high_watermark(broker: &Broker, own: &Voter) -> Option<i64> {
-    let status = broker.quorum.status().borrow().clone();
-    if broker.quorum.leader_epoch().is_some() {
-        return Some(status.high_watermark);
+/// What a leader of the quorum has committed that was confirmed to lead after it was asked.
+async fn confirmed_high_watermark(broker: &Broker, own: &Voter) -> Option<i64> {
+    let leader = broker.quorum.status().borrow().leader?;
+    if leader == broker.node_id {
+        let confirmed = timeout(ASK_TIMEOUT, broker.quorum.confirm()).await.ok()?.ok()?;
+        return Some(confirmed.high_watermark);
     }
-    let leader = status.leader.filter(|leader| *leader != broker.node_id)?;
     let request = QuorumHelloRequest {
         node_id: own.node_id,
         directory_id: own.directory_id,
         cluster_id: Some(broker.cluster_id.clone()),
+        wants_confirmation: true,
     };
     let connection = broker.peers.connection(leader, Lane::Requests).await.ok()??;
     let answer = timeout(ASK_TIMEOUT, connection.send(&request)).await.ok()?.ok()?;
-    (answer.leader_id == leader && answer.node_id == leader).then_some(answer.high_watermark)
+    let is_confirmed = answer.own_epoch >= 0 && answer.cluster_id.as_ref() == Some(&broker.cluster_id);
+    is_confirmed.then_some(answer.high_watermark)
 }

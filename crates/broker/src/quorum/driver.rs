@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::members::Joined;
 use super::node::ELECTION_TICKS;
+use super::read_index::{Confirmed, QUESTIONS_MAX};
 use super::{Node, QuorumError, QuorumStatus, Replica, StateMachine, Ticket, Voter, VoterKey, messages};
 use crate::net::LogLimit;
 
@@ -64,6 +65,7 @@ pub(super) enum Command {
     /// Answered with whether a transfer is under way.
     Transfer(Reply<bool>),
     Replicas(Reply<Vec<Replica>>),
+    Confirm(Reply<Confirmed>),
 }
 
 pub(super) enum Event {
@@ -164,6 +166,8 @@ pub struct Driver<M> {
     /// Who waits until the entry of this index is applied.
     settling: Vec<(u64, Reply<()>)>,
     joining: Vec<(VoterKey, Joined, Reply<()>)>,
+    /// Who waits for the voters' word that this node leads in an epoch, by the number of the question.
+    confirming: Vec<(u64, i32, Reply<Confirmed>)>,
     /// A proposal that waits until a change of the members is through.
     held: Option<Proposal>,
     succession: Option<Succession>,
@@ -188,6 +192,7 @@ impl<M: StateMachine> Driver<M> {
             removals: BTreeMap::new(),
             settling: Vec::new(),
             joining: Vec::new(),
+            confirming: Vec::new(),
             held: None,
             succession: None,
             last_tick: None,
@@ -265,9 +270,21 @@ impl<M: StateMachine> Driver<M> {
             _ = reply.send(Ok(()));
         }
         self.joining.retain(|(_, _, reply)| !reply.is_closed());
+        self.answer_confirmed();
         let lost = self.node.leader_epoch().is_none().then_some(QuorumError::NotLeader);
         if let Some(error) = error.or(lost) {
             self.refuse_all(&error);
+        }
+    }
+
+    /// Answers who asked whether this node leads. A question of an epoch that is over is never confirmed.
+    fn answer_confirmed(&mut self) {
+        let (confirmed, status) = (self.node.take_confirmed(), self.node.status());
+        for (_, epoch, reply) in self.confirming.extract_if(.., |(number, ..)| confirmed.contains(number)) {
+            _ = reply.send(Ok(Confirmed { epoch, high_watermark: status.high_watermark }));
+        }
+        for (_, _, reply) in self.confirming.extract_if(.., |(_, epoch, _)| status.own_epoch != Some(*epoch)) {
+            refuse(reply, QuorumError::NotLeader);
         }
     }
 
@@ -308,6 +325,11 @@ impl<M: StateMachine> Driver<M> {
             },
             Command::Transfer(reply) => _ = reply.send(self.node.transfer_leadership()),
             Command::Replicas(reply) => _ = reply.send(self.node.replicas()),
+            Command::Confirm(reply) if self.confirming.len() >= QUESTIONS_MAX => refuse(reply, QuorumError::NotLeader),
+            Command::Confirm(reply) => match self.node.confirm() {
+                Ok(number) => self.confirming.push((number, self.node.status().epoch, reply)),
+                Err(error) => refuse(reply, error),
+            },
         }
         self.finish();
     }

@@ -15,7 +15,7 @@ use wire::batch::{Attributes, Batch};
 use wire::record::RecordReader;
 
 use super::snapshot::Snapshot;
-use super::{Node, QuorumError, StateMachine, VoterSet, batches};
+use super::{Node, QuorumError, StateMachine, VoterSet, batches, read_index};
 
 /// Terms are leader epochs in the log, and each candidate needs the next one.
 const TERM_MAX: u64 = i32::MAX as u64 - 1;
@@ -47,7 +47,8 @@ impl<M: StateMachine> Node<M> {
         require(message.from != INVALID_ID && message.request_snapshot == INVALID_INDEX, "it is not filled in")?;
         require(message.index.max(message.commit) <= INDEX_MAX, "there is no such entry")?;
         let is_transfer = kind == MessageType::MsgRequestVote && message.context == CAMPAIGN_TRANSFER;
-        require(message.context.is_empty() || is_transfer, "it has a context")?;
+        let has_known_context = is_transfer || read_index::question(message).is_some();
+        require(message.context.is_empty() || has_known_context, "it has a context")?;
         require(kind == MessageType::MsgAppend || message.entries.is_empty(), "it has entries")?;
         match kind {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {

@@ -6,6 +6,7 @@ use raft::CAMPAIGN_TRANSFER;
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType};
 use wire::api::quorum_messages::{QuorumEntry, QuorumMessage};
 
+use super::read_index;
 use super::snapshot::Snapshot;
 use super::QuorumError;
 
@@ -29,6 +30,7 @@ pub fn to_wire(message: Message) -> Result<QuorumMessage, QuorumError> {
         reject: message.reject,
         reject_hint: counted(message.reject_hint)?,
         is_transfer: message.context == CAMPAIGN_TRANSFER,
+        question: counted(read_index::question(&message).unwrap_or(0))?,
         entries,
         snapshot: message.get_snapshot().data.clone(),
     })
@@ -52,6 +54,8 @@ pub fn from_wire(wire: QuorumMessage) -> Result<Message, QuorumError> {
     message.set_msg_type(kind);
     if wire.is_transfer {
         message.context = CAMPAIGN_TRANSFER.into();
+    } else if wire.question != 0 {
+        message.context = read_index::context(uncounted(wire.question)?).into();
     }
     let entries = wire.entries.into_iter().map(entry_from_wire).collect::<Result<Vec<_>, _>>()?;
     message.set_entries(entries.into());

@@ -16,6 +16,7 @@ use raft::{RawNode, Ready, StateRole};
 use wire::batch::Batch;
 
 use super::members::Wishes;
+use super::read_index::Questions;
 use super::snapshot::Snapshot;
 use super::storage::{self, Storage};
 use super::{
@@ -110,6 +111,7 @@ pub struct Node<M> {
     pub(super) contacts: BTreeMap<u64, Contact>,
     heard: Heard,
     pub(super) wishes: Wishes,
+    pub(super) questions: Questions,
     /// What could not be put on disk because it was full.
     unfinished: Option<Ready>,
     /// Why the node does nothing any more.
@@ -182,6 +184,7 @@ impl<M: StateMachine> Node<M> {
             contacts: BTreeMap::new(),
             heard: Heard { clock: options.clock.clone(), at_ms: Arc::default() },
             wishes: Wishes::default(),
+            questions: Questions::default(),
             unfinished: None,
             failure: None,
         };
@@ -523,6 +526,7 @@ impl<M: StateMachine> Node<M> {
                 None if self.raft.has_ready() => {
                     let mut ready = self.raft.ready();
                     self.send(ready.take_messages());
+                    self.note_confirmed(ready.take_read_states());
                     self.apply(&ready.take_committed_entries())?;
                     ready
                 }

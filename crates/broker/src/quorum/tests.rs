@@ -348,6 +348,42 @@ fn a_blank_node_votes_for_nobody_and_stands_for_nothing() {
     assert!(Node::is_blank(&*options.disk, &options.dir).unwrap());
 }
 
+/// It does not know yet what was committed in the epochs before.
+#[test]
+fn a_leader_confirms_nothing_before_its_first_entry_is_committed() {
+    use raft::eraftpb::MessageType::*;
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(14));
+    let options = options(disk, Path::new(DIR), 1 << 20);
+    let other = voter(VoterKey { node_id: 2, directory_id: wire::Uuid([2; 16]) });
+    let third = voter(VoterKey { node_id: 3, directory_id: wire::Uuid([3; 16]) });
+    let set = VoterSet::new(vec![voter(options.key()), other.clone(), third]);
+    Node::bootstrap(&*options.disk, &options.dir, &*options.clock, &set).unwrap();
+    let sent = Arc::<Mutex<Vec<Message>>>::default();
+    let mut node = Node::open(&options, Journal::default(), Box::new(Kept(sent.clone()))).unwrap();
+    let hear = |node: &mut Node<Journal>, kind, change: &dyn Fn(&mut Message)| {
+        let mut message = Message { from: other.raft_id(), to: options.key().raft_id(), ..Message::default() };
+        message.set_msg_type(kind);
+        message.term = node.status().epoch as u64;
+        change(&mut message);
+        node.receive(message).unwrap();
+        node.drive().unwrap();
+    };
+    node.campaign().unwrap();
+    hear(&mut node, MsgRequestPreVoteResponse, &|message| message.term += 1);
+    hear(&mut node, MsgRequestVoteResponse, &|_| ());
+    assert_eq!((node.status().leader, node.status().own_epoch), (Some(1), None));
+    assert!(matches!(node.confirm(), Err(QuorumError::NotLeader)));
+
+    let last_index = node.last_index();
+    hear(&mut node, MsgAppendResponse, &|message| message.index = last_index);
+    let question = node.confirm().unwrap();
+    node.drive().unwrap();
+    assert_eq!(node.take_confirmed(), [0; 0]);
+    let asked = sent.lock().iter().rev().find(|message| !message.context.is_empty()).unwrap().clone();
+    hear(&mut node, MsgHeartbeatResponse, &|message| message.context = asked.context.clone());
+    assert_eq!(node.take_confirmed(), [question]);
+}
+
 #[test]
 fn a_vote_among_several_is_not_made_anew() {
     let sim = SimDisk::new(12);

@@ -114,6 +114,8 @@ pub(super) struct Process {
     pub(super) start: u64,
     pub(super) own: Voter,
     pub(super) incarnation_id: Uuid,
+    /// The offset of the metadata that was committed when it started.
+    committed_before: i64,
     pub(super) quorum: Node<Publisher>,
     pub(super) replica: Replica,
     metadata: Arc<MetadataCache>,
@@ -125,6 +127,8 @@ pub(super) struct Process {
     groups: Groups,
     life: Life,
     leaves: bool,
+    /// What waits for the disk.
+    writing: Vec<(i32, Said)>,
     said: Vec<(i32, Said)>,
     last_number: u64,
     // The controller's.
@@ -136,6 +140,8 @@ pub(super) struct Process {
     // The broker's.
     last_tick_ms: i64,
     hello: Lane,
+    /// Who waits for the voters' word that this node leads: the number of the question, and who asked what.
+    confirming: Vec<(u64, i32, u64)>,
     heartbeats: Lane,
     in_sync_replicas: Lane,
     altering: Option<isr::Round>,
@@ -146,7 +152,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(env: Env, config: BrokerConfig, own: Voter, start: u64) -> Result<Self, QuorumError> {
+    pub(super) fn start(
+        env: Env,
+        config: BrokerConfig,
+        own: Voter,
+        start: u64,
+        committed_before: i64,
+    ) -> Result<Self, QuorumError> {
         let now_ms = env.clock.now().monotonic_ms;
         let id = own.node_id;
         env.disk.create_dir_all(DATA_DIR.as_ref())?;
@@ -164,6 +176,7 @@ impl Process {
             start,
             own,
             incarnation_id,
+            committed_before,
             quorum,
             replica,
             metadata,
@@ -175,6 +188,7 @@ impl Process {
             groups,
             life: Life::CatchesUp(None),
             leaves: false,
+            writing: Vec::new(),
             said: Vec::new(),
             last_number: start << 32,
             asked: Vec::new(),
@@ -183,6 +197,7 @@ impl Process {
             publishing: Vec::new(),
             last_tick_ms: now_ms,
             hello: Lane::default(),
+            confirming: Vec::new(),
             heartbeats: Lane::default(),
             in_sync_replicas: Lane::default(),
             altering: None,
@@ -232,13 +247,25 @@ impl Process {
     }
 
     /// Lives for a moment, with what has arrived. Returns what it says to whom.
-    pub(super) fn step(&mut self, arrived: Vec<(i32, Said)>, world: &mut World<'_>) -> Result<Vec<(i32, Said)>, Ended> {
+    pub(super) fn step(
+        &mut self,
+        mut arrived: Vec<(i32, Said)>,
+        world: &mut World<'_>,
+    ) -> Result<Vec<(i32, Said)>, Ended> {
         if !world.is_slow {
             self.tick()?;
+        }
+        // A disk that takes its time keeps what has to be on it before it is answered.
+        let is_write = |(_, said): &(i32, Said)| matches!(said, Said::Raft(_, message) if !message.entries.is_empty());
+        let writes = arrived.extract_if(.., |said| world.is_slow && is_write(said));
+        self.writing.extend(writes);
+        if !world.is_slow {
+            arrived.splice(..0, std::mem::take(&mut self.writing));
         }
         for (from, said) in arrived {
             self.hear(from, said, world)?;
         }
+        self.answer_hellos();
         if !world.is_slow {
             self.decide(world)?;
             self.join();
@@ -298,12 +325,17 @@ impl Process {
                 });
             }
             Said::Hello(number) => {
-                let high_watermark = self.controls().then(|| self.quorum.status().high_watermark);
-                self.said.push((from, Said::HighWatermark(number, high_watermark)));
+                // Whoever is not answered asks again.
+                let mut question = None;
+                self.with_quorum(|node| {
+                    question = node.confirm().ok();
+                    Ok(())
+                })?;
+                self.confirming.extend(question.map(|question| (question, from, number)));
             }
             Said::HighWatermark(number, high_watermark) => {
                 if self.hello.takes(number) && self.life == Life::CatchesUp(None) {
-                    self.life = Life::CatchesUp(high_watermark);
+                    self.life = Life::CatchesUp(Some(high_watermark));
                 }
             }
             Said::Ask(number, ask) => self.asked.push((from, number, ask)),
@@ -348,6 +380,14 @@ impl Process {
     }
 
     // --- The quorum
+
+    /// Tells what is committed to those who asked, when most voters have said that this node leads.
+    fn answer_hellos(&mut self) {
+        let (confirmed, high_watermark) = (self.quorum.take_confirmed(), self.quorum.status().high_watermark);
+        for (_, from, number) in self.confirming.extract_if(.., |(question, ..)| confirmed.contains(question)) {
+            self.said.push((from, Said::HighWatermark(number, high_watermark)));
+        }
+    }
 
     /// Asks to be a member as long as it is none.
     fn join(&mut self) {
@@ -495,11 +535,8 @@ impl Process {
     fn live(&mut self) -> Result<(), Ended> {
         let now_ms = self.now_ms();
         match self.life {
-            Life::CatchesUp(None) if self.controls() => {
-                self.life = Life::CatchesUp(Some(self.quorum.status().high_watermark));
-            }
             Life::CatchesUp(None) if self.hello.is_free(now_ms) => {
-                let leader = self.quorum.status().leader.filter(|leader| *leader != self.id);
+                let leader = self.quorum.status().leader;
                 let number = self.number();
                 self.hello.next_ms = now_ms + CATCH_UP_MS;
                 if let Some(leader) = leader {
@@ -514,6 +551,8 @@ impl Process {
                     let table = Arc::clone(&self.replica.table);
                     let mut outcome = Ok(());
                     self.metadata.subscribe_after(Arc::clone(&table) as Arc<dyn Applied>, |image| {
+                        let (known, there_was) = (image.offset(), self.committed_before);
+                        assert!(known >= there_was, "{} takes {known} for all there is of {there_was}", self.id);
                         outcome = table.load(image);
                     });
                     outcome?;

@@ -35,6 +35,8 @@ const REPLICATION_FACTOR: i16 = 3;
 /// The number of a client begins here.
 const CLIENTS: i32 = 1000;
 const LAG_MAX_MS: i64 = 1500;
+/// How long a disk takes its time at most when all nodes have started together.
+const SLOW_START_MAX_MS: u64 = 4000;
 /// Of the topic that forgets.
 const RETENTION_MS: i64 = 10_000;
 /// How long a cluster may take to be well again.
@@ -178,7 +180,8 @@ impl Cluster {
         let env = self.env(n);
         let mut config = BrokerConfig::default();
         (config.node_id, config.replica_lag_time_max_ms) = (n as i32, LAG_MAX_MS);
-        match Process::start(env, config, voter(self.machines[n].key), self.starts) {
+        let committed = self.ledger.newest.offset();
+        match Process::start(env, config, voter(self.machines[n].key), self.starts, committed) {
             Ok(process) => {
                 self.note(format!("{n} starts"));
                 self.machines[n].process = Some(process);
@@ -253,11 +256,7 @@ impl Cluster {
                     self.tell_died(n);
                 }
             }
-            0..16 => {
-                for n in 0..count {
-                    self.end(n, true);
-                }
-            }
+            0..16 => self.end_all(),
             16..32 => (0..count).for_each(|n| self.start(n)),
             32..40 => self.start(n),
             40..46 => {
@@ -304,6 +303,18 @@ impl Cluster {
                     process.leave();
                 }
             }
+        }
+    }
+
+    /// All end together, and may start together, on disks that have much to do then.
+    fn end_all(&mut self) {
+        let (loses_power, restarts) = (self.rng.percent(70), self.rng.percent(50));
+        for n in 0..self.nodes() {
+            self.end(n, loses_power);
+        }
+        for n in 0..if restarts { self.nodes() } else { 0 } {
+            self.start(n);
+            self.machines[n].slow_until_ms = self.now_ms + self.rng.below(SLOW_START_MAX_MS) as i64;
         }
     }
 

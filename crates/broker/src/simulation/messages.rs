@@ -46,7 +46,7 @@ pub(super) enum Said {
     /// Wants to be a member of the quorum.
     Join(Voter),
     Hello(u64),
-    HighWatermark(u64, Option<i64>),
+    HighWatermark(u64, i64),
     Ask(u64, Ask),
     Told(u64, Told),
     /// The process of a node has ended.

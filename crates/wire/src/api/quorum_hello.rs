@@ -1,5 +1,5 @@
-//! QuorumHello (key 127), version 0, flexible since 0. Ours: a node that starts asks another who it is, which cluster
-//! it belongs to and who votes there.
+//! QuorumHello (key 127), versions 0-1, flexible since 0. Ours: a node that starts asks another who it is, which
+//! cluster it belongs to and who votes there; since version 1 also what is committed, as the leader knows for certain.
 
 use super::quorum_join::VoterNode;
 use crate::{ErrorCode, Uuid};
@@ -10,6 +10,8 @@ crate::message! {
         directory_id: Uuid, 0..;
         /// Null while the node belongs to no cluster.
         cluster_id: Option<String>, 0..;
+        /// Whether a leader has most voters confirm that it leads before it answers.
+        wants_confirmation: bool, 1..;
     }
 
     pub struct QuorumHelloResponse {
@@ -24,5 +26,8 @@ crate::message! {
         leader_id: i32 = -1, 0..;
         leader_epoch: i32 = -1, 0..;
         high_watermark: i64 = -1, 0..;
+        /// The epoch in which this node leads, has committed an entry, and was confirmed to lead after it was asked:
+        /// nothing that was committed before is above the high watermark. -1 if it was not asked, or cannot tell.
+        own_epoch: i32 = -1, 1..;
     }
 }

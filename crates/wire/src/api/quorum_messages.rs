@@ -27,6 +27,8 @@ crate::message! {
         reject_hint: i64, 0..;
         /// Of a request for a vote: the leader itself wants its sender to be elected.
         is_transfer: bool, 0..;
+        /// Of a heartbeat and its answer: the question of whether its leader still leads, by number; 0 for none.
+        question: i64, 0..;
         entries: Vec<QuorumEntry>, 0..;
         /// Of a message that brings one: the snapshot's file.
         snapshot: Bytes, 0..;

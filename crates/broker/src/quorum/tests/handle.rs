@@ -198,3 +198,29 @@ async fn a_new_disk_takes_the_place_of_the_old_one() {
     assert!(leader.status().borrow().voters.voter(new).is_some());
     assert!(leader.status().borrow().voters.observer(double).is_some());
 }
+
+/// What is committed is told by a leader that most voters follow, and by no other node.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_others_do_not_follow_confirms_nothing() {
+    let mut nodes = Nodes::start(3, 0);
+    let leader = nodes.leader().await;
+    let id = leader.status().borrow().leader.unwrap();
+    let after = propose(&leader, -1, 0).await;
+    let confirmed = leader.confirm().await.unwrap();
+    assert_eq!((confirmed.epoch, confirmed.high_watermark), (leader.leader_epoch().unwrap(), after + 1));
+    let (others, questions) = ([id % 3 + 1, (id + 1) % 3 + 1], 100);
+    assert!(matches!(nodes.get(others[0]).confirm().await, Err(QuorumError::NotLeader)));
+
+    others.into_iter().for_each(|other| nodes.kill(other));
+    assert!(leader.leader_epoch().is_some(), "it has not noticed");
+    let asked = (0..questions).map(|_| {
+        tokio::spawn({
+            let leader = leader.clone();
+            async move { leader.confirm().await }
+        })
+    });
+    for answer in asked.collect::<Vec<_>>() {
+        let answer = timeout(Duration::from_secs(5), answer).await.unwrap().unwrap();
+        assert!(matches!(answer, Err(QuorumError::NotLeader)), "{answer:?}");
+    }
+}
