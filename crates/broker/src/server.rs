@@ -206,12 +206,8 @@ impl Server {
         membership::catch_up(&broker, &own, patience).await?;
 
         let (opened, table) = (Arc::clone(&metadata), Arc::clone(&partitions));
-        let open = move || {
-            let mut outcome = Ok(());
-            opened.subscribe_after(Arc::clone(&table) as _, |image| outcome = table.load(image));
-            outcome
-        };
-        spawn_blocking(open).await.expect("opening does not panic")?;
+        let open = move || _ = opened.subscribe_after(Arc::clone(&table) as _, |image| table.load(image));
+        spawn_blocking(open).await.expect("opening does not panic");
         let env = broker.env.clone();
         let replication = Replication::new(
             env,

@@ -1,9 +1,9 @@
 //! All partitions of this broker, by topic id and by name, and their directories.
 //!
 //! The metadata image says which partitions there are, which of them this node replicates and which it leads; this
-//! table follows it ([`Applied`]). Logs are opened at the start, but nothing is led or followed before the image has
-//! the registration of this very start of the broker: what it says until then was said to a broker that may have had
-//! more.
+//! table follows it ([`Applied`]). Logs are opened at the start, but nothing is led or followed, and no directory is
+//! taken for a deleted topic's, before the image has the registration of this very start of the broker: what it says
+//! until then was said to a broker that may have had more, and it may be an old one.
 //!
 //! A directory is called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of
 //! the data directory.
@@ -12,6 +12,8 @@ mod capacity;
 mod directories;
 mod pace;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
-use log::{Log, LogError, OpenOptions, ScrubCursor};
+use log::{Log, LogError, OpenOptions, ScrubCursor, metadata};
 use parking_lot::{Mutex, RwLock};
 use wire::{ErrorCode, Uuid};
 
@@ -32,6 +34,7 @@ use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, R
 use crate::stats::Traffic;
 
 use self::capacity::Capacity;
+use self::directories::Owner;
 pub use self::summary::TopicSummary;
 
 /// Threads that open or make logs. They mostly wait for the disk. On a simulated one more than one would make each run
@@ -51,6 +54,9 @@ enum Slot {
     Open(Arc<Partition>),
     /// Its log could not be opened.
     Offline,
+    /// Its directory holds the log of a topic that may be deleted, which the metadata tells once it is known to be
+    /// current.
+    Undecided,
     /// This node does not replicate it.
     Elsewhere,
 }
@@ -59,7 +65,7 @@ impl Slot {
     fn open(&self) -> Option<&Arc<Partition>> {
         match self {
             Self::Open(partition) => Some(partition),
-            Self::Offline | Self::Elsewhere => None,
+            Self::Offline | Self::Undecided | Self::Elsewhere => None,
         }
     }
 }
@@ -158,12 +164,10 @@ impl PartitionTable {
     }
 
     /// Opens the logs of all partitions of the first image that this node replicates, and makes those that are missing.
-    pub fn load(&self, image: &MetadataImage) -> Result<(), LogError> {
+    pub fn load(&self, image: &MetadataImage) {
         let remembered = std::mem::take(&mut *self.remembered.lock());
-        self.set_aside_strays(image)?;
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         self.open_topics(&topics, image, &remembered);
-        Ok(())
     }
 
     /// The partition that a client names by its topic's name.
@@ -239,7 +243,8 @@ impl PartitionTable {
             partitions.resize(topic.partitions.len(), Slot::Elsewhere);
             let settings = self.settings(image.topic_config(&topic.name), &topic.name);
             for (index, in_image) in topic.partitions.iter().enumerate() {
-                if matches!(partitions[index], Slot::Elsewhere) && self.replicates(in_image) {
+                let is_settled = matches!(partitions[index], Slot::Open(_) | Slot::Offline);
+                if !is_settled && self.replicates(in_image) {
                     work.push((place, index, Arc::clone(&settings), Arc::clone(&traffic)));
                 }
             }
@@ -252,7 +257,7 @@ impl PartitionTable {
                 scope.spawn(|| {
                     loop {
                         let Some((place, index, settings, traffic)) = work.lock().next() else { return };
-                        let slot = self.open_partition(topics[place], index, settings, traffic, remembered);
+                        let slot = self.open_partition(topics[place], index, settings, traffic, image, remembered);
                         opened.lock()[place].partitions[index] = slot;
                     }
                 });
@@ -276,10 +281,11 @@ impl PartitionTable {
         index: usize,
         settings: Arc<Settings>,
         traffic: Arc<Traffic>,
+        image: &MetadataImage,
         remembered: &Remembered,
     ) -> Slot {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
-        match self.open_log(&topic.name, topic.id, index, &settings, remembered) {
+        match self.open_log(&topic.name, topic.id, index, &settings, image, remembered) {
             Ok(log) => {
                 let key = (topic.name.to_string(), index);
                 let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
@@ -295,6 +301,7 @@ impl PartitionTable {
                     }
                 }
             }
+            Err(OpenError::Undecided) => Slot::Undecided,
             Err(error) => {
                 tracing::error!(topic = %topic.name, partition = index, %error, "the log cannot be opened; the partition is offline");
                 Slot::Offline
@@ -308,13 +315,27 @@ impl PartitionTable {
         topic_id: Uuid,
         index: i32,
         settings: &Settings,
+        image: &MetadataImage,
         remembered: &Remembered,
-    ) -> Result<Log, LogError> {
+    ) -> Result<Log, OpenError> {
         let disk = Arc::clone(&self.shared.env.disk);
         let now = self.shared.env.clock.now();
         let dir = self.data_dir.join(format!("{topic}-{index}"));
-        if !disk.exists(&dir)? {
-            return Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0);
+        let create = |disk, dir| Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0);
+        match self.owner(&dir, topic_id, image)? {
+            Owner::Nobody => return create(disk, dir),
+            Owner::Partition { is_noted: true } => {}
+            Owner::Partition { is_noted: false } => {
+                metadata::write_topic_id(&*disk, &dir, topic_id).map_err(LogError::from)?;
+            }
+            Owner::Deleted(_) if !self.is_registered.load(Ordering::Acquire) => return Err(OpenError::Undecided),
+            Owner::Deleted(found) => {
+                self.set_aside_stray(&dir, found)?;
+                return create(disk, dir);
+            }
+            Owner::Unknown(found) => {
+                return Err(OpenError::OtherTopic { dir, found, topic: topic.clone(), expected: topic_id });
+            }
         }
         let key = (topic.to_string(), index);
         let noted = |offsets: &Offsets| offsets.get(&key).copied().unwrap_or(0);
@@ -413,13 +434,30 @@ impl PartitionTable {
         }
     }
 
-    /// Ends a partition and takes its directory out of the way.
+    /// Ends a partition and takes its directory out of the way, unless another topic's log is in it.
     fn end(&self, topic: &OpenTopic, index: usize) {
-        if let Slot::Open(partition) = &topic.partitions[index] {
-            partition.retire();
+        match &topic.partitions[index] {
+            Slot::Open(partition) => partition.retire(),
+            _ if self.holds(topic, index) => {}
+            _ => return,
         }
         self.set_aside_deleted(&topic.name, index);
     }
+}
+
+/// Why a partition has no log.
+#[derive(Debug, thiserror::Error)]
+enum OpenError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("the metadata does not tell yet whose log the directory holds")]
+    Undecided,
+    #[error(
+        "{} holds the log of topic id {found}, and topic {topic} has id {expected}; if the log is that of an older topic, \
+         move the directory away; if its file partition.metadata is damaged, delete that file; then restart the broker",
+        .dir.display()
+    )]
+    OtherTopic { dir: PathBuf, found: Uuid, topic: TopicName, expected: Uuid },
 }
 
 /// What an image says of a broker.
@@ -433,7 +471,7 @@ impl OpenTopic {
         match self.partitions.get(place) {
             Some(Slot::Open(partition)) => Ok(Arc::clone(partition)),
             Some(Slot::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
-            Some(Slot::Elsewhere) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Some(Slot::Undecided | Slot::Elsewhere) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         }
     }
@@ -450,12 +488,19 @@ impl Applied for PartitionTable {
         for topic in &topics {
             self.remove_replicas(topic);
         }
-        self.open_topics(&topics, image, &Remembered::default());
         let own = image.broker(self.shared.node_id);
         let is_registered = own.is_some_and(|own| own.incarnation_id == self.incarnation_id);
-        if is_registered && !self.is_registered.swap(true, Ordering::AcqRel) {
+        let has_registered = is_registered && !self.is_registered.swap(true, Ordering::AcqRel);
+        if has_registered {
+            // Committed after this start: what was deleted before it is not in the image any more.
+            let topics: Vec<&Arc<Topic>> = image.topics().collect();
+            self.open_topics(&topics, image, &Remembered::default());
+            self.report_strays();
             image.topics().for_each(|topic| self.take_roles(None, topic, image));
-        } else if self.is_registered.load(Ordering::Acquire) {
+        } else {
+            self.open_topics(&topics, image, &Remembered::default());
+        }
+        if !has_registered && self.is_registered.load(Ordering::Acquire) {
             if delta.brokers_changed {
                 for partition in self.all() {
                     partition.note_brokers(&|id| registration(image, id));

@@ -271,7 +271,7 @@ impl Process {
             self.join();
         }
         self.publish(world);
-        self.live()?;
+        self.live();
         self.replicate();
         if !world.is_slow {
             self.upkeep()?;
@@ -532,7 +532,7 @@ impl Process {
         Some(number)
     }
 
-    fn live(&mut self) -> Result<(), Ended> {
+    fn live(&mut self) {
         let now_ms = self.now_ms();
         match self.life {
             Life::CatchesUp(None) if self.hello.is_free(now_ms) => {
@@ -549,13 +549,11 @@ impl Process {
                     && self.metadata.load().offset() >= self.metadata.committed().offset();
                 if has_all {
                     let table = Arc::clone(&self.replica.table);
-                    let mut outcome = Ok(());
                     self.metadata.subscribe_after(Arc::clone(&table) as Arc<dyn Applied>, |image| {
                         let (known, there_was) = (image.offset(), self.committed_before);
                         assert!(known >= there_was, "{} takes {known} for all there is of {there_was}", self.id);
-                        outcome = table.load(image);
+                        table.load(image);
                     });
-                    outcome?;
                     self.life = Life::Registers;
                 }
             }
@@ -588,7 +586,6 @@ impl Process {
             }
             _ => {}
         }
-        Ok(())
     }
 
     fn hear_controller(&mut self, number: u64, told: Told) {

@@ -1,15 +1,16 @@
 //! The directories of partitions: what is remembered of them over a restart, and what becomes of those that go.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use log::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
 use log::disk::replace_file;
 use log::{LogError, metadata};
+use wire::Uuid;
 
-use super::{Noted, PartitionTable, Remembered};
-use crate::meta::{MetadataImage, Topic, TopicName};
+use super::{Noted, OpenTopic, PartitionTable, Remembered, Slot};
+use crate::meta::{MetadataImage, TopicName};
+use crate::quorum::METADATA_DIR;
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
@@ -18,6 +19,21 @@ const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 /// What Kafka puts behind the names of directories that are to be removed, or belong to no topic.
 const DELETED_SUFFIX: &str = "-delete";
 const STRAY_SUFFIX: &str = "-stray";
+/// Directories that belong to no partition, as many as are named in one line of the log.
+const STRAYS_NAMED_MAX: usize = 20;
+
+/// Whose log a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// There is no directory.
+    Nobody,
+    /// The partition that it is called after, and whether its own file says so.
+    Partition { is_noted: bool },
+    /// A topic that the metadata had once.
+    Deleted(Uuid),
+    /// Its file has another topic's id, which is in the metadata or may be damaged.
+    Unknown(Uuid),
+}
 
 impl PartitionTable {
     pub(super) fn read_remembered(&self) -> Result<Remembered, LogError> {
@@ -95,29 +111,68 @@ impl PartitionTable {
         Ok(replace_file(&*self.shared.env.disk, &marker, b"{\"version\":0}")?)
     }
 
-    /// Renames directories that belong to no partition of the metadata, and queues those of deleted topics for removal.
-    pub(super) fn set_aside_strays(&self, image: &MetadataImage) -> Result<(), LogError> {
+    /// Whose log a directory holds that has the name of a partition of topic `topic_id`. A file that does not say so
+    /// any more is believed to have said what the name does, as everything in a log's directory can be made anew but
+    /// the log.
+    pub(super) fn owner(&self, dir: &Path, topic_id: Uuid, image: &MetadataImage) -> Result<Owner, LogError> {
         let disk = &*self.shared.env.disk;
-        for entry in disk.read_dir(&self.data_dir)? {
-            if !entry.is_dir {
-                continue;
-            }
-            let dir = self.data_dir.join(&entry.name);
+        if !disk.exists(dir)? {
+            return Ok(Owner::Nobody);
+        }
+        let stored = metadata::read_stored_topic_id(disk, dir)?;
+        Ok(match stored.id.filter(|id| *id != topic_id) {
+            None => Owner::Partition { is_noted: stored.is_whole },
+            // Ids are given once, so one that is not there any more was there before.
+            Some(id) if stored.is_checked && image.topic_by_id(id).is_none() => Owner::Deleted(id),
+            Some(id) => Owner::Unknown(id),
+        })
+    }
+
+    /// Whether the directory of a partition that is not open holds its log.
+    pub(super) fn holds(&self, topic: &OpenTopic, index: usize) -> bool {
+        let dir = self.data_dir.join(format!("{}-{index}", topic.name));
+        let stored = metadata::read_topic_id(&*self.shared.env.disk, &dir);
+        stored.is_ok_and(|id| id == Some(topic.id))
+    }
+
+    /// Renames the directory of a deleted topic whose name another one has by now. Its records can still be had.
+    pub(super) fn set_aside_stray(&self, dir: &Path, topic_id: Uuid) -> Result<(), LogError> {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let to = self.unused_name(&name, STRAY_SUFFIX);
+        tracing::warn!(
+            dir = %dir.display(), %topic_id, to = %to.display(),
+            "a deleted topic had this name before; its directory is renamed, and may be removed"
+        );
+        self.rename(dir, &to)
+    }
+
+    /// Queues what is left of deleted topics for removal, and names directories that belong to no partition here. They
+    /// stay as they are: whatever led to it, the next start may know them again.
+    pub(super) fn report_strays(&self) {
+        let entries = match self.shared.env.disk.read_dir(&self.data_dir) {
+            Ok(entries) => entries,
+            Err(error) => return tracing::warn!(%error, "the directories of deleted topics stay"),
+        };
+        let mut strays = Vec::new();
+        for entry in entries.into_iter().filter(|entry| entry.is_dir) {
             if entry.name.ends_with(DELETED_SUFFIX) {
-                self.queue_removal(dir);
-                continue;
-            }
-            let Some((topic, index)) = partition_of(&entry.name) else { continue };
-            let in_image = image.topic(topic);
-            let id = metadata::read_topic_id(disk, &dir)?;
-            let is_replicated = |topic: &Arc<Topic>| topic.partitions.get(index).is_some_and(|p| self.replicates(p));
-            let belongs = in_image.is_some_and(|topic| is_replicated(topic) && id.is_none_or(|id| id == topic.id));
-            if !belongs && entry.name != crate::quorum::METADATA_DIR {
-                tracing::warn!(dir = entry.name, "a directory belongs to no partition; it is renamed and left alone");
-                self.rename(&dir, &self.unused_name(&entry.name, STRAY_SUFFIX))?;
+                self.queue_removal(self.data_dir.join(&entry.name));
+            } else if let Some((topic, index)) = partition_of(&entry.name) {
+                let topics = self.topics.read();
+                let slot = topics.by_name.get(topic).and_then(|topic| topic.partitions.get(index));
+                if slot.is_none_or(|slot| matches!(slot, Slot::Elsewhere)) && entry.name != METADATA_DIR {
+                    strays.push(entry.name);
+                }
             }
         }
-        Ok(())
+        if !strays.is_empty() {
+            let (count, some) = (strays.len(), &strays[..strays.len().min(STRAYS_NAMED_MAX)]);
+            tracing::warn!(
+                count, dirs = ?some,
+                "directories belong to no partition of this broker; they stay as they are, and may be moved away if their \
+                 topics were deleted or moved to other brokers"
+            );
+        }
     }
 
     /// Takes the directory of a partition of a deleted topic out of the way. It is removed after

@@ -69,7 +69,7 @@ impl TopicSummary {
                     summary.partitions += 1;
                     summary.offline += 1;
                 }
-                Slot::Elsewhere => {}
+                Slot::Undecided | Slot::Elsewhere => {}
             }
         }
         summary
