@@ -1,8 +1,10 @@
-"""SIGKILL: of who leads partitions, of who decides on metadata, of both in one, of who follows, of a majority."""
+"""SIGKILL: of who leads partitions, of who decides on metadata, of both in one, of who follows, of a majority, of all."""
 
+import os
+import signal
 import time
 
-from harness import trial
+from harness import busy, trial
 
 PROBED = "probe"
 
@@ -94,3 +96,22 @@ def majority(t):
         second.start()
         servers.wait_whole()
     t.finish()
+
+
+@trial.trial("kill-all", (1, 28), "kill -9 of all three nodes at once, which start together while the machine has other work", cycles=500, quick=3)
+def everything(t):
+    servers, work = t.begin()
+    spinning, writing = t.options.busy or ((2, 1) if t.quick else (10 * os.cpu_count(), 3))
+    for _ in t.each():
+        with busy.busy(t.home, spinning, writing), t.pause("restart of all"):
+            for node in servers.nodes.values():
+                os.killpg(node.pid, signal.SIGKILL)
+            servers.kill()
+            servers.start()
+            servers.wait_whole()
+        aside = [path.name for node in servers.nodes.values() for path in node.data.glob("*-stray")]
+        t.require(f"directories were set aside: {aside}", not aside)
+        if t.wrong:
+            break
+    # Without a leader for longer than its patience the client gives records up, and is told so.
+    t.finish(tolerate_failures=True)

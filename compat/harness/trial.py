@@ -334,12 +334,18 @@ class Trial(faulting.Fault):
         }
 
 
+def loops(text):
+    spinning, writing = map(int, text.split(","))
+    return spinning, writing
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", default="parshall", choices=cluster.KINDS)
     parser.add_argument("--kafka-home", metavar="DIR", help="measure the Apache Kafka in this directory (its jars or its distribution)")
     parser.add_argument("--cases", default="*", metavar="GLOB", help="by name, several separated by commas")
     parser.add_argument("--cycles", type=int, metavar="N", help="how often each does its harm")
+    parser.add_argument("--busy", type=loops, metavar="CPU,DISK", help="how many loops keep the machine busy where a trial wants that")
     parser.add_argument("--quick", action="store_true", help="the short form: a few cycles of what matters most")
     parser.add_argument("--json", metavar="FILE", help="append what came out, one object per trial and line")
     parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs of trials that failed")
