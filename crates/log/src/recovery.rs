@@ -464,27 +464,33 @@ impl Opening {
 
     /// Decides where the log ends: cuts what is torn, keeps what is damaged. Returns the log end offset.
     fn settle_end(&mut self, found: &mut Vec<Found>) -> Result<i64, LogError> {
-        let Some(last_valid) = found.iter().rposition(|found| found.has_valid) else {
-            return self.settle_without_valid(found);
-        };
+        let mut last = found.iter().rposition(|found| found.has_valid).unwrap_or(0);
+        let Some(at) = found.get(last) else { return Ok(self.options.log_start_offset.max(0)) };
         // A file that was just made for the offset at which the valid part ends is the active segment.
-        let at = &found[last_valid];
-        let (next_offset, valid_size) = (at.next_offset, at.valid_size);
-        let torn_bytes = at.segment.size() - valid_size;
-        let is_rolled = |found: &Found| found.segment.base_offset() == next_offset && torn_bytes == 0;
-        let keep = last_valid + 1 + usize::from(found.get(last_valid + 1).is_some_and(is_rolled));
-        self.mark_bad_tails(&found[..last_valid]);
+        let mut rolled_at = Some(at.next_offset).filter(|_| at.has_valid && at.valid_size == at.segment.size());
+        while let Some(next) = found.get(last + 1) {
+            let base_offset = next.segment.base_offset();
+            // What was on disk by the recovery point is damaged and not torn.
+            let was_synced = next.segment.size() > 0 && base_offset < self.options.recovery_point;
+            if rolled_at.take() != Some(base_offset) && !was_synced {
+                break;
+            }
+            last += 1;
+        }
         let mut bytes = 0;
-        for removed in found.drain(keep..) {
+        for removed in found.drain(last + 1..) {
             bytes += removed.segment.size();
             self.remove_segment(&removed.segment)?;
         }
-        let Some(active) = found.last_mut() else { return Ok(next_offset) };
-        let torn_bytes = active.segment.size() - if keep == last_valid + 1 { valid_size } else { 0 };
-        let cut_at = active.segment.size() - torn_bytes;
+        self.mark_bad_tails(&found[..last]);
+        let active = &found[last];
+        let (cut_at, next_offset) = match active.has_valid {
+            true => (active.valid_size, active.next_offset),
+            false => (0, active.segment.base_offset()),
+        };
         let damaged_end = self.damaged_end(&active.segment, cut_at, next_offset);
         if damaged_end > next_offset {
-            // It was on disk already, so it is damaged and not torn: its offsets are not given out again.
+            // Its offsets are not given out again.
             active.segment.mark_bad(BadRange {
                 segment: active.segment.base_offset(),
                 position: cut_at,
@@ -494,33 +500,8 @@ impl Opening {
             });
             return Ok(damaged_end);
         }
-        self.cut(&active.segment, cut_at, next_offset, torn_bytes + bytes)?;
+        self.cut(&active.segment, cut_at, next_offset, active.segment.size() - cut_at + bytes)?;
         Ok(next_offset)
-    }
-
-    /// No segment has a valid batch, or there is no segment.
-    fn settle_without_valid(&mut self, found: &mut Vec<Found>) -> Result<i64, LogError> {
-        let Some(first) = found.first() else { return Ok(self.options.log_start_offset.max(0)) };
-        let segment = first.segment.clone();
-        let base = segment.base_offset();
-        let mut bytes = segment.size();
-        for removed in found.drain(1..) {
-            bytes += removed.segment.size();
-            self.remove_segment(&removed.segment)?;
-        }
-        let damaged_end = self.damaged_end(&segment, 0, base);
-        if damaged_end > base {
-            segment.mark_bad(BadRange {
-                segment: base,
-                position: 0,
-                end_position: segment.size(),
-                first_offset: base,
-                next_offset: damaged_end,
-            });
-            return Ok(damaged_end);
-        }
-        self.cut(&segment, 0, base, bytes)?;
-        Ok(base)
     }
 
     /// Segments in front of valid ones whose ends are missing or bad.
