@@ -20,6 +20,8 @@ pub struct Fetched {
 pub enum FetchedError {
     #[error("the batch fetched for offset {offset} is damaged: {error}")]
     Corrupt { offset: i64, error: BatchError },
+    #[error("a batch of leader epoch {0}, which is later than the leader's own")]
+    FromTheFuture(i32),
     #[error(transparent)]
     Append(#[from] AppendError),
     #[error(transparent)]
@@ -77,7 +79,7 @@ fn whole_batches(fetched: &Bytes, log_end_offset: i64, leader_epoch: i32) -> (Ve
         let header = batch.header;
         // The sender lost its leadership while it was sending, and took these from its new leader (KAFKA-18723).
         if header.partition_leader_epoch > leader_epoch {
-            break;
+            return (batches, Some(FetchedError::FromTheFuture(header.partition_leader_epoch)));
         }
         if header.base_offset < offset {
             let error = AppendError::OffsetsOutOfOrder { base_offset: header.base_offset, log_end_offset: offset };

@@ -203,7 +203,8 @@ fn batches_of_a_later_epoch_than_the_fetch_stay_out() {
     let fetched = follower.append_fetched(0, &all(&leader), 1, at(0)).unwrap();
     assert_eq!((fetched.batches, follower.log_end_offset()), (4, 10));
     let rest = all(&leader).slice(fetched.bytes..);
-    assert_eq!(follower.append_fetched(10, &rest, 1, at(0)).unwrap(), Fetched::default());
+    let of_the_next = follower.append_fetched(10, &rest, 1, at(0));
+    assert!(matches!(of_the_next, Err(FetchedError::FromTheFuture(2))), "{of_the_next:?}");
     assert_eq!(follower.append_fetched(10, &rest, 2, at(0)).unwrap().batches, 4);
 }
 

@@ -1,7 +1,7 @@
 //! Batches that have gone bad on the disk: who is told, and how a replica's take their place.
 //!
 //! As long as somebody tries to mend a partition its readers are asked to come back. Only what no replica can give is
-//! reported to them as corrupt.
+//! reported to them as corrupt. Meanwhile the replica is not in sync; a leader that cannot be mended hands over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -33,6 +33,11 @@ impl Partition {
         self.damage.0.store(LASTING, Ordering::Release);
     }
 
+    /// Whether some of the log cannot be read.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.0.load(Ordering::Acquire) != NONE
+    }
+
     pub fn is_being_mended(&self) -> bool {
         self.damage.0.load(Ordering::Acquire) == BEING_MENDED
     }
@@ -43,11 +48,12 @@ impl Partition {
         if self.is_being_mended() { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::CORRUPT_MESSAGE }
     }
 
-    /// The first place where bytes are bad and others could be. Where there is none the damage is forgotten.
+    /// The first place where bytes are bad or missing and others could be. Where there is none the damage is forgotten.
     pub fn next_to_mend(&self) -> Option<BadRange> {
         // In this order: what is found meanwhile is noted anew.
         self.damage.0.store(NONE, Ordering::Release);
-        let next = self.view.bad_ranges().into_iter().find(|range| range.position < range.end_position);
+        let log_start_offset = self.log_start_offset();
+        let next = self.view.bad_ranges().into_iter().find(|range| range.next_offset > log_start_offset);
         if next.is_some() {
             self.damage.0.store(BEING_MENDED, Ordering::Release);
         }

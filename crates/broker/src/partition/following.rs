@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use log::{AppendError, EpochEndOffset, Log, LogError};
-use wire::batch::Batch;
+use bytes::Bytes;
+use log::{BadRange, EpochEndOffset, FetchedError, Log, LogError};
+use wire::batch::{Batch, Batches};
 
 use super::{Outcome, Partition, Passed, Ticket, Until, Waiting};
 
@@ -20,6 +21,8 @@ pub struct Position {
     pub last_fetched_epoch: i32,
     pub log_start_offset: i64,
     pub synced_offset: i64,
+    /// Some of the log cannot be read.
+    pub is_damaged: bool,
     pub high_watermark: i64,
 }
 
@@ -31,7 +34,7 @@ pub enum FollowError {
     #[error("there is no room on the disk")]
     NoRoom,
     #[error("{0}")]
-    Append(#[from] AppendError),
+    Fetched(#[from] FetchedError),
     #[error("{0}")]
     Log(#[from] LogError),
 }
@@ -49,6 +52,7 @@ impl Partition {
             last_fetched_epoch: self.view.latest_epoch().map_or(-1, |latest| latest.epoch),
             log_start_offset: self.log_start_offset(),
             synced_offset: self.view.synced_offset(),
+            is_damaged: self.is_damaged(),
             high_watermark: self.high_watermark(),
         })
     }
@@ -86,18 +90,23 @@ impl Partition {
         result
     }
 
-    /// Appends what the leader sent, and takes over its high watermark and log start offset.
+    /// Appends what the leader sent for `fetch_offset`, and takes over its high watermark and log start offset. What
+    /// stands in front of trouble is appended; the next answer begins with the trouble.
     pub fn append_from_leader(
         self: &Arc<Self>,
         leader_epoch: i32,
-        batches: &[Batch],
+        fetch_offset: i64,
+        fetched: &Bytes,
         leader_high_watermark: i64,
         leader_log_start_offset: i64,
     ) -> Result<(), FollowError> {
         let (replicated, end) = self.follow_in(leader_epoch, |log| {
             self.leader_high_watermark.store(leader_high_watermark, Ordering::Release);
             let start = log.log_end_offset();
-            let result = if batches.is_empty() { Ok(()) } else { self.append_batches(log, batches) };
+            let result = match fetched.is_empty() {
+                true => Ok(()),
+                false => self.append_batches(log, leader_epoch, fetch_offset, fetched),
+            };
             let end = log.log_end_offset();
             let high_watermark = leader_high_watermark.min(end);
             let is_news = high_watermark > self.high_watermark();
@@ -124,23 +133,31 @@ impl Partition {
         Ok(())
     }
 
-    fn append_batches(&self, log: &mut Log, batches: &[Batch]) -> Result<(), FollowError> {
+    fn append_batches(
+        &self,
+        log: &mut Log,
+        leader_epoch: i32,
+        mut fetch_offset: i64,
+        fetched: &Bytes,
+    ) -> Result<(), FollowError> {
         if self.lacks_room_to_follow() {
             return Err(FollowError::NoRoom);
         }
-        let end = log.log_end_offset();
-        let begins_within = |batch: &Batch| batch.header.base_offset < end && end <= batch.header.last_offset();
-        if let Some(first) = batches.first().filter(|first| self.log_start_offset() == end && begins_within(first)) {
+        let is_empty = self.log_start_offset() == fetch_offset && log.log_end_offset() == fetch_offset;
+        if is_empty
+            && let Some(Ok(Batch { header, .. })) = Batches::new(fetched.clone()).next()
+            && header.base_offset < fetch_offset
+            && fetch_offset <= header.last_offset()
+        {
             // The leader's log begins within this batch, which is stored whole (`UnexpectedAppendOffsetException`).
-            log.truncate_fully_and_start_at(first.header.base_offset, self.shared.env.clock.now())?;
-            self.shared.recovery_points.lower(self, first.header.base_offset)?;
+            log.truncate_fully_and_start_at(header.base_offset, self.shared.env.clock.now())?;
+            self.shared.recovery_points.lower(self, header.base_offset)?;
+            fetch_offset = header.base_offset;
         }
-        let results = log.append_as_follower(batches, self.shared.env.clock.now())?;
-        let appended = results.iter().zip(batches).filter(|(result, _)| result.is_ok());
-        let bytes: usize = appended.map(|(_, batch)| batch.bytes.len()).sum();
-        self.traffic.replication_bytes_in.add(bytes as u64);
-        self.role.lock().note_appended(log.log_end_offset(), bytes as i64);
-        results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(FollowError::from)
+        let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now())?;
+        self.traffic.replication_bytes_in.add(appended.bytes as u64);
+        self.role.lock().note_appended(log.log_end_offset(), appended.bytes as i64);
+        Ok(())
     }
 
     /// Cuts what the leader has not: it answered that the follower's last epoch ends elsewhere in its log
@@ -160,6 +177,32 @@ impl Partition {
         })?;
         self.waiters.wake_all();
         Ok(())
+    }
+
+    /// Cuts the log where it is damaged, to fetch from there on again what the leader has: for damage that a replica's
+    /// bytes do not fit into. Of a replica in sync only the end of the log is cut, behind which nothing can be read: what
+    /// is valid behind other damage may be needed, should the leader be lost. Returns whether it was cut.
+    pub fn cut_damage(
+        self: &Arc<Self>,
+        leader_epoch: i32,
+        range: &BadRange,
+        is_in_sync: bool,
+    ) -> Result<bool, FollowError> {
+        let is_cut = self.follow_in(leader_epoch, |log| {
+            let is_known = self.view.bad_ranges().contains(range);
+            let is_end = range.next_offset >= log.log_end_offset();
+            if !is_known || is_in_sync && !is_end {
+                return Ok(false);
+            }
+            tracing::warn!(
+                topic = %self.topic, partition = self.index, first_offset = range.first_offset,
+                next_offset = range.next_offset, "the log is cut where it is damaged, to be fetched again from there on"
+            );
+            self.truncate(log, range.first_offset)?;
+            Ok(true)
+        })?;
+        self.waiters.wake_all();
+        Ok(is_cut)
     }
 
     fn truncate(&self, log: &mut Log, offset: i64) -> Result<(), FollowError> {

@@ -9,7 +9,9 @@
 //!
 //! Invariants: neither offset goes back while this lives, and neither moves while fewer replicas are in sync than
 //! `min.insync.replicas` wants (KIP-966); the in-sync replicas are among the replicas, and this node is one of them; a
-//! follower becomes a candidate only with all that the two offsets promise, and more than its leader began with.
+//! follower becomes a candidate only with all that the two offsets promise, and more than its leader began with. One
+//! that lacks some of it, because its disk lost or damaged it, leaves the in-sync replicas until it has it again; a
+//! leader that cannot read all of its own log hands over to one that can.
 
 use wire::ErrorCode;
 
@@ -58,6 +60,8 @@ pub struct FollowerFetch {
     pub fetch_offset: i64,
     pub synced_offset: i64,
     pub log_start_offset: i64,
+    /// Some of its batches cannot be read.
+    pub is_damaged: bool,
     /// -1 if it does not say.
     pub broker_epoch: i64,
     pub now_ms: i64,
@@ -98,6 +102,7 @@ struct Follower {
     log_end_offset: i64,
     synced_offset: i64,
     log_start_offset: i64,
+    is_damaged: bool,
     last_fetch_ms: i64,
     /// The leader's log end at the last fetch.
     last_leader_end: i64,
@@ -111,6 +116,8 @@ struct Follower {
 enum Pending {
     Expand(i32),
     Shrink(Vec<i32>),
+    /// This leader leaves, and those in sync that are not whole.
+    Resign(Vec<i32>),
 }
 
 pub struct Leadership {
@@ -135,6 +142,7 @@ impl Follower {
             log_end_offset: UNKNOWN,
             synced_offset: UNKNOWN,
             log_start_offset: UNKNOWN,
+            is_damaged: false,
             last_fetch_ms: NEVER_MS,
             last_leader_end: UNKNOWN,
             last_caught_up_ms: if is_in_sync { now_ms } else { NEVER_MS },
@@ -150,9 +158,15 @@ impl Follower {
 
     /// `Partition.isReplicaIsrEligible`.
     fn may_join(&self) -> bool {
-        self.registration.is_some_and(|registration| {
+        let is_registered = self.registration.is_some_and(|registration| {
             registration.is_active && (self.broker_epoch == -1 || self.broker_epoch == registration.epoch)
-        })
+        });
+        is_registered && !self.is_damaged
+    }
+
+    /// Whether it has said that it lacks what all in-sync replicas must have.
+    fn has_lost(&self, high_watermark: i64) -> bool {
+        self.is_damaged || self.log_end_offset != UNKNOWN && self.log_end_offset < high_watermark
     }
 }
 
@@ -254,6 +268,7 @@ impl Leadership {
         follower.log_end_offset = fetch.fetch_offset;
         follower.synced_offset = fetch.synced_offset.min(fetch.fetch_offset);
         follower.log_start_offset = fetch.log_start_offset;
+        follower.is_damaged = fetch.is_damaged;
         follower.last_leader_end = follower.last_leader_end.max(leader_end);
         follower.last_fetch_ms = fetch.now_ms;
         follower.broker_epoch = fetch.broker_epoch;
@@ -271,14 +286,37 @@ impl Leadership {
         true
     }
 
-    /// Proposes to do without the followers that have not caught up for too long (`Partition.maybeShrinkIsr`).
+    /// Whether a follower that has just fetched counts as in sync and has lost what was replicated to it.
+    pub fn is_unfit(&self, id: i32) -> bool {
+        self.assignment.isr.contains(&id)
+            && self.follower(id).is_some_and(|follower| follower.has_lost(self.high_watermark))
+    }
+
+    /// Proposes that another replica leads, which is in sync and whole. Returns whether there is something new to send.
+    pub fn propose_to_resign(&mut self) -> bool {
+        let is_whole = |follower: &&Follower| {
+            self.assignment.isr.contains(&follower.id)
+                && follower.may_join()
+                && follower.log_end_offset >= self.high_watermark
+        };
+        if self.pending.is_some() || !self.followers.iter().any(|follower| is_whole(&follower)) {
+            return false;
+        }
+        let unfit = self.followers.iter().filter(|follower| !is_whole(follower)).map(|follower| follower.id);
+        self.pending = Some(Pending::Resign(unfit.chain([self.node_id]).collect()));
+        true
+    }
+
+    /// Proposes to do without the followers that have not caught up for too long (`Partition.maybeShrinkIsr`), or have
+    /// lost what they had.
     pub fn propose_to_shrink(&mut self, now_ms: i64) -> bool {
         if self.pending.is_some() {
             return false;
         }
         let lags = |follower: &&Follower| {
             self.assignment.isr.contains(&follower.id)
-                && !follower.is_caught_up(self.own.log_end_offset, now_ms, self.limits.lag_max_ms)
+                && (follower.has_lost(self.high_watermark)
+                    || !follower.is_caught_up(self.own.log_end_offset, now_ms, self.limits.lag_max_ms))
         };
         let out: Vec<i32> = self.followers.iter().filter(lags).map(|follower| follower.id).collect();
         if out.is_empty() {
@@ -397,7 +435,9 @@ impl Leadership {
     pub fn proposal(&self) -> Option<Proposal> {
         let isr: Vec<i32> = match self.pending.as_ref()? {
             Pending::Expand(id) => self.assignment.isr.iter().copied().chain([*id]).collect(),
-            Pending::Shrink(out) => self.assignment.isr.iter().copied().filter(|id| !out.contains(id)).collect(),
+            Pending::Shrink(out) | Pending::Resign(out) => {
+                self.assignment.isr.iter().copied().filter(|id| !out.contains(id)).collect()
+            }
         };
         let epoch = |id| self.follower(id).map_or(-1, |follower| follower.broker_epoch);
         Some(Proposal {

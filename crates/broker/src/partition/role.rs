@@ -329,7 +329,8 @@ impl Partition {
 
     // --- Followers of this leader
 
-    /// Notes what a follower has, as its fetch says, and asks for its return into the in-sync replicas if it may enter.
+    /// Notes what a follower has, as its fetch says, and asks for its return into the in-sync replicas if it may enter,
+    /// or to do without it if it has lost something.
     /// The fetch was compared with the log as it is in `leader_epoch`.
     pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
         let own = self.own();
@@ -339,7 +340,8 @@ impl Partition {
             }
             leadership.note_own(own, fetch.now_ms);
             leadership.note_fetch(id, fetch)?;
-            Ok(leadership.propose_to_add(id, fetch.now_ms))
+            Ok(leadership.propose_to_add(id, fetch.now_ms)
+                || leadership.is_unfit(id) && leadership.propose_to_shrink(fetch.now_ms))
         });
         if noted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?? {
             self.shared.isr_changes.push(Arc::clone(self));
@@ -384,6 +386,17 @@ impl Partition {
             leadership.propose_to_shrink(now_ms)
         });
         if proposed == Some(true) {
+            self.shared.isr_changes.push(Arc::clone(self));
+        }
+    }
+
+    /// Asks that another replica leads: this one cannot read all that it has.
+    pub fn resign(self: &Arc<Self>) {
+        if self.with_leadership(Leadership::propose_to_resign) == Some(true) {
+            tracing::warn!(
+                topic = %self.topic, partition = self.index,
+                "a leader that cannot read all of its log hands over to a replica that is whole"
+            );
             self.shared.isr_changes.push(Arc::clone(self));
         }
     }

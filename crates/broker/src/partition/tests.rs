@@ -172,7 +172,7 @@ fn nothing_of_an_older_leadership_is_appended() {
 #[test]
 fn a_follower_takes_from_the_leader_of_its_epoch_only() {
     let partition = partition(&SimDisk::new(4));
-    let from_leader = |epoch| partition.append_from_leader(epoch, &[batch()], 1, 0);
+    let from_leader = |epoch| partition.append_from_leader(epoch, 0, &batch().bytes, 1, 0);
     assert!(matches!(from_leader(0), Err(FollowError::RoleChanged)), "it leads");
     partition.take_role(&led_by(2, 5), &|_| None);
     assert!(matches!(from_leader(4), Err(FollowError::RoleChanged)));

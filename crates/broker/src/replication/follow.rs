@@ -18,7 +18,6 @@ use log::EpochEndOffset;
 use wire::api::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState,
 };
-use wire::batch::{Batch, Batches};
 use wire::{ErrorCode, Records};
 
 use super::Key;
@@ -186,6 +185,7 @@ impl Follow {
                 partition_max_bytes: self.limits.partition_bytes_max,
                 high_watermark: position.high_watermark,
                 synced_offset: position.synced_offset,
+                is_damaged: position.is_damaged,
                 ..FetchPartition::default()
             };
             let is_news = followed
@@ -318,10 +318,6 @@ impl Follow {
 enum PartitionError {
     #[error("the leader answers {0}")]
     Refused(ErrorCode),
-    #[error("a batch did not arrive as it was sent: {0}")]
-    Damaged(wire::batch::BatchError),
-    #[error("a batch of leader epoch {0}, which is later than the leader's own")]
-    FromTheFuture(i32),
     #[error("{0}")]
     Follow(#[from] FollowError),
 }
@@ -364,18 +360,6 @@ fn take_over(partition: &Arc<Partition>, told: &FetchPartition, data: PartitionD
         Some(Records::Inline(bytes)) => bytes,
         _ => bytes::Bytes::new(),
     };
-    let mut batches: Vec<Batch> = Vec::new();
-    let mut damage = None;
-    for batch in Batches::new(bytes) {
-        match batch {
-            Ok(batch) if batch.header.partition_leader_epoch > leader_epoch => {
-                damage = Some(PartitionError::FromTheFuture(batch.header.partition_leader_epoch));
-                break;
-            }
-            Ok(batch) => batches.push(batch),
-            Err(error) => damage = Some(PartitionError::Damaged(error)),
-        }
-    }
-    partition.append_from_leader(leader_epoch, &batches, data.high_watermark, data.log_start_offset)?;
-    damage.map_or(Ok(()), Err)
+    let (high_watermark, log_start_offset) = (data.high_watermark, data.log_start_offset);
+    Ok(partition.append_from_leader(leader_epoch, told.fetch_offset, &bytes, high_watermark, log_start_offset)?)
 }

@@ -1,8 +1,8 @@
 //! Mends batches that have gone bad on this node's disk with those of other replicas.
 //!
-//! It reads as a consumer does, so it works the same on leaders and followers, and changes neither offsets nor in-sync
-//! replicas: a replica that has lost one batch still has all others. What is compacted may have other bytes elsewhere,
-//! which do not fit; such damage lasts.
+//! It reads as a consumer does, so it works the same on leaders and followers. The replica is not in sync meanwhile. What
+//! was cut off or compacted has other bytes elsewhere, which do not fit: a follower cuts its log there and fetches it
+//! again, a leader hands over to a replica that is whole and does so then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,9 @@ impl Mender {
     async fn mend(&self, partition: &Arc<Partition>) -> bool {
         while let Some(range) = partition.next_to_mend() {
             let mut is_mended = false;
-            for (id, address) in self.other_replicas(partition) {
+            let others = self.other_replicas(partition);
+            let followed = partition.followed_leader().map(|leader| (leader, partition.leader_epoch()));
+            for (id, address) in others {
                 let error = match self.mend_from(&address, partition, range).await {
                     Ok(()) => {
                         is_mended = true;
@@ -80,6 +82,15 @@ impl Mender {
                     Err(MendingError::Mend(MendError::Log(LogError::Failed(_)))) => return true,
                     Err(error) => error,
                 };
+                // The leader has answered, so what it has is fetched from it once more.
+                if let Some((leader, leader_epoch)) = followed
+                    && leader == id
+                    && matches!(error, MendingError::Mend(_))
+                    && self.cut(partition, leader_epoch, range).await
+                {
+                    is_mended = true;
+                    break;
+                }
                 tracing::warn!(
                     topic = %partition.topic, partition = partition.index, first_offset = range.first_offset,
                     next_offset = range.next_offset, replica = id, %error, "a bad batch is not mended by a replica"
@@ -87,10 +98,29 @@ impl Mender {
             }
             if !is_mended {
                 partition.note_lasting_damage();
+                partition.resign();
                 return false;
             }
         }
         true
+    }
+
+    /// Has a follower fetch again what does not fit. Returns whether it does.
+    async fn cut(&self, partition: &Arc<Partition>, leader_epoch: i32, range: BadRange) -> bool {
+        let image = self.metadata.load();
+        let topic = image.topic_by_id(partition.topic_id);
+        let state = topic.and_then(|topic| topic.partition(partition.index));
+        let is_in_sync = state.is_none_or(|state| state.isr.contains(&self.node_id));
+        let cutting = Arc::clone(partition);
+        let cut = spawn_blocking(move || cutting.cut_damage(leader_epoch, &range, is_in_sync)).await;
+        match cut {
+            Ok(Ok(is_cut)) => is_cut,
+            Ok(Err(error)) => {
+                tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "damage is not cut");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// The others that can be asked: the leader first, then those in sync.

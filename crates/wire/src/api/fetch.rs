@@ -40,6 +40,8 @@ crate::message! {
         high_watermark: i64 = i64::MAX, 18.., tag 1;
         /// Ours: up to where the follower's log is on disk.
         synced_offset: i64 = -1, 17.., tag 10000;
+        /// Ours: some of the follower's batches cannot be read.
+        is_damaged: bool, 17.., tag 10001;
     }
 
     pub struct ForgottenTopic {

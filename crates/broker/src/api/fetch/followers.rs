@@ -70,6 +70,7 @@ impl Follower {
                 fetch_offset: target.fetch_offset,
                 synced_offset: target.synced_offset,
                 log_start_offset: target.log_start_offset,
+                is_damaged: target.is_damaged,
                 broker_epoch: self.broker_epoch,
                 now_ms,
             };

@@ -41,6 +41,8 @@ pub struct Target {
     /// Of a follower: where its log starts, and up to where it is on disk.
     pub log_start_offset: i64,
     pub synced_offset: i64,
+    /// Of a follower: some of its batches cannot be read.
+    pub is_damaged: bool,
     /// The high watermark that a follower knows, `i64::MAX` for a client that does not care to hear of it (KIP-1166).
     pub known_high_watermark: i64,
     pub partition: Result<Arc<Partition>, ErrorCode>,
@@ -115,6 +117,7 @@ impl Targets {
                     last_fetched_epoch: partition.last_fetched_epoch,
                     log_start_offset: partition.log_start_offset,
                     synced_offset: partition.synced_offset,
+                    is_damaged: partition.is_damaged,
                     known_high_watermark: partition.high_watermark,
                     partition: Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                     sent_high_watermark: i64::MIN,
@@ -147,6 +150,7 @@ impl Targets {
                     known.last_fetched_epoch = target.last_fetched_epoch;
                     known.log_start_offset = target.log_start_offset;
                     known.synced_offset = target.synced_offset;
+                    known.is_damaged = target.is_damaged;
                     known.known_high_watermark = target.known_high_watermark;
                     // A follower knows what it says that it knows: it leaves an answer that came too late for it.
                     if target.known_high_watermark != i64::MAX {

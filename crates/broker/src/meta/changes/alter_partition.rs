@@ -10,7 +10,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::leadership::Change;
 use super::{Context, Decision};
-use crate::meta::image::{MetadataImage, Partition, Topic};
+use crate::meta::image::{MetadataImage, NO_LEADER, Partition, Topic};
 
 const RECOVERED: i8 = 0;
 const RECOVERING: i8 = 1;
@@ -77,6 +77,7 @@ fn one(context: &Context<'_>, topic: &Topic, broker_id: i32, asked: &PartitionRe
     let before = topic.partition(asked.partition_index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
     let isr = new_isr(asked);
     check(context.image, before, broker_id, asked, &isr)?;
+    let change_keeps_leader = isr.iter().any(|member| member.broker_id == broker_id);
     let mut change = Change::new(context, topic, asked.partition_index as usize);
     change.isr = isr.iter().map(|member| member.broker_id).collect();
     change.leader_recovery_state = asked.leader_recovery_state;
@@ -84,6 +85,9 @@ fn one(context: &Context<'_>, topic: &Topic, broker_id: i32, asked: &PartitionRe
     let record = change.record();
     if let Some(record) = &record {
         after.change(record);
+    }
+    if !change_keeps_leader && after.leader == NO_LEADER {
+        return Err(ErrorCode::INELIGIBLE_REPLICA);
     }
     let outcome = if after.leader == broker_id { Ok(after) } else { Err(ErrorCode::NEW_LEADER_ELECTED) };
     Ok((record, outcome))
@@ -98,7 +102,8 @@ fn new_isr(asked: &PartitionRequest) -> Vec<BrokerState> {
     asked.new_isr.iter().map(unknown).collect()
 }
 
-/// `ReplicationControlManager.validateAlterPartitionData`, in its order.
+/// `ReplicationControlManager.validateAlterPartitionData`, in its order. Unlike in Kafka a leader may leave the ISR
+/// itself, when it cannot read all of its log: then one of the others leads.
 fn check(
     image: &MetadataImage,
     before: &Partition,
@@ -120,10 +125,11 @@ fn check(
         return Err(ErrorCode::INVALID_UPDATE_VERSION);
     }
     let members: BTreeSet<i32> = isr.iter().map(|member| member.broker_id).collect();
+    let is_handed_over = !members.is_empty() && members.iter().all(|id| before.isr.contains(id));
     let is_recovering = asked.leader_recovery_state == RECOVERING;
     if members.len() != isr.len()
         || members.iter().any(|id| !before.replicas.contains(id))
-        || !members.contains(&broker_id)
+        || (!members.contains(&broker_id) && !is_handed_over)
         || !matches!(asked.leader_recovery_state, RECOVERED | RECOVERING)
         || (is_recovering && (isr.len() > 1 || before.leader_recovery_state == RECOVERED))
     {
@@ -141,7 +147,8 @@ fn check(
 mod tests {
     use wire::api::alter_partition::TopicRequest;
 
-    use super::super::tests::{applied, brokers, on, partition, state, with_fenced, with_topic};
+    use super::super::elections::balance;
+    use super::super::tests::{applied, brokers, on, partition, state, with_fenced, with_setting, with_topic};
     use super::super::with_brokers;
     use super::*;
 
@@ -211,7 +218,7 @@ mod tests {
             (2, TOPIC, with(|p| (p.leader_epoch, p.partition_epoch) = (2, 4)), ErrorCode::FENCED_LEADER_EPOCH),
             (2, TOPIC, with(|p| p.partition_epoch = 4), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, with(|p| p.partition_epoch = 4), ErrorCode::INVALID_UPDATE_VERSION),
-            (1, TOPIC, asked(&[(2, 0)]), ErrorCode::INVALID_REQUEST),
+            (1, TOPIC, asked(&[(2, 0), (3, 0)]), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, asked(&[]), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, asked(&[(1, 0), (1, 0)]), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, asked(&[(1, 0), (5, 0)]), ErrorCode::INVALID_REQUEST),
@@ -232,6 +239,20 @@ mod tests {
             let decision = on(&image(), |context| alter(context, &stale));
             assert_eq!((decision.answer.error_code, decision.records.len()), (ErrorCode::STALE_BROKER_EPOCH, 0));
         }
+    }
+
+    #[test]
+    fn a_leader_may_leave_to_others_in_sync() {
+        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![asked(&[(2, 0)])]));
+        assert_eq!(answer[0].error_code, ErrorCode::NEW_LEADER_ELECTED);
+        assert_eq!(state(&after, 0), (2, vec![2], vec![]));
+        assert_eq!(after.partition("t", 0).unwrap().leader_epoch, 4);
+        // The least ISR holds for who goes, too: it can lead when nobody else is left.
+        let image = with_setting(&image(), "min.insync.replicas", "2");
+        let (_, after) = ask(&image, &request(1, TOPIC, vec![asked(&[(2, 0)])]));
+        assert_eq!(state(&after, 0), (2, vec![2], vec![1]));
+        // Preferred elections do not bring it back.
+        assert_eq!(on(&after, |context| balance(context, 9)).records, []);
     }
 
     #[test]

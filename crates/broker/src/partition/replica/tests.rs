@@ -26,7 +26,14 @@ fn lead(isr: &[i32], min_insync_replicas: usize, log_end_offset: i64) -> Leaders
 }
 
 fn fetch(fetch_offset: i64, now_ms: i64) -> FollowerFetch {
-    FollowerFetch { fetch_offset, synced_offset: fetch_offset, log_start_offset: 0, broker_epoch: 7, now_ms }
+    FollowerFetch {
+        fetch_offset,
+        synced_offset: fetch_offset,
+        log_start_offset: 0,
+        is_damaged: false,
+        broker_epoch: 7,
+        now_ms,
+    }
 }
 
 fn offsets(leadership: &Leadership) -> (i64, i64) {
@@ -87,6 +94,39 @@ fn one_that_lags_leaves_and_holds_nothing_back() {
     assert_eq!(leadership.high_watermark(), 6, "the controller may not agree");
     accept(&mut leadership, 103);
     assert_eq!(offsets(&leadership), (20, 20));
+}
+
+#[test]
+fn one_that_has_lost_or_damaged_something_leaves_at_once_and_comes_back_whole() {
+    let damaged = FollowerFetch { is_damaged: true, ..fetch(10, 2) };
+    for (lost, whole_again) in [(fetch(4, 2), fetch(10, 4)), (damaged, fetch(10, 4))] {
+        let mut leadership = lead(&[1, 2, 3], 1, 10);
+        leadership.note_fetch(2, fetch(10, 1)).unwrap();
+        leadership.note_fetch(3, fetch(10, 1)).unwrap();
+        assert_eq!(leadership.high_watermark(), 10);
+        assert!(!leadership.is_unfit(3));
+        leadership.note_fetch(3, lost).unwrap();
+        assert!(leadership.is_unfit(3));
+        assert!(leadership.propose_to_shrink(2));
+        assert_eq!(leadership.proposal().unwrap().isr, [(1, -1), (2, 7)]);
+        accept(&mut leadership, 3);
+        leadership.note_fetch(3, lost).unwrap();
+        assert!(!leadership.propose_to_add(3, 3));
+        leadership.note_fetch(3, whole_again).unwrap();
+        assert!(leadership.propose_to_add(3, 4));
+    }
+}
+
+#[test]
+fn a_leader_resigns_in_favour_of_one_that_is_whole() {
+    let mut leadership = lead(&[1, 2, 3], 1, 10);
+    assert!(!leadership.propose_to_resign(), "nobody has said what it has");
+    leadership.note_fetch(2, FollowerFetch { is_damaged: true, ..fetch(10, 1) }).unwrap();
+    assert!(!leadership.propose_to_resign());
+    leadership.note_fetch(3, fetch(10, 1)).unwrap();
+    assert!(leadership.propose_to_resign());
+    assert_eq!(leadership.proposal().unwrap().isr, [(3, 7)]);
+    assert!(!leadership.propose_to_resign(), "once");
 }
 
 #[test]
@@ -245,9 +285,16 @@ impl Model {
     }
 
     fn may_join(&self, id: i32) -> bool {
-        let told_epoch = self.told[&id].fetches.last().map_or(-1, |fetch| fetch.broker_epoch);
+        let last = self.told[&id].fetches.last();
+        let told_epoch = last.map_or(-1, |fetch| fetch.broker_epoch);
         let registration = self.registrations[&id];
-        registration.is_active && (told_epoch == -1 || told_epoch == registration.epoch)
+        let is_damaged = last.is_some_and(|fetch| fetch.is_damaged);
+        registration.is_active && (told_epoch == -1 || told_epoch == registration.epoch) && !is_damaged
+    }
+
+    fn has_lost(&self, id: i32) -> bool {
+        let last = self.told[&id].fetches.last();
+        last.is_some_and(|fetch| fetch.is_damaged || fetch.fetch_offset < self.high_watermark)
     }
 
     fn counting(&self) -> BTreeSet<i32> {
@@ -323,8 +370,8 @@ impl Model {
         let synced_offset = fetch_offset - rng.below(fetch_offset.clamp(0, 4) as u64 + 1) as i64;
         let epoch = self.registrations[&id].epoch;
         let broker_epoch = if rng.percent(90) { epoch } else { epoch - 1 };
-        let fetch =
-            FollowerFetch { fetch_offset, synced_offset, log_start_offset: 0, broker_epoch, now_ms: self.now_ms };
+        let is_damaged = rng.percent(5);
+        let fetch = FollowerFetch { synced_offset, broker_epoch, is_damaged, ..fetch(fetch_offset, self.now_ms) };
         let noted = self.leadership.note_fetch(id, fetch);
         assert_eq!(noted.is_ok(), broker_epoch == epoch);
         if noted.is_ok() {
@@ -348,7 +395,8 @@ impl Model {
             isr.insert(id);
             (self.leadership.propose_to_add(id, self.now_ms), may_enter.then_some(isr))
         } else {
-            let isr: BTreeSet<i32> = self.isr.iter().copied().filter(|&id| id == 1 || self.is_caught_up(id)).collect();
+            let stays = |&id: &i32| id == 1 || self.is_caught_up(id) && !self.has_lost(id);
+            let isr: BTreeSet<i32> = self.isr.iter().copied().filter(stays).collect();
             let may_shrink = self.pending.is_none() && isr != self.isr;
             (self.leadership.propose_to_shrink(self.now_ms), may_shrink.then_some(isr))
         };

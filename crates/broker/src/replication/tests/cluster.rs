@@ -56,7 +56,7 @@ pub(super) struct Acked {
 
 pub(super) struct Cluster {
     pub(super) clock: SimClock,
-    disks: BTreeMap<i32, SimDisk>,
+    pub(super) disks: BTreeMap<i32, SimDisk>,
     pub(super) nodes: BTreeMap<i32, Node>,
     /// Every image there was, and what came with it.
     history: Vec<(Arc<MetadataImage>, MetadataDelta)>,

@@ -241,6 +241,39 @@ fn a_torn_batch_behind_a_cut_is_no_damage() {
     }
 }
 
+/// A log that lost some of what was on disk, or has it damaged: its replica is out of sync until it has all of it again,
+/// and what was left of the torn batch is fetched anew.
+#[test]
+fn what_a_follower_has_lost_is_fetched_again() {
+    for lost_bytes in [1, 20, 61, 100, 200] {
+        let mut cluster = Cluster::new(12, 3, &[]);
+        for _ in 0..6 {
+            cluster.produce(1, Acks::All);
+            cluster.settle();
+        }
+        cluster.nodes[&3].replica.flush_in_background();
+        cluster.nodes[&3].replica.table.write_checkpoints().unwrap();
+        cluster.crash(3, false);
+        let (disk, dir) = (cluster.disks[&3].clone(), cluster.nodes[&1].partition().view().dir().to_owned());
+        let path = dir.join("00000000000000000000.log");
+        let bytes = disk.get(&path).unwrap();
+        disk.put(&path, &bytes[..bytes.len() - lost_bytes]);
+        cluster.start(3);
+        cluster.settle();
+        let partition = cluster.nodes[&3].partition();
+        if let Some(range) = partition.next_to_mend() {
+            assert!(!cluster.state().isr.contains(&3), "{lost_bytes}: it is in sync with a hole");
+            assert!(partition.cut_damage(partition.leader_epoch(), &range, false).unwrap());
+        }
+        cluster.settle();
+        assert_eq!(partition.next_to_mend(), None);
+        assert_eq!(disk.get(&path).unwrap(), bytes, "{lost_bytes}");
+        cluster.settle();
+        assert!(cluster.state().isr.contains(&3));
+        cluster.check_healed();
+    }
+}
+
 #[test]
 fn an_answer_of_an_older_epoch_changes_nothing() {
     let mut cluster = Cluster::new(10, 3, &[]);
@@ -267,6 +300,13 @@ fn a_batch_that_is_damaged_on_its_way_is_asked_for_again() {
     data.records = Some(wire::Records::Inline(damaged.into()));
     cluster.take_response(2, leader, response);
     assert_eq!(ends(&cluster), [2, 1], "what came before is good");
+    let (leader, request) = cluster.fetch_request(2).unwrap();
+    let mut response = cluster.answer(1, &request);
+    let data = &mut response.responses[0].partitions[0];
+    let Some(wire::Records::Inline(bytes)) = &data.records else { panic!("records are inline") };
+    data.records = Some(wire::Records::Inline([&bytes[..bytes.len() - 1], b"?"].concat().into()));
+    cluster.take_response(2, leader, response);
+    assert_eq!(ends(&cluster), [2, 1], "it begins with what is bad");
     assert!(cluster.fetch_request(2).is_none(), "it waits a moment");
     cluster.pass(50);
     cluster.fetch(2);
