@@ -4,8 +4,9 @@
 //! connections, with one write; those who do not get it leave, since the holder looks at the queue again before it
 //! goes ([`Partition::append_queued`]). Reads name ranges of files and take no lock of the writer.
 //!
-//! Invariants: the high watermark never passes the log end and never goes back while this node leads; only a leader
-//! appends what clients send, only a follower what its leader sends.
+//! Invariants: the high watermark never passes the log end and never goes back while this node leads, and no batch
+//! whose producer waits for the disk is below it before it is durable; only a leader appends what clients send, only a
+//! follower what its leader sends.
 
 mod damage;
 mod deletion;
@@ -22,6 +23,8 @@ mod throttle;
 mod ticket;
 mod waiters;
 
+#[cfg(test)]
+pub(crate) mod power_loss_tests;
 #[cfg(test)]
 mod tests;
 
@@ -124,6 +127,8 @@ pub struct Partition {
     durable_offset: AtomicI64,
     /// Somebody waits until all who are in sync have this on disk.
     sync_wanted: AtomicI64,
+    /// The leadership withholds something from consumers.
+    withholds: AtomicBool,
     /// What a follower's leader has told last.
     leader_high_watermark: AtomicI64,
     /// See [`Partition::refuse_if_stalled`].
@@ -200,6 +205,7 @@ impl Partition {
             high_watermark: AtomicI64::new(high_watermark),
             durable_offset: AtomicI64::new(0),
             sync_wanted: AtomicI64::new(-1),
+            withholds: AtomicBool::new(false),
             leader_high_watermark: AtomicI64::new(-1),
             is_stalled: AtomicBool::new(false),
             offline: AtomicBool::new(false),
@@ -433,12 +439,16 @@ impl Partition {
         let is_durable = settings.ack_durability == AckDurability::Disk && !log::is_mistaken!(AckBeforeSync);
         let waits_for_disk = |acks| acks == Acks::All && is_durable;
         let start = self.view.log_end_offset();
-        if !is_alone && senders.iter().any(|sender| waits_for_disk(sender.acks)) {
-            // Before anybody sees the records, so that a follower that fetches them is told to sync them.
-            let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
-            self.sync_wanted.fetch_max(start + records, Ordering::AcqRel);
+        let withholds = senders.iter().any(|sender| waits_for_disk(sender.acks));
+        if withholds {
+            // Before anybody sees the records: consumers may not yet, and a follower that fetches them is told to sync
+            // them.
+            self.begin_append(start);
+            if !is_alone {
+                let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
+                self.sync_wanted.fetch_max(start + records, Ordering::AcqRel);
+            }
         }
-        let bytes = batches.iter().map(|batch| batch.bytes.len()).sum::<usize>() as i64;
         let clock = &self.shared.env.clock;
         let (now, began) = clock.now_and_monotonic();
         let appended = match log.append(&batches, Origin::Client, leader_epoch, now) {
@@ -448,6 +458,9 @@ impl Partition {
                 if !error.is_retriable() {
                     self.fail(&error);
                 }
+                if withholds {
+                    self.note_appended(self.view.log_end_offset(), 0, Some(start), now.monotonic_ms);
+                }
                 for sender in senders {
                     sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
                 }
@@ -455,17 +468,24 @@ impl Partition {
             }
         };
         let end = self.view.log_end_offset();
+        let sizes = batches.iter().map(|batch| batch.bytes.len());
+        let bytes = if end > start { sizes.sum::<usize>() as i64 } else { 0 };
         let passed = Passed::appended(clock.monotonic());
         self.shared.stats.appends.observe(passed.settled.saturating_sub(began));
         if end > start {
             self.traffic.records_in.add(end.abs_diff(start));
             self.traffic.bytes_in.add(new_bytes(&appended, &batches, start));
         }
-        if end > start && is_alone {
+        if withholds {
+            let new = appended.iter().zip(&senders).filter(|(_, sender)| waits_for_disk(sender.acks));
+            let mut new = new.filter_map(|(result, _)| result.as_ref().ok()).filter(|it| it.base_offset >= start);
+            let first = new.next().map_or(end, |appended| appended.base_offset);
+            self.note_appended(end, bytes, Some(first), now.monotonic_ms);
+        } else if end > start && is_alone && !self.withholds.load(Ordering::Acquire) {
             self.high_watermark.store(end, Ordering::Release);
             self.waiters.add(bytes);
         } else if end > start {
-            self.note_appended(end, bytes);
+            self.note_appended(end, bytes, None, now.monotonic_ms);
         }
         let high_watermark = self.high_watermark();
         let (mut waiting, mut wait_for_disk) = (Vec::new(), false);

@@ -14,6 +14,8 @@ const VARIABLE: &str = "PARSHALL_MISTAKE";
 pub enum Mistake {
     /// A leader acknowledges what is on no disk yet.
     AckBeforeSync,
+    /// A leader shows consumers what its producer waits for, before that is on the disks.
+    ReadBeforeSync,
     /// A leader acknowledges what no follower has.
     AckBeforeInSyncReplicas,
     /// A follower cuts its log to the high watermark that it knows of, and not where its leader's epochs end.
@@ -34,6 +36,7 @@ pub enum Mistake {
 impl Mistake {
     pub const ALL: [(Self, &str); 8] = [
         (Self::AckBeforeSync, "ack-before-sync"),
+        (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
         (Self::TruncateToHighWatermark, "truncate-to-high-watermark"),
         (Self::DecideBeforeFirstCommit, "decide-before-first-commit"),

@@ -3,9 +3,11 @@
 //! [`Partition`](super::Partition) keeps one while it leads, and tells it of appends, syncs, fetches and changes of the
 //! metadata. Times are monotonic and come from the caller.
 //!
-//! Two offsets follow from it: the *high watermark* is the least log end, the *durable offset* the least synced offset,
-//! both over the replicas that count. Those are the maximal in-sync replicas, which are what the metadata has and what
-//! a pending change would add (KIP-497), and a follower outside that has caught up and is about to be added.
+//! Two offsets follow from it, both over the replicas that count: the *durable offset* is the least synced offset, and
+//! the *high watermark* is the least log end, but it does not pass batches whose producers wait for the disk before
+//! these are durable: see [`Withheld`]. The replicas that count are the maximal in-sync replicas, which are what the
+//! metadata has and what a pending change would add (KIP-497), and a follower outside that has caught up and is about
+//! to be added.
 //!
 //! Invariants: neither offset goes back while this lives, and neither moves while fewer replicas are in sync than
 //! `min.insync.replicas` wants (KIP-966); the in-sync replicas are among the replicas, and this node is one of them; a
@@ -13,7 +15,11 @@
 //! that lacks some of it, because its disk lost or damaged it, leaves the in-sync replicas until it has it again; a
 //! leader that cannot read all of its own log hands over to one that can.
 
+mod withheld;
+
 use wire::ErrorCode;
+
+pub use self::withheld::Withheld;
 
 /// A follower that never caught up: long ago by any clock.
 const NEVER_MS: i64 = i64::MIN / 2;
@@ -44,6 +50,8 @@ pub struct Limits {
     pub min_insync_replicas: usize,
     /// `replica.lag.time.max.ms`.
     pub lag_max_ms: i64,
+    /// `ack.durability` is `disk`: what may have been written with `acks=all` is not shown before it is durable.
+    pub withholds: bool,
 }
 
 /// How far this node's own log has got.
@@ -130,6 +138,7 @@ pub struct Leadership {
     epoch_start_offset: i64,
     /// The least log end and the least synced offset, whether or not enough replicas are in sync.
     reached: Own,
+    withheld: Withheld,
     high_watermark: i64,
     durable_offset: i64,
 }
@@ -172,7 +181,7 @@ impl Follower {
 
 impl Leadership {
     /// Begins to lead with what this node knows: its log, which the epoch starts behind, and a high watermark from
-    /// before.
+    /// before. Nobody remembers who waits for what is above that, so that it all counts as written with `acks=all`.
     pub fn begin(
         node_id: i32,
         assignment: Assignment,
@@ -182,6 +191,11 @@ impl Leadership {
         registration: impl Fn(i32) -> Option<Registration>,
         now_ms: i64,
     ) -> Self {
+        let high_watermark = high_watermark.min(own.log_end_offset);
+        let mut withheld = Withheld::default();
+        if limits.withholds {
+            withheld.push(high_watermark, own.log_end_offset);
+        }
         let mut leadership = Self {
             node_id,
             assignment: Assignment::default(),
@@ -191,7 +205,8 @@ impl Leadership {
             own,
             epoch_start_offset: own.log_end_offset,
             reached: Own { log_end_offset: 0, synced_offset: 0 },
-            high_watermark: high_watermark.min(own.log_end_offset),
+            withheld,
+            high_watermark,
             durable_offset: 0,
         };
         leadership.update(assignment, registration, now_ms);
@@ -247,6 +262,17 @@ impl Leadership {
         self.own.log_end_offset = self.own.log_end_offset.max(own.log_end_offset);
         self.own.synced_offset = self.own.synced_offset.max(own.synced_offset);
         self.advance(now_ms);
+    }
+
+    /// An append is about to be made at an offset, with batches whose producers wait for the disk.
+    pub fn begin_append(&mut self, start_offset: i64) {
+        self.withheld.begin(start_offset);
+    }
+
+    /// The append has been made: its first batch whose producer waits for the disk, and where it ends. The caller tells
+    /// of its own log by [`Leadership::note_own`] then.
+    pub fn end_append(&mut self, first_offset: i64, end_offset: i64) {
+        self.withheld.end(first_offset, end_offset);
     }
 
     /// Notes a fetch whose offset is known to be on this log (`Replica.updateFetchStateOrThrow`).
@@ -383,8 +409,9 @@ impl Leadership {
         }
         self.reached = reached;
         if !self.is_under_min_isr() {
-            self.high_watermark = self.high_watermark.max(reached.log_end_offset);
             self.durable_offset = self.durable_offset.max(reached.synced_offset);
+            let limit = self.withheld.limit(self.durable_offset);
+            self.high_watermark = self.high_watermark.max(reached.log_end_offset.min(limit));
         }
     }
 
@@ -397,6 +424,11 @@ impl Leadership {
     /// All in-sync replicas have what is below on their disks.
     pub fn durable_offset(&self) -> i64 {
         self.durable_offset
+    }
+
+    /// Whether something waits for the disk before consumers may read it.
+    pub fn withholds(&self) -> bool {
+        !self.withheld.is_empty()
     }
 
     /// Where the logs of this node and of all live followers have begun by now (`Partition.lowWatermarkIfLeader`). One

@@ -5,7 +5,7 @@
 //! log's; what follows from a move, such as answers, happens when it is released.
 //!
 //! A partition that no other node replicates is *alone*: its appends are replicated by being made, and take no lock
-//! for it.
+//! for it unless something is withheld from consumers until it is on disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use super::replica::{
     AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Proposal, Registration,
 };
 use super::{Partition, Queued};
+use crate::config::AckDurability;
 use crate::meta;
 
 /// Runs of bytes that are remembered one by one; beyond, the newest grows.
@@ -76,6 +77,8 @@ struct Taken {
     /// Of a leader.
     progress: Option<Progress>,
     is_new: bool,
+    /// There is something that consumers may read as soon as it is on disk.
+    wants_sync: bool,
 }
 
 /// How far a leader has got, for those who wait for it.
@@ -120,6 +123,9 @@ impl Partition {
         self.waiters.note_low_watermark();
         if let Some(progress) = taken.progress {
             self.announce(&progress);
+        }
+        if taken.wants_sync {
+            self.request_sync([]);
         }
     }
 
@@ -171,9 +177,11 @@ impl Partition {
             role => {
                 // Followers that have records of an epoch which left none here must find out (KIP-101).
                 log.assign_epoch(state.leader_epoch)?;
+                let settings = self.settings.load();
                 let limits = Limits {
-                    min_insync_replicas: usize::try_from(self.settings.load().min_insync_replicas).unwrap_or(0),
+                    min_insync_replicas: usize::try_from(settings.min_insync_replicas).unwrap_or(0),
                     lag_max_ms: self.shared.lag_max_ms,
+                    withholds: settings.ack_durability == AckDurability::Disk,
                 };
                 let (own, high_watermark) = (self.own(), self.high_watermark());
                 let leadership =
@@ -184,8 +192,11 @@ impl Partition {
                 );
                 // What a former leadership had is no measure of this one.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
+                taken.wants_sync = leadership.withholds() && own.synced_offset < own.log_end_offset;
+                // The followers sync what they have, or nobody would read it before the next record.
+                let sync_wanted = if leadership.withholds() { own.log_end_offset } else { -1 };
                 *role = Role::Leader(Box::new(leadership));
-                self.sync_wanted.store(-1, Ordering::Release);
+                self.sync_wanted.store(sync_wanted, Ordering::Release);
                 taken.refused = std::mem::take(&mut *self.queue.lock());
                 taken.is_new = true;
             }
@@ -266,13 +277,15 @@ impl Partition {
             std::cmp::Ordering::Equal => {}
             std::cmp::Ordering::Greater => self.shared.stats.isr_expansions.add(1),
         }
+        self.withholds.store(leadership.withholds(), Ordering::Release);
         let reached_without_enough = leadership.is_under_min_isr().then(|| leadership.reached());
         let bytes = guard.take_replicated(high_watermark);
         Some(Progress {
             high_watermark,
             durable_offset,
             reached_without_enough,
-            replicated_bytes: (high_watermark > before).then_some(bytes),
+            // What was appended may have been replicated before it was noted.
+            replicated_bytes: (high_watermark > before || bytes > 0).then_some(bytes),
             has_moved: high_watermark > before || durable_offset != durable_before || reached_without_enough.is_some(),
         })
     }
@@ -299,12 +312,27 @@ impl Partition {
         self.shared.env.clock.now().monotonic_ms
     }
 
-    /// Notes an append that other replicas have to follow. Called under the log's lock.
-    pub(super) fn note_appended(&self, end_offset: i64, bytes: i64) {
-        let now_ms = self.now_ms();
+    /// Withholds from consumers what is going to be appended, until [`Partition::note_appended`] tells what it was.
+    /// Called under the log's lock.
+    pub(super) fn begin_append(&self, start_offset: i64) {
         let mut guard = self.role.lock();
-        guard.note_appended(end_offset, bytes);
+        if let Role::Leader(leadership) = &mut guard.role {
+            leadership.begin_append(start_offset);
+            self.withholds.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes an append that consumers may not read at once: other replicas have to follow, or something has to be on
+    /// disk before, which is this append from `withheld_from` on. Called under the log's lock.
+    pub(super) fn note_appended(&self, end_offset: i64, bytes: i64, withheld_from: Option<i64>, now_ms: i64) {
+        let mut guard = self.role.lock();
+        if bytes > 0 {
+            guard.note_appended(end_offset, bytes);
+        }
         let Role::Leader(leadership) = &mut guard.role else { return };
+        if let Some(first_offset) = withheld_from {
+            leadership.end_append(first_offset, end_offset);
+        }
         leadership.note_own(self.own(), now_ms);
         let progress = self.publish(&mut guard);
         drop(guard);

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -190,6 +191,35 @@ impl Partition {
             drop(state);
             self.shared.syncer.push(Arc::clone(self), priority);
         }
+    }
+
+    /// Has what lies below an offset brought to the disks of all in-sync replicas, as far as the log goes. Returns what to
+    /// wait for; `None` if it is there, or if this node does not lead.
+    ///
+    /// Where fewer are in sync than `min.insync.replicas` wants, it ends with NOT_ENOUGH_REPLICAS_AFTER_APPEND when all
+    /// that are have it.
+    pub fn make_durable(self: &Arc<Self>, offset: i64) -> Option<Arc<Ticket>> {
+        let offset = offset.min(self.view.log_end_offset());
+        if offset <= self.durable_offset() || !self.is_leader() {
+            return None;
+        }
+        let ticket = Arc::new(Ticket::new(1));
+        self.sync_wanted.fetch_max(offset, Ordering::AcqRel);
+        self.waiters.appended(0, true);
+        self.request_sync([Waiting {
+            offset,
+            until: Until::Durable,
+            passed: Passed::appended(self.shared.env.clock.monotonic()),
+            ticket: Arc::clone(&ticket),
+            place: 0,
+            outcome: Outcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 },
+        }]);
+        // The replicas may have got there, or the leadership ended, before this was kept.
+        match self.progress() {
+            Some(progress) => self.answer_waiting(&progress),
+            None => self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+        Some(ticket)
     }
 
     /// Appends what is queued, syncs, answers what is on disk by it, and tells whether to do so again.

@@ -2,7 +2,8 @@
 //!
 //! - What was acknowledged with `acks=all` is in the log of every later leader.
 //! - So is every batch below a high watermark, which consumers may have read; with the same bytes on all replicas.
-//!   Only power loss may take one that was not yet on the disks of all in-sync replicas, since nobody promised that.
+//!   Only power loss may take one that was not yet on the disks of all in-sync replicas, and none whose producer has
+//!   asked for all: consumers read that from the disks.
 //! - An epoch has one leader, epochs never go back, in-sync replicas are replicas, all nodes have one history of the
 //!   metadata.
 //! - A controller decides on a state that has all that was answered in earlier epochs.
@@ -321,6 +322,10 @@ impl History {
         let may_be_lost = |loss: &Loss| (loss.from..loss.to).contains(&offset) && leader_epoch <= loss.leader_epoch;
         if self.losses.iter().any(may_be_lost) {
             return;
+        }
+        // Only producers that ask for all have ids here.
+        if header.producer_id >= 0 {
+            self.durable_offset = self.durable_offset.max(header.next_offset());
         }
         let max_timestamp = header.max_timestamp;
         let seen = Replicated { hash: hash_of(&batch.bytes[..]), leader_epoch, replicated_in, max_timestamp };

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use log::mistakes::{Mistake, make};
 
 use super::run;
+use crate::partition::power_loss_tests::live as read_over_power_losses;
 use crate::quorum::tests::simulation::run as run_quorum;
 
 /// Seeds after which a mistake counts as one that is not found.
@@ -28,6 +29,8 @@ fn every_mistake_is_found() {
         let found = match mistake {
             // That a node votes with an empty disk shows where disks are lost while others are cut off.
             Mistake::EmptyDiskVotes => find(mistake, |seed| _ = run_quorum(seed)),
+            // Whole brokers sync before anybody else has a turn.
+            Mistake::ReadBeforeSync => find(mistake, read_over_power_losses),
             _ => find(mistake, |seed| _ = run(seed)),
         };
         let (seeds, said) = found.unwrap_or_else(|| panic!("{name} is not found in {SEEDS_MAX} seeds"));

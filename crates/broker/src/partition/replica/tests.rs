@@ -21,7 +21,7 @@ fn own(log_end_offset: i64) -> Own {
 }
 
 fn lead(isr: &[i32], min_insync_replicas: usize, log_end_offset: i64) -> Leadership {
-    let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS };
+    let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds: false };
     Leadership::begin(1, assignment(0, isr), limits, own(log_end_offset), 0, |_| active(7), 0)
 }
 
@@ -79,6 +79,39 @@ fn the_offsets_are_those_of_the_slowest_in_sync() {
     assert_eq!(offsets(&leadership), (8, 4));
     leadership.note_fetch(3, fetch(3, 2)).unwrap();
     assert_eq!(offsets(&leadership), (8, 4), "what was promised stays promised");
+}
+
+#[test]
+fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
+    let mut leadership = lead(&[1, 2], 1, 10);
+    leadership.note_fetch(2, fetch(10, 1)).unwrap();
+    leadership.begin_append(10);
+    leadership.note_own(Own { log_end_offset: 20, synced_offset: 10 }, 2);
+    leadership.note_fetch(2, FollowerFetch { synced_offset: 10, ..fetch(20, 2) }).unwrap();
+    assert_eq!(offsets(&leadership), (10, 10), "nobody has told yet what was appended");
+    leadership.end_append(15, 20);
+    leadership.note_own(Own { log_end_offset: 20, synced_offset: 10 }, 3);
+    assert_eq!(offsets(&leadership), (15, 10));
+    leadership.note_own(own(20), 4);
+    assert_eq!(offsets(&leadership), (15, 10), "one of two disks");
+    leadership.note_own(own(22), 5);
+    leadership.note_fetch(2, FollowerFetch { synced_offset: 20, ..fetch(22, 5) }).unwrap();
+    assert_eq!(offsets(&leadership), (22, 20));
+    assert!(!leadership.withholds());
+}
+
+#[test]
+fn a_leader_shows_nothing_that_its_predecessor_may_not_have_shown() {
+    let limits = Limits { min_insync_replicas: 1, lag_max_ms: LAG_MAX_MS, withholds: true };
+    let begin = |isr: &[i32], synced_offset| {
+        let own = Own { log_end_offset: 10, synced_offset };
+        Leadership::begin(1, assignment(0, isr), limits, own, 4, |_| None, 0)
+    };
+    assert_eq!(offsets(&begin(&[1], 7)), (7, 7));
+    assert_eq!(offsets(&begin(&[1], 10)), (10, 10));
+    let mut leadership = begin(&[1, 2], 10);
+    leadership.note_fetch(2, FollowerFetch { synced_offset: 6, ..fetch(10, 1) }).unwrap();
+    assert_eq!(offsets(&leadership), (6, 6));
 }
 
 #[test]
@@ -262,6 +295,8 @@ struct Model {
     durable_offset: i64,
     epoch_start_offset: i64,
     min_insync_replicas: usize,
+    /// Appends whose producers wait for the disk.
+    withheld: Vec<(i64, i64)>,
     trace: Vec<(i64, i64, usize)>,
 }
 
@@ -317,8 +352,10 @@ impl Model {
             synced_offset: synced.unwrap_or(i64::MAX).min(self.own.synced_offset),
         };
         if self.isr.len() >= self.min_insync_replicas {
-            self.high_watermark = self.high_watermark.max(reached.log_end_offset);
             self.durable_offset = self.durable_offset.max(reached.synced_offset);
+            let waiting = self.withheld.iter().find(|(start, end)| start < end && *end > self.durable_offset);
+            let limit = waiting.map_or(i64::MAX, |(start, _)| self.durable_offset.max(*start));
+            self.high_watermark = self.high_watermark.max(reached.log_end_offset.min(limit));
         }
         let isr: BTreeSet<i32> = self.leadership.isr().iter().copied().collect();
         assert_eq!(isr, self.isr);
@@ -333,7 +370,14 @@ impl Model {
         let id = 2 + rng.below(2) as i32;
         match rng.below(12) {
             0..3 => {
+                let start = self.own.log_end_offset;
                 self.own.log_end_offset += rng.below(5) as i64;
+                if rng.percent(50) {
+                    let first = start + rng.below((self.own.log_end_offset - start) as u64 + 1) as i64;
+                    self.leadership.begin_append(start);
+                    self.leadership.end_append(first, self.own.log_end_offset);
+                    self.withheld.push((first, self.own.log_end_offset));
+                }
                 self.leadership.note_own(self.own, self.now_ms);
             }
             3 => {
@@ -443,8 +487,9 @@ fn live(seed: u64) -> Vec<(i64, i64, usize)> {
     let mut rng = Rng::new(seed);
     let isr: BTreeSet<i32> = [1, 2, 3].into_iter().filter(|&id| id == 1 || rng.percent(60)).collect();
     let own = Own { log_end_offset: rng.below(20) as i64, synced_offset: 0 };
+    let withholds = rng.percent(50);
     let min_insync_replicas = 1 + rng.below(3) as usize;
-    let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS };
+    let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds };
     let listed: Vec<i32> = isr.iter().copied().collect();
     let mut model = Model {
         leadership: Leadership::begin(1, assignment(0, &listed), limits, own, 0, |_| active(7), 0),
@@ -460,6 +505,7 @@ fn live(seed: u64) -> Vec<(i64, i64, usize)> {
         durable_offset: 0,
         epoch_start_offset: own.log_end_offset,
         min_insync_replicas,
+        withheld: withholds.then_some((0, own.log_end_offset)).into_iter().collect(),
         trace: Vec::new(),
     };
     model.check();
