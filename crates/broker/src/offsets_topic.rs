@@ -143,6 +143,17 @@ impl Topics for OffsetsTopic {
         self.metadata.load().topic_by_id(id).map(|topic| topic.name.to_string())
     }
 
+    fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {
+        let ticket = self.log.partitions.find_by_name(topic, partition).ok()?.make_durable(offset)?;
+        Some(Box::pin(async move {
+            match appended(poll_fn(|cx| ticket.poll(cx)).await) {
+                // All that are in sync have it; that they are too few is no matter of those who read.
+                Ok(_) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => Ok(()),
+                Err(code) => Err(code),
+            }
+        }))
+    }
+
     fn offsets_partition_count(&self) -> Option<i32> {
         self.topic(OFFSETS_TOPIC).map(|topic| topic.partition_count)
     }

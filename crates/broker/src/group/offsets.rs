@@ -2,6 +2,9 @@
 //!
 //! A commit is answered when its records are durable, and visible from then on. A request that goes away does not take
 //! its commit with it: [`InFlight`] sees to the end of what was enqueued.
+//!
+//! A commit does not outlive what was read before it, or a group would go on behind records that took the place of lost
+//! ones: what is not on disk below the committed offset is brought there first, in partitions that this broker leads.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -120,6 +123,7 @@ impl GroupCoordinator {
         mut request: OffsetCommitRequest,
     ) -> OffsetCommitResponse {
         let (mut topics, mut accepted) = self.check_committed_topics(api_version, &mut request);
+        self.make_durable(&mut accepted, &mut topics).await;
         if !accepted.is_empty() {
             let places: Vec<_> = accepted.iter().map(|accepted| accepted.place).collect();
             let result = match self.begin_commit(api_version, &request, &mut accepted, &mut topics) {
@@ -170,6 +174,27 @@ impl GroupCoordinator {
             answers.push(OffsetCommitResponseTopic { name: topic.name, topic_id: topic.topic_id, partitions });
         }
         (answers, accepted)
+    }
+
+    /// Waits until the records below the offsets are durable, for as long as `offsets.commit.timeout.ms` allows.
+    /// Partitions where they do not become so are refused, and their consumers try again.
+    async fn make_durable(&self, accepted: &mut Vec<Accepted>, answers: &mut [OffsetCommitResponseTopic]) {
+        let sync = |it: &Accepted| {
+            let (index, offset) = (it.partition.partition_index, it.partition.committed_offset);
+            Some((it.place, self.topics.make_durable(&it.topic, index, offset)?))
+        };
+        let syncs: Vec<_> = accepted.iter().filter_map(sync).collect();
+        if syncs.is_empty() {
+            return;
+        }
+        let timeout = Duration::from_millis(self.config.offset_commit_timeout_ms.max(1) as u64);
+        let deadline = tokio::time::Instant::now() + timeout;
+        for ((topic, partition), durable) in syncs {
+            if !matches!(tokio::time::timeout_at(deadline, durable).await, Ok(Ok(()))) {
+                answers[topic].partitions[partition].error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+            }
+        }
+        accepted.retain(|it| answers[it.place.0].partitions[it.place.1].error_code.is_none());
     }
 
     fn begin_commit(

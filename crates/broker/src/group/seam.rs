@@ -39,6 +39,10 @@ pub trait Topics: Send + Sync + 'static {
 
     fn name(&self, id: Uuid) -> Option<String>;
 
+    /// Has the records of a partition below an offset brought to the disks of its in-sync replicas. `None` if they are
+    /// there, or if another broker leads the partition.
+    fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>>;
+
     /// How many partitions `__consumer_offsets` has, if it exists.
     fn offsets_partition_count(&self) -> Option<i32>;
 

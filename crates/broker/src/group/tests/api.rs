@@ -401,6 +401,34 @@ async fn a_commit_is_visible_when_it_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_commit_waits_until_the_records_before_it_are_durable() {
+    let world = World::new(GroupConfig::default()).await;
+    world.topics.unsynced_from("t1", 5);
+    assert_eq!(world.commit("g", &[("t1", 0, 5), ("t2", 0, 9)]).await, [ErrorCode::NONE; 2]);
+    let appends = world.log.appends();
+    let commit = world.spawn_commit("g", &[("t1", 0, 6), ("t1", 1, 7), ("t2", 0, 10)]);
+    settle().await;
+    assert!(!commit.is_finished());
+    assert_eq!(world.log.appends(), appends, "power loss could leave the commit and take the records");
+    assert_eq!(world.topics.end_syncs(Ok(())), 2);
+    assert_eq!(errors(&commit.await.unwrap()), [ErrorCode::NONE; 3]);
+    assert_eq!(world.fetch("g").await, [offset("t1", 0, 6), offset("t1", 1, 7), offset("t2", 0, 10)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_records_do_not_become_durable_is_refused() {
+    let world = World::new(GroupConfig::default()).await;
+    world.topics.unsynced_from("t1", 5);
+    let refused = [ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::NONE];
+    assert_eq!(world.commit("g", &[("t1", 0, 6), ("t2", 0, 10)]).await, refused, "after its timeout");
+    let commit = world.spawn_commit("g", &[("t1", 0, 6), ("t2", 0, 11)]);
+    settle().await;
+    world.topics.end_syncs(Err(ErrorCode::KAFKA_STORAGE_ERROR));
+    assert_eq!(errors(&commit.await.unwrap()), refused);
+    assert_eq!(world.fetch("g").await, [offset("t2", 0, 11)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_survives_the_connection_that_sent_it() {
     let world = World::new(GroupConfig::default()).await;
     world.log.hold();

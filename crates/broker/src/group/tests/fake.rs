@@ -213,10 +213,31 @@ impl OffsetsLog for FakeLog {
     }
 }
 
-/// Topics `t0`.. of three partitions each; ids are their numbers.
+/// Topics `t0`.. of three partitions each; ids are their numbers. Their records are durable unless told otherwise.
 #[derive(Default)]
 pub(super) struct FakeTopics {
     pub(super) gone: Mutex<Vec<String>>,
+    unsynced: Mutex<Unsynced>,
+}
+
+/// What is not on disk.
+#[derive(Default)]
+struct Unsynced {
+    /// From an offset on, in each partition of a topic.
+    from: Option<(String, i64)>,
+    waiting: Vec<oneshot::Sender<Result<(), ErrorCode>>>,
+}
+
+impl FakeTopics {
+    pub(super) fn unsynced_from(&self, topic: &str, offset: i64) {
+        self.unsynced.lock().from = Some((topic.to_owned(), offset));
+    }
+
+    /// Ends the syncs that are under way. Returns how many these were.
+    pub(super) fn end_syncs(&self, result: Result<(), ErrorCode>) -> usize {
+        let waiting = std::mem::take(&mut self.unsynced.lock().waiting);
+        waiting.into_iter().filter_map(|waiting| waiting.send(result).ok()).count()
+    }
 }
 
 pub(super) const TOPIC_COUNT: u8 = 10;
@@ -234,6 +255,14 @@ impl Topics for FakeTopics {
 
     fn name(&self, id: Uuid) -> Option<String> {
         (0..TOPIC_COUNT).find(|number| topic_id(*number) == id).map(|number| format!("t{number}"))
+    }
+
+    fn make_durable(&self, topic: &str, _: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {
+        let mut unsynced = self.unsynced.lock();
+        unsynced.from.as_ref().filter(|(name, from)| name == topic && *from < offset)?;
+        let (sender, durable) = oneshot::channel();
+        unsynced.waiting.push(sender);
+        Some(Box::pin(async move { durable.await.unwrap_or(Err(ErrorCode::KAFKA_STORAGE_ERROR)) }))
     }
 
     fn offsets_partition_count(&self) -> Option<i32> {
