@@ -6,6 +6,7 @@
 mod api;
 mod cluster;
 pub mod config;
+mod disk_watch;
 mod env;
 pub mod group;
 pub mod loggers;

@@ -114,6 +114,8 @@ pub struct Partition {
     log: Mutex<Log>,
     view: Arc<LogView>,
     queue: Mutex<Vec<Queued>>,
+    /// Who waits for the append that is under way.
+    appending: Mutex<Vec<Sender>>,
     settings: ArcSwap<Settings>,
     role: Mutex<RoleState>,
     // The following say what `role` has, for those who need not lock it. They change under its lock, and the first
@@ -195,6 +197,7 @@ impl Partition {
             shared,
             log: Mutex::new(log),
             queue: Mutex::default(),
+            appending: Mutex::default(),
             settings: ArcSwap::new(settings),
             role: Mutex::default(),
             leader_epoch: AtomicI32::new(-1),
@@ -451,7 +454,11 @@ impl Partition {
         }
         let clock = &self.shared.env.clock;
         let (now, began) = clock.now_and_monotonic();
-        let appended = match log.append(&batches, Origin::Client, leader_epoch, now) {
+        // If the disk does not answer they are refused meanwhile.
+        *self.appending.lock() = senders;
+        let appended = log.append(&batches, Origin::Client, leader_epoch, now);
+        let senders = std::mem::take(&mut *self.appending.lock());
+        let appended = match appended {
             Ok(appended) => appended,
             Err(error) => {
                 // A full disk passes, and so does a lack of descriptors; any other error closes the log for ever.

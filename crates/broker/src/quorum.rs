@@ -52,6 +52,7 @@ pub use snapshot::SnapshotId;
 use tokio::sync::{mpsc, oneshot, watch};
 pub use voters::{Voter, VoterKey, VoterSet};
 
+use crate::disk_watch::DiskWatch;
 use crate::env::{Clock, Random};
 
 /// The directory of the metadata log in a data directory.
@@ -118,6 +119,8 @@ pub struct Options {
     pub segment_bytes: u32,
     /// Bytes of entries after which a snapshot is written.
     pub snapshot_bytes: u64,
+    /// Of the disk that the log is on.
+    pub disk_watch: Arc<DiskWatch>,
 }
 
 impl Options {
@@ -223,6 +226,15 @@ pub struct QuorumStatus {
     pub has_failed: bool,
 }
 
+impl QuorumStatus {
+    /// Whom to ask instead of the leader, where that is not known: the other voters in turn. A node alone decides itself.
+    pub fn other_voter(&self, node_id: i32, attempt: usize) -> Option<i32> {
+        let ids = self.voters.voters.iter().map(|voter| voter.node_id);
+        let others: Vec<i32> = ids.filter(|id| *id != node_id).collect();
+        if others.is_empty() { self.leader } else { others.get(attempt % others.len()).copied() }
+    }
+}
+
 /// How far a member is, as the leader knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
@@ -246,6 +258,7 @@ pub struct Quorum {
     events: Events,
     status: watch::Receiver<QuorumStatus>,
     heard: node::Heard,
+    disk_watch: Arc<DiskWatch>,
 }
 
 impl Quorum {
@@ -271,8 +284,9 @@ impl Quorum {
         let (commands, queue) = mpsc::channel(driver::QUEUE_MAX);
         let (events, arrived) = Events::new();
         let (announce, status) = watch::channel(node.status());
-        let (node_id, heard) = (node.key().node_id, node.heard());
-        Ok((Self { node_id, commands, events, status, heard }, Driver::new(node, queue, arrived, announce)))
+        let (node_id, heard, disk_watch) = (node.key().node_id, node.heard(), node.disk_watch());
+        let quorum = Self { node_id, commands, events, status, heard, disk_watch };
+        Ok((quorum, Driver::new(node, queue, arrived, announce)))
     }
 
     /// The epoch that this node leads in: it has applied everything of the epochs before.
@@ -283,6 +297,12 @@ impl Quorum {
     /// What is known of the quorum, and each change of it. What was answered shows here.
     pub fn status(&self) -> watch::Receiver<QuorumStatus> {
         self.status.clone()
+    }
+
+    /// Whether this node's disk does not answer. What the status says may be old then: the quorum's thread waits for the
+    /// disk, too.
+    pub fn is_disk_stalled(&self) -> bool {
+        self.disk_watch.is_stalled()
     }
 
     /// For how many milliseconds a node has been silent, if it ever said anything: the other members where this node

@@ -30,6 +30,7 @@ use crate::cluster::membership::{self, MembershipError};
 use crate::cluster::watch::watch;
 use crate::cluster::{Lifecycle, Liveness, Peers, RegistrationError};
 use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
+use crate::disk_watch::{DiskWatch, WatchedDisk};
 use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
 use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
@@ -90,6 +91,9 @@ impl Server {
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
         raise_descriptor_limit();
         survive_file_size_limit();
+        let stall_timeout = Duration::from_millis(u64::from(config.disk_stall_timeout_ms.unsigned_abs()));
+        let disk_watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), stall_timeout));
+        let env = Env { disk: Arc::new(WatchedDisk::new(env.disk, Arc::clone(&disk_watch))), ..env };
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
@@ -117,6 +121,7 @@ impl Server {
             directory_id: own.directory_id,
             segment_bytes: config.metadata_log_segment_bytes.unsigned_abs(),
             snapshot_bytes: config.metadata_log_max_record_bytes_between_snapshots.unsigned_abs(),
+            disk_watch,
         };
         let listener_name = config.inter_broker_listener();
         let request_timeout = Duration::from_millis(u64::from(config.request_timeout_ms.unsigned_abs()));

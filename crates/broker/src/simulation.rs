@@ -5,8 +5,8 @@
 //! called step by step; the coordinator of groups is the real groups in a driver of its own ([`groups`]). A fetch is
 //! never parked: followers ask again soon.
 //!
-//! Nodes are killed, lose power, alone or all at once, are stopped and go on, lose their disks, and have slow or
-//! failing ones; the network delays, loses, repeats, reorders and is cut one way or both; wall clocks jump; partitions
+//! Nodes are killed, lose power, alone or all at once, are stopped and go on, lose their disks, and have slow, hanging
+//! or failing ones; the network delays, loses, repeats, reorders and is cut one way or both; wall clocks jump; partitions
 //! move. The [`ledger`] sees everything and knows what must hold.
 //!
 //! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
@@ -89,6 +89,30 @@ fn whatever_happens_no_promise_is_broken() {
     // Enough has come about to say something. One seed alone may be a bad day.
     assert!(count == 1 || all.acknowledged > 100 * count && all.committed > 10 * count, "{all:?}");
     assert!(count == 1 || all.leaderships > 10 * count && all.eligible_elected > 0, "{all:?}");
+}
+
+/// How long the others may wait for a node whose disk does not answer: until it is stalled, others have taken over, and
+/// clients have found them.
+const STALL_MS: i64 = 5000;
+
+#[test]
+fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
+    let mut longest_ms = 0;
+    for seed in seeds(8) {
+        let mut cluster = Cluster::new(seed, 0);
+        cluster.create_topics();
+        cluster.run(3000);
+        let controller = cluster.controller().expect("nothing is wrong");
+        // The one that controls, or another.
+        let n = (controller + seed as usize % 3) % cluster.nodes();
+        cluster.hang(n, 15_000);
+        let ms = cluster.run_until_all_progress();
+        assert!(ms < STALL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
+        longest_ms = longest_ms.max(ms);
+        cluster.run(3000);
+        cluster.heal();
+    }
+    eprintln!("the longest: {longest_ms} ms");
 }
 
 #[test]

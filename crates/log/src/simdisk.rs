@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::disk::{DirEntry, Disk, File, OpenMode};
@@ -119,6 +119,9 @@ struct State {
     faults: BTreeMap<SimOp, (u64, Errno)>,
     /// How many changes are still taken.
     changes_left: u64,
+    /// Whether changes do not return, and what wakes those who wait for them.
+    hangs: bool,
+    answers: Arc<Condvar>,
     trace: u64,
     operations: u64,
     read_bytes: u64,
@@ -150,6 +153,8 @@ impl SimDisk {
             file_bytes_max: u64::MAX,
             faults: BTreeMap::new(),
             changes_left: u64::MAX,
+            hangs: false,
+            answers: Arc::default(),
             trace: seed,
             operations: 0,
             read_bytes: 0,
@@ -188,6 +193,23 @@ impl SimDisk {
     /// Fails one operation with an error, after `after` more of its kind have succeeded.
     pub fn fail(&self, op: SimOp, after: u64, error: Errno) {
         self.0.lock().faults.insert(op, (after, error));
+    }
+
+    /// Whether threads that write, sync, make or rename wait until this is over, or their process is.
+    pub fn set_hangs(&self, hangs: bool) {
+        let mut state = self.0.lock();
+        state.hangs = hangs;
+        state.answers.notify_all();
+    }
+
+    /// When the disk answers.
+    fn lock_to_change(&self) -> MutexGuard<'_, State> {
+        let mut state = self.0.lock();
+        let answers = Arc::clone(&state.answers);
+        while state.hangs {
+            answers.wait(&mut state);
+        }
+        state
     }
 
     /// Takes so many changes more and then none, as if the process ended there: for a crash between any two steps.
@@ -338,7 +360,8 @@ impl State {
 
     fn clear_faults(&mut self) {
         self.faults.clear();
-        self.holds_removed = false;
+        (self.holds_removed, self.hangs) = (false, false);
+        self.answers.notify_all();
         (self.capacity_bytes, self.file_bytes_max, self.changes_left) = (u64::MAX, u64::MAX, u64::MAX);
     }
 
@@ -386,10 +409,10 @@ impl State {
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut state = self.0.lock();
+        let makes = matches!(mode, OpenMode::Create | OpenMode::CreateEmpty);
+        let mut state = if makes { self.lock_to_change() } else { self.0.lock() };
         state.attempt(SimOp::Open)?;
         state.check_dir(path)?;
-        let makes = matches!(mode, OpenMode::Create | OpenMode::CreateEmpty);
         let inode = match state.names.get(path) {
             Some(&inode) => inode,
             None if makes => {
@@ -436,7 +459,7 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.0.lock();
+        let mut state = self.lock_to_change();
         state.attempt(SimOp::Rename)?;
         state.attempt_change()?;
         state.check_dir(to)?;
@@ -490,7 +513,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.0.lock();
+        let mut state = self.lock_to_change();
         state.attempt(SimOp::SyncDir)?;
         state.attempt_change()?;
         if !state.dirs.contains(path) {
@@ -523,7 +546,8 @@ impl Disk for SimDisk {
 
 impl SimFile {
     fn with<T>(&self, op: Option<SimOp>, act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>) -> io::Result<T> {
-        let mut state = self.disk.0.lock();
+        let changes = matches!(op, Some(SimOp::Write | SimOp::Sync));
+        let mut state = if changes { self.disk.lock_to_change() } else { self.disk.0.lock() };
         let state = &mut *state;
         if state.generation != self.generation {
             return Err(io::Error::other("a file of a process that is dead"));
@@ -708,6 +732,23 @@ mod tests {
         disk.set_file_bytes_max(6);
         let error = write_all_at(&*file, &mut [IoSlice::new(b"fgh")], 5).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
+    }
+
+    #[test]
+    fn what_hangs_goes_on_when_the_disk_answers_and_not_in_a_process_that_is_dead() {
+        let disk = SimDisk::new(1);
+        let file = write(&disk, "/a", b"abc", 0).unwrap();
+        for (ends, is_written) in [(SimDisk::set_hangs as fn(&SimDisk, bool), true), (|disk, _| disk.kill(), false)] {
+            disk.set_hangs(true);
+            let thread = {
+                let file = Arc::clone(&file);
+                std::thread::spawn(move || file.write_at(&[IoSlice::new(b"xyz")], 0))
+            };
+            let mut buffer = [0; 3];
+            assert_eq!(read_up_to(&*file, &mut buffer, 0).unwrap(), 3, "reads go on");
+            ends(&disk, false);
+            assert_eq!(thread.join().unwrap().is_ok(), is_written);
+        }
     }
 
     #[test]

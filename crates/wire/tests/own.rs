@@ -98,7 +98,18 @@ fn messages_of_the_quorum() {
     let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 3, messages: vec![append] };
     let numbers: Vec<u8> = [-1i64, 4, 5, 6, 7, 8, 9].iter().flat_map(|number| number.to_be_bytes()).collect();
     let entry = [&2i64.to_be_bytes()[..], &3i64.to_be_bytes(), &[3, b'a', b'b', 1], &(1i64 << 60).to_be_bytes(), &[0]];
-    let head = [&[2, b'c'][..], &[0, 0, 0, 3], &[2, 3], &numbers, &[0], &10i64.to_be_bytes(), &[1], &11i64.to_be_bytes(), &[2]].concat();
+    let head = [
+        &[2, b'c'][..],
+        &[0, 0, 0, 3],
+        &[2, 3],
+        &numbers,
+        &[0],
+        &10i64.to_be_bytes(),
+        &[1],
+        &11i64.to_be_bytes(),
+        &[2],
+    ]
+    .concat();
     check(&request, &[&head[..], &entry.concat(), &[1, 0, 0]].concat());
     check(&QuorumMessagesResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
 }

@@ -95,8 +95,8 @@ impl Lifecycle {
         }
     }
 
-    /// Watches whether a controller still takes this broker for alive, until it is dropped. Where none does, others may
-    /// lead in its place, and what waits for their word waits for nothing.
+    /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. Where
+    /// one does not, others may lead in its place, and what waits for them waits for nothing.
     pub async fn watch_session(self: Arc<Self>) {
         let (period, session) = self.times();
         let mut ticks = interval(period);
@@ -104,6 +104,7 @@ impl Lifecycle {
         let mut is_over = false;
         loop {
             ticks.tick().await;
+            self.look_at_disk();
             let was_over = std::mem::replace(&mut is_over, self.last_taken.lock().elapsed() > session);
             if is_over {
                 self.broker.partitions.refuse_stalled(session.as_millis() as i64);
@@ -115,6 +116,21 @@ impl Lifecycle {
                     "no controller is heard of; what followers that are silent would have to confirm is refused"
                 );
             }
+        }
+    }
+
+    /// Refuses what a disk that does not answer keeps waiting.
+    fn look_at_disk(&self) {
+        let is_stalled = self.broker.quorum.is_disk_stalled();
+        let is_news = self.broker.shared.room.set_stalled(is_stalled);
+        if is_stalled {
+            // Again and again: some may have asked before they were told.
+            self.broker.partitions.refuse_for_stall();
+        }
+        match (is_news, is_stalled) {
+            (true, true) => tracing::error!("the disk does not answer; others take over what this broker leads"),
+            (true, false) => tracing::info!("the disk answers again"),
+            (false, _) => {}
         }
     }
 
@@ -148,6 +164,7 @@ impl Lifecycle {
             broker_id: self.broker.node_id,
             broker_epoch,
             current_metadata_offset: self.broker.metadata.load().offset(),
+            want_fence: self.broker.quorum.is_disk_stalled(),
             want_shut_down: leaves,
             ..Default::default()
         };

@@ -81,6 +81,9 @@ settings! {
         "Free space below which all produce requests are refused, so that the rest goes on working. \
          It is never more than a fortieth of the disk.";
 
+    "disk.stall.timeout.ms" => disk_stall_timeout_ms: i32 = "2000", Between(100, 600000), ReadOnly,
+        "A disk that does not finish a write or a sync for so long is stalled: other nodes take over, until it answers.";
+
     // Topics.
     "num.partitions" => num_partitions: i32 = "1", AtLeast(1), ReadOnly,
         "Partitions of a topic whose creator does not say.";

@@ -131,11 +131,26 @@ impl Controller {
         let patience = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + patience;
         let mut status = self.quorum.status();
+        let mut attempts = 0;
         loop {
-            let leader = status.borrow_and_update().leader;
+            let known = status.borrow_and_update().clone();
+            // With a disk that does not answer this node is no controller, and the last to hear who is.
+            let is_stalled = self.quorum.is_disk_stalled();
+            let leader = if is_stalled { known.other_voter(self.node_id, attempts) } else { known.leader };
+            attempts += 1;
             let outcome = match leader {
                 Some(leader) if leader == self.node_id => self.decide(request.clone(), true).await,
-                Some(leader) => self.forward(leader, &request).await,
+                Some(leader) => {
+                    let mut status = status.clone();
+                    let is_replaced = |now: &QuorumStatus| now.leader.is_some_and(|other| other != leader);
+                    tokio::select! {
+                        outcome = self.forward(leader, &request) => outcome,
+                        // One that is not heard of any more may take long to answer. Brokers may ask twice.
+                        Ok(_) = status.wait_for(is_replaced), if R::IS_OF_BROKERS && !is_stalled => {
+                            Err(ControllerError::NotController)
+                        }
+                    }
+                }
                 None => Err(ControllerError::NotController),
             };
             match outcome {

@@ -27,6 +27,7 @@ use wire::{ErrorCode, Uuid};
 use super::*;
 use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
+use crate::disk_watch::DiskWatch;
 use crate::quorum::tests::{TestClock, bootstrap};
 use crate::quorum::{NoPeers, Node, Options, Quorum, QuorumError};
 use crate::simulation::env::SeededRandom;
@@ -52,6 +53,7 @@ impl World {
             directory_id: Uuid([9; 16]),
             segment_bytes: 1 << 20,
             snapshot_bytes: 4000,
+            disk_watch: Arc::new(DiskWatch::new(Arc::new(TestClock::default()), Duration::from_secs(2))),
         };
         let publisher = Publisher::start(cache.clone(), config.clone()).unwrap();
         bootstrap(&options, &[&options]).map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 //! Who looks at the disk and says so is [`PartitionTable::watch_disk`](super::PartitionTable::watch_disk).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use log::LogError;
 use wire::ErrorCode;
@@ -23,11 +23,14 @@ pub enum Room {
 
 /// What all partitions of a broker ask before they append.
 #[derive(Debug, Default)]
-pub struct DiskRoom(AtomicU8);
+pub struct DiskRoom {
+    room: AtomicU8,
+    is_stalled: AtomicBool,
+}
 
 impl DiskRoom {
     pub fn get(&self) -> Room {
-        match self.0.load(Ordering::Relaxed) {
+        match self.room.load(Ordering::Relaxed) {
             0 => Room::Enough,
             1 => Room::BeyondThreshold,
             _ => Room::OnlyReserve,
@@ -35,7 +38,16 @@ impl DiskRoom {
     }
 
     pub fn set(&self, room: Room) {
-        self.0.store(room as u8, Ordering::Relaxed);
+        self.room.store(room as u8, Ordering::Relaxed);
+    }
+
+    /// Says whether the disk answers. Returns whether that is news.
+    pub fn set_stalled(&self, is_stalled: bool) -> bool {
+        self.is_stalled.swap(is_stalled, Ordering::Relaxed) != is_stalled
+    }
+
+    pub fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Relaxed)
     }
 }
 
@@ -44,6 +56,7 @@ impl Partition {
     /// producers wait for room.
     pub(super) fn check_room(&self) -> Result<(), Refusal> {
         let cause = match self.shared.room.get() {
+            _ if self.shared.room.is_stalled() => "the disk does not answer",
             Room::Enough => return Ok(()),
             Room::BeyondThreshold if self.policy() != DiskCapacityPolicy::StopProduce => return Ok(()),
             _ if is_internal(&self.topic) => return Ok(()),
@@ -51,6 +64,16 @@ impl Partition {
             Room::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
         };
         Err(Refusal { code: ErrorCode::KAFKA_STORAGE_ERROR, message: Some(cause.to_owned()), records: Vec::new() })
+    }
+
+    /// Refuses all who wait for a disk that does not answer. What is under way may still be appended.
+    pub fn refuse_for_stall(&self) {
+        let queued = std::mem::take(&mut *self.queue.lock()).into_iter().map(|queued| queued.sender);
+        let appending = std::mem::take(&mut *self.appending.lock());
+        for sender in queued.chain(appending) {
+            sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
+        }
+        self.refuse_waiting(ErrorCode::KAFKA_STORAGE_ERROR);
     }
 
     /// Whether a follower has to wait for room. The threshold is for what clients send: what their leader has taken is

@@ -209,6 +209,13 @@ impl PartitionTable {
         }
     }
 
+    /// Refuses all who wait for a disk that does not answer.
+    pub fn refuse_for_stall(&self) {
+        for partition in self.all().iter().filter(|partition| partition.is_leader()) {
+            partition.refuse_for_stall();
+        }
+    }
+
     pub fn resume(&self) {
         for partition in self.all() {
             partition.resume();

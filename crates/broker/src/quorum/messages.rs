@@ -6,9 +6,9 @@ use raft::CAMPAIGN_TRANSFER;
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType};
 use wire::api::quorum_messages::{QuorumEntry, QuorumMessage};
 
+use super::QuorumError;
 use super::read_index;
 use super::snapshot::Snapshot;
-use super::QuorumError;
 
 /// Why a message is not one of raft's.
 fn impossible(reason: &'static str) -> QuorumError {

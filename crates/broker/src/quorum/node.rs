@@ -22,6 +22,7 @@ use super::storage::{self, Storage};
 use super::{
     Options, Position, QuorumError, QuorumStatus, StateMachine, Transport, Voter, VoterKey, VoterSet, batches, voters,
 };
+use crate::disk_watch::DiskWatch;
 use crate::env::{Clock, Random};
 
 /// Ticks without a word from the leader before a voter stands for election, up to twice as many, and between a leader's
@@ -90,6 +91,7 @@ pub struct Node<M> {
     pub(super) key: VoterKey,
     pub(super) clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
+    disk_watch: Arc<DiskWatch>,
     machine: M,
     transport: Box<dyn Transport>,
     snapshot_bytes: u64,
@@ -169,6 +171,7 @@ impl<M: StateMachine> Node<M> {
             key,
             clock: options.clock.clone(),
             random: options.random.clone(),
+            disk_watch: options.disk_watch.clone(),
             machine,
             transport,
             snapshot_bytes: options.snapshot_bytes,
@@ -208,6 +211,15 @@ impl<M: StateMachine> Node<M> {
 
     pub(super) fn heard(&self) -> Heard {
         self.heard.clone()
+    }
+
+    pub(super) fn disk_watch(&self) -> Arc<DiskWatch> {
+        Arc::clone(&self.disk_watch)
+    }
+
+    /// Whether another voter should lead, because the disk does not answer. One that is alone goes on waiting for it.
+    fn is_stalled(&self) -> bool {
+        !self.is_only_voter() && self.disk_watch.is_stalled()
     }
 
     /// The epoch in which this node leads and has applied all that came before.
@@ -270,7 +282,11 @@ impl<M: StateMachine> Node<M> {
             StateRole::Follower => self.patience_ticks,
             _ => self.patience_for_votes_ticks(),
         };
-        if raft.state != StateRole::Leader && raft.promotable() && raft.election_elapsed >= patience_ticks {
+        let is_patient = raft.state == StateRole::Leader || raft.election_elapsed < patience_ticks;
+        let promotable = raft.promotable();
+        if self.is_stalled() {
+            self.leave_to_others();
+        } else if !is_patient && promotable {
             return self.campaign();
         }
         self.led_since_tick = self.leads().then(|| self.led_since_tick.unwrap_or(self.ticks));
@@ -292,11 +308,8 @@ impl<M: StateMachine> Node<M> {
             MsgAppend | MsgHeartbeat | MsgSnapshot => true,
             // A blank node is no voter, whatever others think: it may have voted and forgotten.
             MsgRequestVote | MsgRequestPreVote => !self.is_blank_member() || log::is_mistaken!(EmptyDiskVotes),
-            MsgAppendResponse
-            | MsgHeartbeatResponse
-            | MsgRequestVoteResponse
-            | MsgRequestPreVoteResponse
-            | MsgTimeoutNow => true,
+            MsgAppendResponse | MsgHeartbeatResponse | MsgRequestVoteResponse | MsgRequestPreVoteResponse => true,
+            MsgTimeoutNow => !self.is_stalled(),
             _ => false,
         };
         // What is for the node that this one was, with another disk, is not for this one.
@@ -433,7 +446,19 @@ impl<M: StateMachine> Node<M> {
     pub fn may_succeed(&self) -> bool {
         let raft = &self.raft.raft;
         let is_heard_again = raft.leader_id != raft::INVALID_ID && raft.election_elapsed < ELECTION_TICKS;
-        matches!(raft.state, StateRole::Follower | StateRole::PreCandidate) && !is_heard_again && raft.promotable()
+        matches!(raft.state, StateRole::Follower | StateRole::PreCandidate)
+            && !is_heard_again
+            && raft.promotable()
+            && !self.is_stalled()
+    }
+
+    /// Stops leading before the disk is asked for anything more, which might be the last thing that this thread does for
+    /// long. Nothing of it has to be written.
+    fn leave_to_others(&mut self) {
+        if self.leads() && self.unfinished.is_none() {
+            tracing::warn!("the disk does not answer; another voter is asked to lead the metadata quorum");
+            self.step_down();
+        }
     }
 
     /// Stops leading, as the others have had time to elect another leader. One that is alone goes on.
@@ -465,7 +490,7 @@ impl<M: StateMachine> Node<M> {
     pub fn propose(&mut self, epoch: i32, after: i64, values: &[Bytes]) -> Result<Ticket, QuorumError> {
         self.check()?;
         self.resume()?;
-        if self.leader_epoch() != Some(epoch) {
+        if self.leader_epoch() != Some(epoch) || self.is_stalled() {
             return Err(QuorumError::NotLeader);
         }
         if self.state_offset != after || self.raft.raft.raft_log.last_index() != self.applied {
@@ -626,7 +651,7 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Ends the leadership of a node that has no vote any more, and lets the one that is farthest take over.
+    /// Ends the leadership of a node that must not go on with it, and lets the one that is farthest take over.
     fn step_down(&mut self) {
         if let Some(heir) = self.heir() {
             self.raft.raft.send_timeout_now(heir);

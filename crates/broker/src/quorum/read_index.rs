@@ -21,8 +21,7 @@ pub struct Confirmed {
 
 /// The question that a heartbeat asks or its answer confirms.
 pub(super) fn question(message: &Message) -> Option<u64> {
-    let is_heartbeat =
-        matches!(message.get_msg_type(), MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse);
+    let is_heartbeat = matches!(message.get_msg_type(), MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse);
     let number = message.context[..].try_into().ok().map(u64::from_be_bytes);
     number.filter(|number| is_heartbeat && *number > 0)
 }

@@ -4,6 +4,7 @@ mod cluster;
 mod handle;
 mod hostile;
 pub(crate) mod simulation;
+mod stalls;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,13 +75,16 @@ impl StateMachine for Journal {
 }
 
 const DIR: &str = "/data/__cluster_metadata-0";
+const STALL_TIMEOUT: Duration = Duration::from_millis(2000);
 
 fn options(disk: Arc<dyn Disk>, dir: &Path, snapshot_bytes: u64) -> Options {
     let clock = Arc::new(TestClock::default());
     let dir = dir.to_owned();
     let random = Arc::new(SeededRandom::new(1));
     let directory_id = wire::Uuid([1; 16]);
-    Options { disk, clock, random, dir, node_id: 1, directory_id, segment_bytes: 1 << 20, snapshot_bytes }
+    let disk_watch = Arc::new(DiskWatch::new(clock.clone(), STALL_TIMEOUT));
+    let segment_bytes = 1 << 20;
+    Options { disk, clock, random, dir, node_id: 1, directory_id, segment_bytes, snapshot_bytes, disk_watch }
 }
 
 /// Opens a node and makes it lead.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use log::simdisk::Rng;
@@ -24,6 +25,7 @@ use super::messages::{Ask, Lane, Said, Told};
 use super::replica::Replica;
 use crate::cluster::Liveness;
 use crate::config::BrokerConfig;
+use crate::disk_watch::DiskWatch;
 use crate::env::{Env, Random};
 use crate::meta::{Applied, Backlog, BrokerRegistration, MetadataCache, Publisher, Round};
 use crate::partition::{Acks, Outcome, Ticket, Touched};
@@ -31,6 +33,7 @@ use crate::quorum::{METADATA_DIR, Node, Options, QuorumError, Ticket as Proposed
 use crate::replication::isr;
 
 pub(super) const DATA_DIR: &str = "/data";
+const STALL_TIMEOUT: Duration = Duration::from_millis(2000);
 
 const TICK_MS: i64 = 100;
 /// A quorum's thread that stood still for so long has been replaced if it led.
@@ -92,6 +95,8 @@ pub(super) struct World<'a> {
     pub(super) ledger: &'a mut Ledger,
     /// Whether the disk takes its time just now.
     pub(super) is_slow: bool,
+    /// Whether it does not answer at all.
+    pub(super) hangs: bool,
 }
 
 /// Why a process ends.
@@ -121,6 +126,9 @@ pub(super) struct Process {
     metadata: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
     random: Arc<dyn Random>,
+    disk_watch: Arc<DiskWatch>,
+    /// What waits for a disk that hangs.
+    hanging: Option<u64>,
     backlog: Backlog,
     outbox: Outbox,
     liveness: Liveness,
@@ -166,7 +174,9 @@ impl Process {
         let metadata = Arc::new(MetadataCache::default());
         let (publisher, backlog) = Publisher::prepare(Arc::clone(&metadata), Arc::clone(&config));
         let outbox = Outbox::default();
-        let quorum = Node::open(&options(&env, own.key()), publisher, Box::new(Sender(Arc::clone(&outbox))))?;
+        let options = options(&env, own.key());
+        let disk_watch = Arc::clone(&options.disk_watch);
+        let quorum = Node::open(&options, publisher, Box::new(Sender(Arc::clone(&outbox))))?;
         let incarnation_id = env.new_id();
         let (random, liveness) = (Arc::clone(&env.random), Liveness::new(Arc::clone(&env.clock)));
         let replica = Replica::new(env, Arc::clone(&config), Arc::clone(&metadata), DATA_DIR.into(), incarnation_id)?;
@@ -182,6 +192,8 @@ impl Process {
             metadata,
             config,
             random,
+            disk_watch,
+            hanging: None,
             backlog,
             outbox,
             liveness,
@@ -252,33 +264,77 @@ impl Process {
         mut arrived: Vec<(i32, Said)>,
         world: &mut World<'_>,
     ) -> Result<Vec<(i32, Said)>, Ended> {
-        if !world.is_slow {
+        self.feel_disk(world.hangs);
+        let is_slow = world.is_slow || world.hangs;
+        // What leads the quorum has nothing to write between two changes.
+        let is_idle = world.hangs && self.leads_quorum();
+        if !is_slow || is_idle {
             self.tick()?;
         }
         // A disk that takes its time keeps what has to be on it before it is answered.
         let is_write = |(_, said): &(i32, Said)| matches!(said, Said::Raft(_, message) if !message.entries.is_empty());
-        let writes = arrived.extract_if(.., |said| world.is_slow && is_write(said));
+        let writes = arrived.extract_if(.., |said| is_slow && is_write(said));
         self.writing.extend(writes);
-        if !world.is_slow {
+        if !is_slow {
             arrived.splice(..0, std::mem::take(&mut self.writing));
         }
         for (from, said) in arrived {
-            self.hear(from, said, world)?;
+            if !world.hangs || self.goes_without_disk(&said) {
+                self.hear(from, said, world)?;
+            }
         }
         self.answer_hellos();
-        if !world.is_slow {
+        if !is_slow || !self.controls() {
             self.decide(world)?;
+        }
+        if !is_slow {
             self.join();
         }
-        self.publish(world);
+        if !world.hangs {
+            self.publish(world);
+        }
         self.live();
-        self.replicate();
-        if !world.is_slow {
+        if !world.hangs {
+            self.replicate();
+        }
+        if !is_slow {
             self.upkeep()?;
         }
         self.answer_producers(world);
         self.send_raft(world)?;
         Ok(std::mem::take(&mut self.said))
+    }
+
+    /// Has somebody wait for the disk as long as it hangs, and does what follows when that is long.
+    fn feel_disk(&mut self, hangs: bool) {
+        match self.hanging.take() {
+            Some(waiting) if !hangs => self.disk_watch.end(waiting),
+            waiting if hangs => self.hanging = waiting.or_else(|| Some(self.disk_watch.begin(0))),
+            _ => {}
+        }
+        let is_stalled = self.disk_watch.is_stalled();
+        if self.replica.set_stalled(is_stalled) {
+            // A fenced broker must not be silent meanwhile.
+            self.heartbeats = Lane::default();
+        }
+    }
+
+    fn leads_quorum(&self) -> bool {
+        self.quorum.status().leader == Some(self.id)
+    }
+
+    /// Whether something can be heard while the disk hangs: other threads and tasks wait.
+    fn goes_without_disk(&self, said: &Said) -> bool {
+        use MessageType::{MsgAppendResponse, MsgHeartbeatResponse};
+        match said {
+            Said::Raft(_, message) => {
+                self.leads_quorum() && matches!(message.get_msg_type(), MsgAppendResponse | MsgHeartbeatResponse)
+            }
+            // Who waits for the disk is only queued.
+            Said::Produce(_, _, _, acks) => *acks == Acks::All || self.disk_watch.is_stalled(),
+            Said::Join(_) | Said::Died(_) | Said::Fetched(..) | Said::Commit(..) => false,
+            _ => true,
+        }
     }
 
     /// Calls the quorum's node. A disk that fails it is the end of the process.
@@ -526,8 +582,9 @@ impl Process {
     // --- The broker's life
 
     fn ask(&mut self, ask: Ask) -> Option<u64> {
-        let leader = self.quorum.status().leader?;
-        let number = self.number();
+        let (status, number) = (self.quorum.status(), self.number());
+        let is_stalled = self.disk_watch.is_stalled();
+        let leader = if is_stalled { status.other_voter(self.id, number as usize) } else { status.leader }?;
         self.said.push((leader, Said::Ask(number, ask)));
         Some(number)
     }
@@ -577,6 +634,7 @@ impl Process {
                     broker_id: self.id,
                     broker_epoch,
                     current_metadata_offset: self.metadata.load().offset(),
+                    want_fence: self.disk_watch.is_stalled(),
                     want_shut_down: self.leaves,
                     ..BrokerHeartbeatRequest::default()
                 };
@@ -750,5 +808,6 @@ pub(super) fn options(env: &Env, key: VoterKey) -> Options {
         directory_id: key.directory_id,
         segment_bytes: 1 << 20,
         snapshot_bytes: 20_000,
+        disk_watch: Arc::new(DiskWatch::new(Arc::clone(&env.clock), STALL_TIMEOUT)),
     }
 }

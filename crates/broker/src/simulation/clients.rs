@@ -52,6 +52,7 @@ pub(super) struct Producer {
     place: Place,
     producer_id: i64,
     next_sequence: i32,
+    acknowledged: u64,
     batch: Option<(Batch, i32)>,
     waits_for: Option<(u64, i64)>,
     next_ms: i64,
@@ -61,7 +62,21 @@ pub(super) struct Producer {
 
 impl Producer {
     pub(super) fn new(place: Place, producer_id: i64, rests_ms: u64) -> Self {
-        Self { place, producer_id, next_sequence: 0, batch: None, waits_for: None, next_ms: 0, rests_ms }
+        Self {
+            place,
+            producer_id,
+            next_sequence: 0,
+            acknowledged: 0,
+            batch: None,
+            waits_for: None,
+            next_ms: 0,
+            rests_ms,
+        }
+    }
+
+    /// How many batches.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Whether nothing of it is under way.
@@ -100,6 +115,7 @@ impl Producer {
             Ok(_) => {
                 let (_, count) = self.batch.take().expect("it was sent");
                 self.next_sequence += count;
+                self.acknowledged += 1;
                 self.next_ms = around.now_ms + around.rng.below(self.rests_ms) as i64;
             }
             Err(

@@ -63,6 +63,7 @@ struct Machine {
     /// What waits in its sockets until it goes on.
     held: Vec<(i32, Said)>,
     slow_until_ms: i64,
+    hangs_until_ms: i64,
     /// Up to where each log was on disk, and its end, when the process ended.
     left: BTreeMap<Place, (i64, i64)>,
     /// Whether its process has an operation ahead that fails.
@@ -103,6 +104,7 @@ impl Cluster {
             is_stopped: false,
             held: Vec::new(),
             slow_until_ms: 0,
+            hangs_until_ms: 0,
             left: BTreeMap::new(),
             is_failing: false,
         };
@@ -209,6 +211,7 @@ impl Cluster {
             machine.left.extend(process.replica.table.all().iter().map(|p| (place(p), offsets(p))));
         }
         (machine.is_stopped, machine.slow_until_ms, machine.is_failing) = (false, 0, false);
+        machine.hangs_until_ms = 0;
         machine.held.clear();
         machine.disk.clear_faults();
         if loses_power {
@@ -280,9 +283,13 @@ impl Cluster {
                 self.machines[n].is_stopped = true;
             }
             67..79 => self.go_on(),
-            79..83 => {
+            79..82 => {
                 let until_ms = self.now_ms + 100 + self.rng.below(3000) as i64;
                 self.machines[n].slow_until_ms = until_ms;
+            }
+            82..83 => {
+                let for_ms = 1000 + self.rng.below(6000) as i64;
+                self.hang(n, for_ms);
             }
             83..87 if self.is_up(n) => {
                 let ops = [SimOp::Write, SimOp::Sync, SimOp::SyncDir, SimOp::Rename, SimOp::Open];
@@ -316,6 +323,12 @@ impl Cluster {
             self.start(n);
             self.machines[n].slow_until_ms = self.now_ms + self.rng.below(SLOW_START_MAX_MS) as i64;
         }
+    }
+
+    /// The disk of a node does not answer for a while.
+    pub(super) fn hang(&mut self, n: usize, for_ms: i64) {
+        self.note(format!("the disk of {n} hangs for {for_ms} ms"));
+        self.machines[n].hangs_until_ms = self.now_ms + for_ms;
     }
 
     fn go_on(&mut self) {
@@ -478,7 +491,8 @@ impl Cluster {
         let mut all = std::mem::take(&mut machine.held);
         all.extend(arrived);
         let is_slow = machine.slow_until_ms > self.now_ms;
-        let mut world = World { rng: &mut self.rng, ledger: &mut self.ledger, is_slow };
+        let hangs = machine.hangs_until_ms > self.now_ms;
+        let mut world = World { rng: &mut self.rng, ledger: &mut self.ledger, is_slow, hangs };
         match process.step(all, &mut world) {
             Ok(said) => {
                 for (to, said) in said {
@@ -527,6 +541,33 @@ impl Cluster {
         }
     }
 
+    // --- Progress
+
+    /// The node that controls the cluster.
+    pub(super) fn controller(&self) -> Option<usize> {
+        self.machines.iter().position(|machine| machine.process.as_ref().is_some_and(Process::controls))
+    }
+
+    pub(super) fn run(&mut self, for_ms: i64) {
+        let until_ms = self.now_ms + for_ms;
+        while self.now_ms < until_ms {
+            self.step();
+        }
+    }
+
+    /// Until something that is sent from now on is acknowledged in every partition. Returns after how many milliseconds.
+    pub(super) fn run_until_all_progress(&mut self) -> i64 {
+        let began_ms = self.now_ms;
+        let before: Vec<_> = self.producers.iter().map(Producer::acknowledged).collect();
+        // What is on its way already says nothing.
+        let has_moved = |(producer, before): (&Producer, &u64)| producer.acknowledged() > before + 1;
+        while !self.producers.iter().zip(&before).all(has_moved) {
+            self.step();
+            assert!(self.now_ms < began_ms + HEALING_MS, "no progress: {}", self.describe());
+        }
+        self.now_ms - began_ms
+    }
+
     // --- The end
 
     /// Sets everything right, and waits until the cluster is well again.
@@ -535,7 +576,7 @@ impl Cluster {
         self.network.loss_percent = 0;
         self.go_on();
         for n in 0..self.nodes() {
-            self.machines[n].slow_until_ms = 0;
+            (self.machines[n].slow_until_ms, self.machines[n].hangs_until_ms) = (0, 0);
             // What failed for good is whole again after a restart.
             if self.machines[n].is_failing || self.rng.percent(20) {
                 let loses_power = self.rng.percent(50);
@@ -568,6 +609,7 @@ impl Cluster {
                 && !machine.is_stopped
                 && !machine.is_failing
                 && machine.slow_until_ms < self.now_ms
+                && machine.hangs_until_ms < self.now_ms
         };
         let partitions = || self.ledger.newest.topics().flat_map(|topic| &topic.partitions);
         self.machines.iter().all(is_healthy)

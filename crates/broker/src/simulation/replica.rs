@@ -112,6 +112,14 @@ impl Replica {
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
     }
 
+    /// Says whether the disk answers. Returns whether that is news.
+    pub(crate) fn set_stalled(&self, is_stalled: bool) -> bool {
+        if is_stalled {
+            self.table.refuse_for_stall();
+        }
+        self.shared.room.set_stalled(is_stalled)
+    }
+
     /// Syncs what somebody waits for.
     pub(crate) fn sync(&self) {
         self.shared.syncer.run_pending();

@@ -96,6 +96,8 @@ impl Collector for Exposition {
         )?;
         groups::write(&mut page, &broker)?;
         quorum::write(&mut page, &broker)?;
+        let is_stalled = u64::from(broker.quorum.is_disk_stalled());
+        page.gauge("parshall_disk_stalled", "1 while the disk does not answer and others take over", is_stalled)?;
         stats.disk.write(&mut page)?;
         process::write(&mut page, &*broker.env.disk)
     }

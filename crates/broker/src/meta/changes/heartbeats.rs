@@ -45,7 +45,9 @@ pub(in super::super) fn heartbeat(
     if is_lost {
         next.log_dirs.clone_from(&broker.log_dirs);
     }
-    let must_fence = request.want_fence || is_lost;
+    // The last one that is active goes on with what works: nobody could take over.
+    let is_last = !context.image.brokers().any(|other| other.id != broker.id && other.is_active());
+    let must_fence = request.want_fence && !is_last || is_lost;
     let mut should_shut_down = false;
     let mut records = Vec::new();
     if broker.fenced {
@@ -63,7 +65,7 @@ pub(in super::super) fn heartbeat(
             should_shut_down = true;
             // What it leads nobody else can. Without another broker there is nobody to tell either, and a restart finds
             // its partitions as they were.
-            next.fenced = context.image.brokers().any(|other| other.id != broker.id && other.is_active());
+            next.fenced = !is_last;
             records.clear();
         }
     }

@@ -88,6 +88,7 @@ impl Transport for Wire {
 pub(super) struct Machine {
     pub(super) key: VoterKey,
     disk: SimDisk,
+    disk_watch: Arc<DiskWatch>,
     disks: u8,
     starts: u64,
     node: Option<Node<Witness>>,
@@ -122,9 +123,11 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(seed: u64, founders: usize, others: usize) -> Self {
+        let clock = SimClock::default();
         let machine = |n: usize| Machine {
             key: VoterKey { node_id: n as i32, directory_id: directory(n, 0) },
             disk: SimDisk::new(seed * 1000 + n as u64),
+            disk_watch: Arc::new(DiskWatch::new(Arc::new(clock.clone()), STALL_TIMEOUT)),
             disks: 0,
             starts: 0,
             node: None,
@@ -139,7 +142,7 @@ impl Cluster {
             rng: Rng::new(seed),
             seed,
             now_ms: 0,
-            clock: SimClock::default(),
+            clock,
             machines,
             founders: set,
             outbox: Outbox::default(),
@@ -172,6 +175,7 @@ impl Cluster {
             directory_id: machine.key.directory_id,
             segment_bytes: 1 << 20,
             snapshot_bytes: 2000,
+            disk_watch: Arc::clone(&machine.disk_watch),
         }
     }
 

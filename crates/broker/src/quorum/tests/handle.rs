@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 
-type Switchboard = Arc<Mutex<BTreeMap<VoterKey, Quorum>>>;
+pub(super) type Switchboard = Arc<Mutex<BTreeMap<VoterKey, Quorum>>>;
 
 /// Hands messages to the handle of whom they are for, if it is there.
-struct Direct {
-    own: Voter,
-    switchboard: Switchboard,
+pub(super) struct Direct {
+    pub(super) own: Voter,
+    pub(super) switchboard: Switchboard,
 }
 
 impl Transport for Direct {
@@ -81,7 +81,7 @@ impl Nodes {
     }
 }
 
-fn key(id: i32) -> VoterKey {
+pub(super) fn key(id: i32) -> VoterKey {
     VoterKey { node_id: id, directory_id: wire::Uuid([id as u8; 16]) }
 }
 
