@@ -37,7 +37,7 @@ use crate::cluster::{Liveness, Peers};
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::meta::{Controller, MetadataCache};
-use crate::net::LogLimit;
+use crate::net::{LogLimit, Memory};
 use crate::partition::{PartitionTable, Shared};
 use crate::quorum::Quorum;
 
@@ -57,6 +57,8 @@ pub struct Broker {
     pub groups: Arc<GroupCoordinator>,
     pub fetch_sessions: FetchSessions,
     pub producer_ids: ProducerIds,
+    /// What peers may take of the memory.
+    pub memory: Memory,
     /// How much each peer may have written to the log.
     pub log_limit: LogLimit,
     config: Arc<ArcSwap<BrokerConfig>>,

@@ -2,8 +2,11 @@
 
 mod budget;
 mod connection;
+mod input;
 mod limits;
+mod memory;
 mod output;
+mod patience;
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -17,6 +20,7 @@ use tokio::task::JoinSet;
 pub use budget::Budget;
 pub use connection::{CloseReason, Peer};
 pub use limits::{Admission, Limit, LogLimit};
+pub use memory::Memory;
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;
@@ -58,12 +62,7 @@ pub struct Listener {
 
 /// Accepts and serves connections of a listener until it is dropped, and its connections with it.
 pub async fn serve(broker: Arc<Broker>, listener: Listener) {
-    let budget = {
-        let config = broker.config();
-        Arc::new(Budget::new(config.queued_max_request_bytes, config.socket_request_max_bytes))
-    };
     let stats = Arc::clone(&broker.shared.stats);
-    stats.budgets.lock().push(Arc::clone(&budget));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -92,7 +91,6 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                             listener: Arc::clone(&listener.name),
                             is_inter_broker: listener.is_inter_broker,
                         },
-                        Arc::clone(&budget),
                     )
                 });
                 let (broker, stats) = (Arc::clone(&broker), Arc::clone(&stats));

@@ -175,6 +175,7 @@ impl Server {
             Arc::clone(&offsets_topic) as _,
             offsets_topic as _,
         );
+        let memory = net::Memory::new(&config.load(), &*env.disk);
         let fetch_sessions = config.load().max_incremental_fetch_session_cache_slots.unsigned_abs() as usize;
         let broker = Arc::new(Broker {
             env,
@@ -190,6 +191,7 @@ impl Server {
             groups: Arc::clone(&groups),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             producer_ids: ProducerIds::default(),
+            memory,
             log_limit: net::LogLimit::default(),
             config,
             shared,

@@ -16,10 +16,7 @@ mod requests;
 mod stopwatch;
 mod traffic;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 pub use disk::{DiskSpace, Space};
 pub use histogram::Histogram;
@@ -29,7 +26,7 @@ pub use requests::Requests;
 pub use stopwatch::{Stage, Stopwatch};
 pub use traffic::Traffic;
 
-use crate::net::{Budget, CloseReason, Limit};
+use crate::net::{CloseReason, Limit};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -56,8 +53,6 @@ pub struct Stats {
     pub isr_shrinks: Count,
     pub isr_expansions: Count,
     pub disk: DiskSpace,
-    /// The memory for large requests, of each listener.
-    pub budgets: Mutex<Vec<Arc<Budget>>>,
 }
 
 /// What became of connections.

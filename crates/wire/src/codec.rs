@@ -415,9 +415,11 @@ impl Wire for String {
     }
 }
 
+/// Bytes of its own: what is kept of a message, such as the metadata of a group's member, does not keep all of it.
 impl Wire for Option<Bytes> {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        r.bytes_length()?.map(|length| r.slice(length)).transpose()
+        let length = r.bytes_length()?;
+        length.map(|length| r.slice(length).map(|bytes| Bytes::copy_from_slice(&bytes))).transpose()
     }
 
     fn write(&self, w: &mut Writer<'_>) {
@@ -435,7 +437,7 @@ impl Wire for Bytes {
     }
 }
 
-/// Record batches in a message.
+/// Record batches in a message, sharing its memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Records {
     Inline(Bytes),
@@ -459,7 +461,8 @@ impl Records {
 
 impl Wire for Option<Records> {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Option::<Bytes>::read(r)?.map(Records::Inline))
+        let length = r.bytes_length()?;
+        length.map(|length| r.slice(length).map(Records::Inline)).transpose()
     }
 
     fn write(&self, w: &mut Writer<'_>) {

@@ -3,46 +3,60 @@
 //! One task per connection, and no buffer while it is idle. All frames that have arrived are started before anything is
 //! committed, so that pipelined produce requests share one append; all answers that are ready leave in one write.
 //! Requests start in order. While a Produce waits for its acknowledgement, further ones of the same connection start;
-//! any other request waits until those before it are answered, as a Kafka broker would have it.
+//! any other request waits until those before it are answered, as a Kafka broker would have it, and until most of what
+//! they were answered has left.
+//!
+//! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that of
+//! answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor reads
+//! is closed after a while, and sooner when others wait for the memory that it holds.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::AsyncReadExt;
+use bytes::Bytes;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wire::api as table;
 use wire::frame::{RequestHeader, ResponseTooLarge};
 use wire::{ErrorCode, Reader, WireError};
 
-use super::budget::Budget;
+use super::budget::{Budget, Permit, Share, Waiting};
+use super::input::Input;
 use super::output::{Frame, Output};
+use super::patience::Patience;
 use crate::Broker;
 use crate::api::{self, Started};
 use crate::env::Clock;
 use crate::partition::{Passed, Touched};
 use crate::stats::{Stage, Stopwatch};
 
-/// How much is read at once, and the memory that a connection may use without asking the budget.
-const READ_BYTES: usize = 64 * 1024;
-/// A beginning of a frame up to this size is copied to a buffer of its own size while the rest is awaited.
-const SHRINK_BYTES_MAX: usize = 4 * 1024;
 /// Unanswered requests of one connection. Clients keep 5 in flight by default.
 const PENDING_MAX: usize = 256;
-/// Answers in memory that the peer does not take: no further request is started beyond.
-const OUTPUT_MEMORY_MAX: usize = 1024 * 1024;
+/// Requests, or bytes of them, after which a connection lets others have their turn.
+const TURN_REQUESTS_MAX: usize = 64;
+const TURN_BYTES_MAX: usize = 1 << 20;
+/// Answers that have not left, in memory and in files: no further request is started beyond.
+const UNSENT_MEMORY_MAX: usize = 64 * 1024;
+const UNSENT_MAX: u64 = 1 << 20;
+/// What has to be free for answers before a request is started.
+const ANSWER_BYTES: usize = 64 * 1024;
 /// A request frame other than Produce: no client needs more for what they carry.
 const OTHER_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// A frame that has begun to arrive must be complete after this time, and a second more for each [`READ_BYTES`].
-const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the rest of a frame may stay away.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may leave its answers unread. Consumers read ahead, and may be busy with what they have.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for both while others wait for memory, where it is more than [`SPARED_BYTES`].
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
+const SPARED_BYTES: usize = 16 * 1024;
+/// How long a frame that has begun waits for memory.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why a connection was closed by the broker.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +69,10 @@ pub enum CloseReason {
     Idle,
     #[error("a request did not arrive in time")]
     SlowFrame,
+    #[error("it did not read its answers")]
+    SlowReader,
+    #[error("no memory for a request in {} s; queued.max.request.bytes and its share for one address bound it", MEMORY_TIMEOUT.as_secs())]
+    NoMemory,
     #[error("{0}")]
     NotKafka(&'static str),
     #[error("a request of {0} bytes; socket.request.max.bytes or the limit of its API allows less")]
@@ -71,7 +89,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Short names of all reasons, which [`Self::place`] points into.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 12] = [
         "closed",
         "io",
         "idle",
@@ -82,6 +100,8 @@ impl CloseReason {
         "unsupported_api",
         "silent_produce_failed",
         "response_too_large",
+        "slow_reader",
+        "no_memory",
     ];
 
     pub fn place(&self) -> usize {
@@ -96,6 +116,8 @@ impl CloseReason {
             Self::UnsupportedApi { .. } => 7,
             Self::SilentProduceFailed => 8,
             Self::ResponseTooLarge(_) => 9,
+            Self::SlowReader => 10,
+            Self::NoMemory => 11,
         }
     }
 }
@@ -113,23 +135,35 @@ pub struct Peer {
 struct Pending {
     started: Started,
     watch: Stopwatch,
+    /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
+    _frame: Option<Bytes>,
+    /// Room for the answer, which was waited for.
+    _room: Option<Permit>,
 }
 
 pub struct Connection {
     broker: Arc<Broker>,
     stream: TcpStream,
     peer: Arc<Peer>,
-    budget: Arc<Budget>,
-    input: BytesMut,
-    /// Memory of `input` beyond [`READ_BYTES`].
-    reserved: Option<OwnedSemaphorePermit>,
+    input: Input,
+    /// Memory for answers, which is waited for when there is none.
+    answers: Arc<Share>,
+    answer_room: Option<Permit>,
+    answer_wait: Option<Waiting>,
     /// When the connection began, for itself and on the broker's clock.
     began: (Instant, Duration),
     /// When the last bytes came, on the broker's clock.
     arrived: Duration,
     /// The broker's clock, as long as nothing has taken time since it was looked at.
     now: Option<Duration>,
-    frame_started: Option<Instant>,
+    /// For the rest of a frame that has begun to arrive.
+    frame_patience: Option<Patience>,
+    /// For answers that have not left.
+    send_patience: Option<Patience>,
+    /// Since when the frame that has begun to arrive waits for memory.
+    short_since: Option<Instant>,
+    /// What was done since others had their turn.
+    turn: Turn,
     pending: VecDeque<Pending>,
     output: Output,
     /// Requests whose answers are in `output`: how many in succession have the same times.
@@ -138,24 +172,42 @@ pub struct Connection {
     timer: Pin<Box<Sleep>>,
 }
 
+#[derive(Default)]
+struct Turn {
+    requests: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    fn is_over(&self) -> bool {
+        self.requests >= TURN_REQUESTS_MAX || self.bytes >= TURN_BYTES_MAX
+    }
+}
+
 impl Connection {
-    pub fn new(broker: Arc<Broker>, stream: TcpStream, peer: Peer, budget: Arc<Budget>) -> Self {
+    pub fn new(broker: Arc<Broker>, stream: TcpStream, peer: Peer) -> Self {
         let now = Instant::now();
+        let share = |of: &Arc<Budget>| of.share(peer.address.ip(), peer.is_inter_broker);
+        let (requests, answers) = (share(&broker.memory.requests), share(&broker.memory.answers));
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
         let began = (now, broker.env.clock.monotonic());
         Self {
             broker,
             stream,
             peer: Arc::new(peer),
-            budget,
-            input: BytesMut::new(),
-            reserved: None,
+            input: Input::new(requests),
+            output: Output::new(&answers),
+            answers,
+            answer_room: None,
+            answer_wait: None,
             began,
             arrived: Duration::ZERO,
             now: None,
-            frame_started: None,
+            frame_patience: None,
+            send_patience: None,
+            short_since: None,
+            turn: Turn::default(),
             pending: VecDeque::new(),
-            output: Output::default(),
             unsent: Vec::new(),
             last_active: now,
             timer,
@@ -181,7 +233,11 @@ impl Connection {
             started?;
             self.answer_ready().await?;
             let sent_all = self.send()?;
-            if self.can_start() && self.has_startable_frame()? {
+            if self.turn.is_over() {
+                self.turn = Turn::default();
+                tokio::task::yield_now().await;
+            }
+            if self.has_startable_frame()? && self.has_answer_room() {
                 continue;
             }
             self.release_idle_memory();
@@ -194,13 +250,21 @@ impl Connection {
         *self.now.get_or_insert_with(|| self.broker.env.clock.monotonic())
     }
 
+    /// Whether another request may start, as far as the unanswered and unread ones go.
     fn can_start(&self) -> bool {
-        self.pending.len() < PENDING_MAX && self.output.memory() < OUTPUT_MEMORY_MAX
+        self.pending.len() < PENDING_MAX
+            && self.output.memory() < UNSENT_MEMORY_MAX
+            && self.output.unsent() < UNSENT_MAX
+    }
+
+    fn has_answer_room(&self) -> bool {
+        self.answer_room.is_some() || self.answers.has_room(ANSWER_BYTES, false)
     }
 
     /// The size of the first frame in `input`, length prefix included, once its prefix and API key have arrived.
     fn frame_size(&self) -> Result<Option<usize>, CloseReason> {
-        let Some(prefix) = self.input.first_chunk::<4>() else { return Ok(None) };
+        let input = self.input.bytes();
+        let Some(prefix) = input.first_chunk::<4>() else { return Ok(None) };
         let size = i32::from_be_bytes(*prefix);
         if let Some(reason) = foreign_protocol(prefix) {
             return Err(CloseReason::NotKafka(reason));
@@ -209,10 +273,10 @@ impl Connection {
         if size < 8 || size > request_max {
             return Err(CloseReason::FrameSize(size));
         }
-        if let Some(key) = self.input.get(4..6) {
+        if let Some(key) = input.get(4..6) {
             let key = i16::from_be_bytes([key[0], key[1]]);
             if !api::serves(key, self.peer.is_inter_broker) {
-                let version = self.input.get(6..8).map_or(-1, |v| i16::from_be_bytes([v[0], v[1]]));
+                let version = input.get(6..8).map_or(-1, |v| i16::from_be_bytes([v[0], v[1]]));
                 return Err(CloseReason::UnsupportedApi { key, version });
             }
             let may_be_large = self.peer.is_inter_broker || api::is_produce(key);
@@ -226,22 +290,26 @@ impl Connection {
     /// Whether a complete frame has arrived that may start now.
     fn has_startable_frame(&self) -> Result<bool, CloseReason> {
         match self.frame_size()? {
-            Some(size) if self.input.len() >= size => Ok(self.may_start_next()),
+            Some(size) if self.input.bytes().len() >= size => Ok(self.can_start() && self.may_start_next()),
             _ => Ok(false),
         }
     }
 
     /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests.
     fn may_start_next(&self) -> bool {
+        let input = self.input.bytes();
         self.pending.is_empty()
-            || (api::is_produce(i16::from_be_bytes([self.input[4], self.input[5]]))
+            || (api::is_produce(i16::from_be_bytes([input[4], input[5]]))
                 && self.pending.iter().all(|pending| pending.started.is_produce()))
     }
 
     fn start_requests(&mut self, touched: &mut Touched) -> Result<(), CloseReason> {
-        while self.can_start() && self.has_startable_frame()? {
+        while !self.turn.is_over() && self.has_startable_frame()? && self.has_answer_room() {
             let size = self.frame_size()?.expect("a startable frame has a size");
-            let frame = self.input.split_to(size).freeze();
+            let frame = self.input.split_to(size);
+            self.frame_patience = None;
+            self.turn.requests += 1;
+            self.turn.bytes += size;
             let body = frame.slice(4..);
             let mut reader = Reader::new(&body, 0, false);
             let header = RequestHeader::read(&mut reader).map_err(|e| match e {
@@ -252,8 +320,9 @@ impl Connection {
             let mut watch = Stopwatch::new(row, self.arrived);
             watch.lap(Stage::Queue, self.now());
             let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
-            self.pending.push_back(Pending { started, watch });
-            self.frame_started = None;
+            let frame = (!started.is_produce()).then_some(frame);
+            let room = self.answer_room.take();
+            self.pending.push_back(Pending { started, watch, _frame: frame, _room: room });
         }
         Ok(())
     }
@@ -261,7 +330,9 @@ impl Connection {
     /// Moves the answers that are ready, from the oldest on, to the output.
     async fn answer_ready(&mut self) -> Result<(), CloseReason> {
         poll_fn(|cx| {
-            while let Poll::Ready(answer) = self.poll_first(cx) {
+            while self.output.memory() < UNSENT_MEMORY_MAX
+                && let Poll::Ready(answer) = self.poll_first(cx)
+            {
                 match answer {
                     Some(Ok(answer)) => self.push(answer),
                     Some(Err(reason)) => return Poll::Ready(Err(reason)),
@@ -293,42 +364,58 @@ impl Connection {
     /// Sends what the socket takes. Returns whether everything has left.
     fn send(&mut self) -> Result<bool, CloseReason> {
         let stats = &self.broker.shared.stats;
-        let sent_all = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
-        if sent_all && !self.unsent.is_empty() {
+        let sent = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
+        self.turn.bytes += sent.bytes;
+        if !sent.is_all {
+            let now = Instant::now();
+            let patience = self.send_patience.get_or_insert_with(|| Patience::new(SEND_TIMEOUT, now));
+            if sent.bytes > 0 {
+                patience.note(sent.bytes, now);
+            }
+            return Ok(false);
+        }
+        self.send_patience = None;
+        if !self.unsent.is_empty() {
             let now = self.broker.env.clock.monotonic();
             self.now = Some(now);
+            let (began, at) = self.began;
+            self.last_active = self.last_active.max(began + now.saturating_sub(at));
             for (requests, mut watch) in self.unsent.drain(..) {
                 watch.lap(Stage::Response, now);
                 stats.requests.note_sent(requests, &watch);
             }
         }
-        Ok(sent_all)
+        Ok(true)
     }
 
-    /// A connection that waits for bytes holds no buffer but for what has arrived, or thousands that claim much and
-    /// send little would take memory for nothing.
+    /// A connection that waits holds no memory but for what has arrived and is not answered.
     fn release_idle_memory(&mut self) {
-        if self.input.len() <= SHRINK_BYTES_MAX {
-            self.input = BytesMut::from(&self.input[..]);
-            self.reserved = None;
-            if self.pending.is_empty() {
-                self.pending = VecDeque::new();
-            }
-            if self.unsent.is_empty() {
-                self.unsent = Vec::new();
-            }
+        self.input.release();
+        if self.pending.is_empty() {
+            self.pending = VecDeque::new();
+        }
+        if self.unsent.is_empty() {
+            self.unsent = Vec::new();
         }
     }
 
-    /// Waits until there is something to do: bytes to read, room to write, an answer that is ready, or a deadline.
+    /// Waits until there is something to do: bytes to read, room to write, an answer that is ready, memory, or a
+    /// deadline.
     async fn wait(&mut self, unsent: bool) -> Result<(), CloseReason> {
-        let want_input = self.can_start() && !self.frame_waits_for_answers()?;
-        if want_input {
-            self.reserve_input().await?;
+        let frame_size = self.frame_size()?;
+        let is_whole = frame_size.is_some_and(|size| self.input.bytes().len() >= size);
+        let want_input = self.can_start() && !is_whole;
+        let want_answer_room = self.has_startable_frame()?;
+        if !want_input {
+            // It is this broker that does not read.
+            self.frame_patience = None;
+        } else if self.frame_patience.is_none() && !self.input.bytes().is_empty() {
+            self.frame_patience = Some(Patience::new(FRAME_TIMEOUT, self.last_active));
         }
         self.arm_timer();
         let readable = poll_fn(|cx| {
-            if let Poll::Ready(answer) = self.poll_first(cx)
+            if self.output.memory() < UNSENT_MEMORY_MAX
+                && let Poll::Ready(answer) = self.poll_first(cx)
                 && let Some(answer) = answer
             {
                 return Poll::Ready(answer.map(|answer| {
@@ -339,8 +426,14 @@ impl Connection {
             if unsent && self.stream.poll_write_ready(cx)?.is_ready() {
                 return Poll::Ready(Ok(false));
             }
+            if want_answer_room && self.poll_answer_room(cx).is_ready() {
+                return Poll::Ready(Ok(false));
+            }
             if want_input && self.stream.poll_read_ready(cx)?.is_ready() {
-                return Poll::Ready(Ok(true));
+                if self.input.poll_room(cx, frame_size).is_ready() {
+                    return Poll::Ready(Ok(true));
+                }
+                self.note_shortage();
             }
             match self.timer.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(self.check_deadlines().map(|()| false)),
@@ -349,74 +442,67 @@ impl Connection {
         })
         .await?;
         self.now = None;
+        self.turn = Turn::default();
         if readable {
-            self.read().await?;
+            self.short_since = None;
+            self.read(frame_size).await?;
         }
         Ok(())
     }
 
-    /// Whether the first frame is complete but must wait for the answers before it.
-    fn frame_waits_for_answers(&self) -> Result<bool, CloseReason> {
-        Ok(self.frame_size()?.is_some_and(|size| self.input.len() >= size))
+    fn poll_answer_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let answers = &self.answers;
+        let waiting = self.answer_wait.get_or_insert_with(|| answers.wait_for(ANSWER_BYTES, false));
+        let permit = std::task::ready!(waiting.poll(cx));
+        self.answer_wait = None;
+        self.answer_room = Some(permit);
+        Poll::Ready(())
     }
 
-    /// How much to make room for: no more than has arrived already, whatever size the frame claims, but a whole read.
-    fn input_room(&self) -> Result<usize, CloseReason> {
-        let missing = self.frame_size()?.map_or(READ_BYTES, |size| size.saturating_sub(self.input.len()));
-        Ok(missing.min(self.input.len()).max(READ_BYTES))
+    /// A peer that has more to send but finds no memory here has time until there is some.
+    fn note_shortage(&mut self) {
+        self.frame_patience = None;
+        if self.short_since.is_none() && !self.input.bytes().is_empty() {
+            self.short_since = Some(Instant::now());
+            self.arm_timer();
+        }
     }
 
-    /// Waits for memory to read into, where the connection needs more than its own.
-    async fn reserve_input(&mut self) -> Result<(), CloseReason> {
-        let room = self.input_room()?;
-        let beyond = (self.input.len() + room).saturating_sub(2 * READ_BYTES);
-        let held = self.reserved.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let wanted = Budget::permits(beyond).saturating_sub(held);
-        if wanted > 0 {
-            let permit = tokio::time::timeout(FRAME_TIMEOUT, self.budget.acquire(wanted));
-            let permit = permit.await.map_err(|_| CloseReason::SlowFrame)?;
-            match &mut self.reserved {
-                Some(reserved) => reserved.merge(permit),
-                None => self.reserved = Some(permit),
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes what has arrived. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
-    async fn read(&mut self) -> Result<(), CloseReason> {
-        if self.input.is_empty() {
-            self.reserved = None;
-        }
-        let room = self.input_room()?;
-        if self.input.capacity() - self.input.len() < room.min(READ_BYTES / 2) {
-            self.input.reserve(room);
-        }
-        let (stream, input) = (&mut self.stream, &mut self.input);
-        match poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(input)).poll(cx))).await {
-            Poll::Ready(Ok(0)) => Err(CloseReason::Closed),
-            Poll::Ready(Ok(bytes)) => {
+    async fn read(&mut self, frame_size: Option<usize>) -> Result<(), CloseReason> {
+        match self.input.read(&mut self.stream, frame_size).await? {
+            None => Ok(()),
+            Some(0) => Err(CloseReason::Closed),
+            Some(bytes) => {
                 self.last_active = Instant::now();
                 let (began, at) = self.began;
                 self.arrived = at + self.last_active.saturating_duration_since(began);
                 self.now = Some(self.arrived);
                 self.broker.shared.stats.connections.received_bytes.add(bytes as u64);
+                if let Some(patience) = &mut self.frame_patience {
+                    patience.note(bytes, self.last_active);
+                }
                 Ok(())
             }
-            Poll::Ready(Err(e)) if e.kind() != io::ErrorKind::Interrupted => Err(e.into()),
-            _ => Ok(()),
         }
     }
 
     /// One timer serves all deadlines of a connection. It may fire early, never late: then it is set again.
     fn arm_timer(&mut self) {
-        let mut deadline = self.last_active + idle_timeout(&self.broker);
-        if !self.input.is_empty() && self.pending.is_empty() {
-            let started = *self.frame_started.get_or_insert(self.last_active);
-            deadline = deadline.min(started + self.frame_timeout());
-        }
+        // Who waits for an answer is not idle, and is looked at later.
+        let is_idle = self.pending.is_empty() || !self.timer.is_elapsed();
+        let idle_since = if is_idle { self.last_active } else { Instant::now() };
+        let mut deadline = idle_since + idle_timeout(&self.broker);
         if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
             deadline = deadline.min(first);
+        }
+        if let Some(patience) = &self.frame_patience {
+            deadline = deadline.min(next_look(patience, self.input.bytes().len()));
+        }
+        if let Some(patience) = &self.send_patience {
+            deadline = deadline.min(next_look(patience, self.output.memory()));
+        }
+        if let Some(since) = self.short_since {
+            deadline = deadline.min(since + MEMORY_TIMEOUT);
         }
         // A timer that is set earlier than needed costs one wake-up; setting it for each request would cost more.
         if deadline < self.timer.deadline() || self.timer.is_elapsed() {
@@ -424,22 +510,45 @@ impl Connection {
         }
     }
 
-    fn frame_timeout(&self) -> Duration {
-        let size = self.frame_size().ok().flatten().unwrap_or(0);
-        FRAME_TIMEOUT + Duration::from_secs((size / READ_BYTES) as u64)
-    }
-
     fn check_deadlines(&mut self) -> Result<(), CloseReason> {
         let now = Instant::now();
         if let Some(first) = self.pending.front_mut() {
             first.started.expire(now);
-        } else if self.frame_started.is_some_and(|started| now >= started + self.frame_timeout()) {
+        }
+        if self.frame_patience.is_some_and(|patience| {
+            let is_short = self.input.bytes().len() > SPARED_BYTES && self.input.is_short();
+            is_over(&patience, is_short, now)
+        }) {
             return Err(CloseReason::SlowFrame);
-        } else if now >= self.last_active + idle_timeout(&self.broker) {
+        }
+        if self.send_patience.is_some_and(|patience| {
+            let is_short = self.output.memory() > SPARED_BYTES && self.answers.budget().is_short();
+            is_over(&patience, is_short, now)
+        }) {
+            return Err(CloseReason::SlowReader);
+        }
+        if self.short_since.is_some_and(|since| now >= since + MEMORY_TIMEOUT) {
+            return Err(CloseReason::NoMemory);
+        }
+        if self.pending.is_empty() && now >= self.last_active + idle_timeout(&self.broker) {
             return Err(CloseReason::Idle);
         }
         Ok(())
     }
+}
+
+/// When to look at a peer's progress. Whether memory is short is seen by looking.
+fn next_look(patience: &Patience, held_bytes: usize) -> Instant {
+    if held_bytes <= SPARED_BYTES {
+        return patience.until();
+    }
+    // While it moves on there is no need, and afterwards once in such a while.
+    let soon = patience.moved().max(Instant::now()) + SHORT_TIMEOUT;
+    patience.until().min(soon)
+}
+
+fn is_over(patience: &Patience, is_short: bool, now: Instant) -> bool {
+    now >= patience.until() || (is_short && now >= patience.moved() + SHORT_TIMEOUT)
 }
 
 impl Pending {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use log::Span;
@@ -15,10 +16,13 @@ use wire::api::Api;
 use wire::frame::{self, ResponseTooLarge, Written};
 use wire::{ErrorCode, Wire};
 
+use super::budget::{Permit, Share};
 use crate::stats::Count;
 
 /// Spans up to this size are copied into the response: a system call of their own would cost more.
 pub const COPY_BYTES_MAX: usize = 4096;
+/// How much leaves at once: a peer that reads quickly does not keep others waiting.
+const TURN_BYTES_MAX: u64 = 4 << 20;
 /// How many buffers one `sendmsg` takes.
 const SLICES_MAX: usize = 64;
 
@@ -31,8 +35,16 @@ pub struct Frame {
 }
 
 enum Chunk {
-    Bytes(Bytes),
+    /// What has not left, and how large it was.
+    Bytes(Bytes, usize),
     File(Span),
+}
+
+impl Chunk {
+    fn bytes(bytes: Bytes) -> Self {
+        let size = bytes.len();
+        Self::Bytes(bytes, size)
+    }
 }
 
 impl Frame {
@@ -56,11 +68,11 @@ impl Frame {
         let mut sent = 0;
         let mut chunks = Vec::with_capacity(2 * spans.len() + 1);
         for (splice, span) in splices.into_iter().zip(spans) {
-            chunks.push(Chunk::Bytes(bytes.split_to(splice.position - sent)));
+            chunks.push(Chunk::bytes(bytes.split_to(splice.position - sent)));
             sent = splice.position;
             chunks.push(Chunk::File(span));
         }
-        chunks.push(Chunk::Bytes(bytes));
+        chunks.push(Chunk::bytes(bytes));
         Ok(Self { chunks, errors })
     }
 
@@ -76,7 +88,7 @@ impl Frame {
         let mut bytes = BytesMut::new();
         for chunk in self.chunks {
             match chunk {
-                Chunk::Bytes(chunk) => bytes.extend_from_slice(&chunk),
+                Chunk::Bytes(chunk, _) => bytes.extend_from_slice(&chunk),
                 Chunk::File(span) => {
                     let start = bytes.len();
                     bytes.resize(start + span.length as usize, 0);
@@ -88,15 +100,33 @@ impl Frame {
     }
 }
 
-/// The queue of a connection's unsent responses.
-#[derive(Default)]
+/// The queue of a connection's unsent responses. What the socket does not take at once is charged.
 pub struct Output {
     chunks: VecDeque<Chunk>,
-    /// Bytes in `chunks` that take memory of this process.
+    /// Bytes in `chunks` that have not left.
+    unsent: u64,
+    /// Bytes that take memory of this process: those of chunks of which a part has left, too.
     memory: usize,
+    /// For `memory`.
+    permit: Permit,
+}
+
+/// What a socket took.
+pub struct Sent {
+    pub bytes: usize,
+    pub is_all: bool,
 }
 
 impl Output {
+    pub fn new(share: &Arc<Share>) -> Self {
+        Self { chunks: VecDeque::new(), unsent: 0, memory: 0, permit: share.empty_permit() }
+    }
+
+    /// Bytes that wait to be sent, those of files too.
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
     /// Bytes of memory that wait to be sent.
     pub fn memory(&self) -> usize {
         self.memory
@@ -105,26 +135,43 @@ impl Output {
     pub fn push(&mut self, frame: Frame) {
         for chunk in frame.chunks {
             match &chunk {
-                Chunk::Bytes(bytes) if bytes.is_empty() => continue,
-                Chunk::Bytes(bytes) => self.memory += bytes.len(),
-                Chunk::File(_) => {}
+                Chunk::Bytes(bytes, _) if bytes.is_empty() => continue,
+                Chunk::Bytes(bytes, _) => {
+                    self.memory += bytes.len();
+                    self.unsent += bytes.len() as u64;
+                }
+                Chunk::File(span) => self.unsent += u64::from(span.length),
             }
             self.chunks.push_back(chunk);
         }
     }
 
-    /// Sends as much as the socket takes. Returns whether everything has left.
-    pub fn send(&mut self, stream: &TcpStream, sent_bytes: &Count) -> io::Result<bool> {
+    /// Sends as much as the socket takes.
+    pub fn send(&mut self, stream: &TcpStream, sent_bytes: &Count) -> io::Result<Sent> {
+        let before = self.unsent;
+        let is_all = self.send_chunks(stream)?;
+        let bytes = before - self.unsent;
+        sent_bytes.add(bytes);
+        self.permit.resize(self.memory);
+        Ok(Sent { bytes: bytes as usize, is_all })
+    }
+
+    fn send_chunks(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        let enough = self.unsent.saturating_sub(TURN_BYTES_MAX);
         while let Some(first) = self.chunks.front_mut() {
+            if self.unsent < enough {
+                return Ok(false);
+            }
             let sent = match first {
-                Chunk::Bytes(_) => self.send_bytes(stream).inspect(|sent| self.advance(*sent)),
+                Chunk::Bytes(..) => self.send_bytes(stream).inspect(|sent| self.advance(*sent)),
                 Chunk::File(span) => send_file(stream, span),
-            };
+            }
+            .map(|sent| self.unsent -= sent as u64);
             if matches!(self.chunks.front(), Some(Chunk::File(Span { length: 0, .. }))) {
                 self.chunks.pop_front();
             }
             match sent {
-                Ok(sent) => sent_bytes.add(sent as u64),
+                Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -138,7 +185,7 @@ impl Output {
         let mut flags = SendFlags::NOSIGNAL;
         for chunk in self.chunks.iter().take(SLICES_MAX) {
             match chunk {
-                Chunk::Bytes(bytes) => slices.push(IoSlice::new(bytes)),
+                Chunk::Bytes(bytes, _) => slices.push(IoSlice::new(bytes)),
                 Chunk::File(_) => {
                     // The file's bytes follow at once: they may share a packet with these.
                     flags |= SendFlags::MORE;
@@ -150,13 +197,13 @@ impl Output {
     }
 
     fn advance(&mut self, mut sent: usize) {
-        self.memory -= sent;
         while sent > 0 {
-            let Some(Chunk::Bytes(bytes)) = self.chunks.front_mut() else {
+            let Some(Chunk::Bytes(bytes, size)) = self.chunks.front_mut() else {
                 unreachable!("only leading bytes are sent by sendmsg");
             };
             if bytes.len() <= sent {
                 sent -= bytes.len();
+                self.memory -= *size;
                 self.chunks.pop_front();
             } else {
                 bytes::Buf::advance(bytes, sent);
@@ -186,4 +233,42 @@ fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<usize> {
     span.position += sent as u64;
     span.length -= sent as u32;
     Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::super::Budget;
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_charged_until_it_has_left() {
+        const BYTES: usize = 20 << 20;
+        let budget = Budget::new(0, 0);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, address) = listener.accept().await.unwrap();
+        let mut output = Output::new(&budget.share(address.ip(), false));
+        output.push(Frame { chunks: vec![Chunk::bytes(vec![1; BYTES].into())], errors: Vec::new() });
+        let count = Count::default();
+        stream.writable().await.unwrap();
+        let first = output.send(&stream, &count).unwrap();
+        assert!(!first.is_all && first.bytes > 0);
+        assert_eq!(output.unsent(), (BYTES - first.bytes) as u64);
+        assert_eq!(budget.used_bytes(), BYTES as u64, "a part of it holds all of it");
+        let mut read = Vec::new();
+        let send = async {
+            while !output.send(&stream, &count).unwrap().is_all {
+                stream.writable().await.unwrap();
+            }
+            drop(stream);
+        };
+        let (_, read_bytes) = tokio::join!(send, peer.read_to_end(&mut read));
+        assert_eq!((read_bytes.unwrap(), count.get()), (BYTES, BYTES as u64));
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }

@@ -128,14 +128,18 @@ fn write_connections(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
     let (received, sent) = (connections.received_bytes.get(), connections.sent_bytes.get());
     page.counter("parshall_network_received_bytes", "Bytes that came over connections", received)?;
     page.counter("parshall_network_sent_bytes", "Bytes that left over connections", sent)?;
-    let budgets = broker.shared.stats.budgets.lock().clone();
-    let (used, size) =
-        budgets.iter().fold((0, 0), |(used, size), budget| (used + budget.used_bytes(), size + budget.size_bytes()));
+    let (requests, answers) = (&broker.memory.requests, &broker.memory.answers);
     page.gauge(
         "parshall_request_memory_bytes",
-        "Memory of requests that are too large for a connection's own buffer",
-        used,
+        "Memory of what has arrived of requests, until its records are appended or it is answered",
+        requests.used_bytes(),
     )?;
-    page.gauge("parshall_request_memory_limit_bytes", "How much of it there may be", size)?;
+    page.gauge("parshall_request_memory_limit_bytes", "How much of it there may be", requests.size_bytes())?;
+    page.gauge(
+        "parshall_answer_memory_bytes",
+        "Memory of answers that their clients have not read",
+        answers.used_bytes(),
+    )?;
+    page.gauge("parshall_answer_memory_limit_bytes", "How much of it there may be", answers.size_bytes())?;
     page.gauge("parshall_group_memory_bytes", "Memory of consumer groups", broker.groups.memory_bytes())
 }

@@ -1,0 +1,250 @@
+//! What has arrived on a connection and is not started yet, and the memory that it takes.
+//!
+//! Memory is charged by the buffer, once for each read, and not by the frame. Whoever keeps a slice of a frame, such as
+//! a batch in a partition's queue, keeps its buffer charged, and need not know of it. An idle connection has no buffer.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::budget::{Permit, SMALL_BYTES_MAX, Share, Waiting};
+
+/// How much is read at once, at least.
+pub const READ_BYTES: usize = 64 * 1024;
+/// A beginning of a frame up to this size moves to a buffer of its own while the rest is awaited.
+const RELEASE_BYTES_MAX: usize = READ_BYTES / 4;
+
+pub struct Input {
+    share: Arc<Share>,
+    /// Whole frames, and the beginning of one behind them. Empty while `growing` is not.
+    arrived: Bytes,
+    /// The beginning of a frame.
+    growing: Vec<u8>,
+    /// For the memory of `growing`.
+    permit: Permit,
+    waiting: Option<Waiting>,
+}
+
+/// A buffer that is charged until its last slice is gone.
+struct Charged {
+    bytes: Vec<u8>,
+    _permit: Permit,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Input {
+    pub fn new(share: Arc<Share>) -> Self {
+        let permit = share.empty_permit();
+        Self { share, arrived: Bytes::new(), growing: Vec::new(), permit, waiting: None }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        if self.growing.is_empty() { &self.arrived } else { &self.growing }
+    }
+
+    /// Whether memory is short and others wait for it.
+    pub fn is_short(&self) -> bool {
+        self.share.budget().is_short()
+    }
+
+    /// Takes a frame that has arrived.
+    pub fn split_to(&mut self, size: usize) -> Bytes {
+        if !self.growing.is_empty() {
+            let bytes = std::mem::take(&mut self.growing);
+            let permit = std::mem::replace(&mut self.permit, self.share.empty_permit());
+            self.arrived = Bytes::from_owner(Charged { bytes, _permit: permit });
+        }
+        self.arrived.split_to(size)
+    }
+
+    /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
+        let is_large = frame_size.is_some_and(|size| size > SMALL_BYTES_MAX);
+        if let Some(waiting) = &mut self.waiting {
+            let permit = std::task::ready!(waiting.poll(cx));
+            self.waiting = None;
+            self.permit.merge(permit);
+            return Poll::Ready(());
+        }
+        let more = (self.bytes().len() + self.room(frame_size)).saturating_sub(self.permit.bytes());
+        if is_large {
+            self.permit.make_large();
+        }
+        if self.share.has_room(more, is_large) {
+            if is_large {
+                self.permit.resize(self.permit.bytes() + more);
+            }
+            return Poll::Ready(());
+        }
+        let waiting = self.waiting.insert(self.share.wait_for(more, is_large));
+        let permit = std::task::ready!(waiting.poll(cx));
+        self.waiting = None;
+        self.permit.merge(permit);
+        Poll::Ready(())
+    }
+
+    /// How much to make room for: no more than has arrived already, whatever the frame claims, but a whole read.
+    fn room(&self, frame_size: Option<usize>) -> usize {
+        let arrived = self.bytes().len();
+        let missing = frame_size.map_or(READ_BYTES, |size| size.saturating_sub(arrived));
+        match frame_size {
+            // Its buffer holds nothing else: no beginning of another frame keeps it.
+            Some(size) if size > SMALL_BYTES_MAX => missing.min(arrived.max(READ_BYTES)),
+            _ => missing.min(arrived).max(READ_BYTES),
+        }
+    }
+
+    /// Takes what the socket has, for which there must be room, and how many bytes that are: none at its end, `None`
+    /// where nothing has come. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
+    pub async fn read(&mut self, stream: &mut TcpStream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
+        let room = self.room(frame_size);
+        if !self.arrived.is_empty() {
+            self.growing = Vec::with_capacity(self.arrived.len() + room);
+            self.growing.extend_from_slice(&std::mem::take(&mut self.arrived));
+        }
+        if self.growing.capacity() - self.growing.len() < room.clamp(1, READ_BYTES / 2) {
+            self.growing.reserve_exact(room);
+        }
+        let growing = &mut self.growing;
+        let read = std::future::poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(growing)).poll(cx))).await;
+        self.settle();
+        match read {
+            Poll::Ready(Ok(bytes)) => Ok(Some(bytes)),
+            Poll::Ready(Err(error)) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// Lets go of the buffer of frames that were taken, where little of it is left.
+    pub fn release(&mut self) {
+        if !self.arrived.is_empty() && self.arrived.len() <= RELEASE_BYTES_MAX {
+            self.growing = std::mem::take(&mut self.arrived).to_vec();
+            self.permit.resize(self.growing.capacity());
+        }
+    }
+
+    /// Holds no more than what has arrived needs, and is charged for that.
+    fn settle(&mut self) {
+        let growing = &mut self.growing;
+        if growing.len() <= growing.capacity() / 2 {
+            growing.shrink_to_fit();
+        }
+        self.permit.resize(growing.capacity());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::super::Budget;
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// What a broker reads of a connection, and its peer's end.
+    struct Pair {
+        budget: Arc<Budget>,
+        input: Input,
+        stream: TcpStream,
+        peer: TcpStream,
+    }
+
+    impl Pair {
+        async fn new(budget_bytes: usize) -> Self {
+            let budget = Budget::new(budget_bytes, 0);
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, address) = listener.accept().await.unwrap();
+            let input = Input::new(budget.share(address.ip(), false));
+            Self { budget, input, stream, peer }
+        }
+
+        fn poll_room(&mut self, frame_size: Option<usize>) -> Poll<()> {
+            self.input.poll_room(&mut Context::from_waker(Waker::noop()), frame_size)
+        }
+
+        /// Has the peer send bytes, and reads until they are here.
+        async fn send(&mut self, bytes: usize, frame_size: Option<usize>) {
+            let until = self.input.bytes().len() + bytes;
+            let sent = vec![7; bytes];
+            let (peer, stream, input) = (&mut self.peer, &mut self.stream, &mut self.input);
+            let send = async { peer.write_all(&sent).await.unwrap() };
+            let read = async {
+                while input.bytes().len() < until {
+                    stream.readable().await.unwrap();
+                    assert!(input.poll_room(&mut Context::from_waker(Waker::noop()), frame_size).is_ready());
+                    input.read(stream, frame_size).await.unwrap();
+                }
+            };
+            tokio::join!(send, read);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_buffer_is_charged_until_the_last_slice_of_it_is_gone() {
+        let mut pair = Pair::new(0).await;
+        pair.send(1000, None).await;
+        assert_eq!(pair.budget.used_bytes(), 1000, "as much as has arrived");
+        let frames = [pair.input.split_to(400), pair.input.split_to(600)];
+        let batch = frames[1].slice(500..);
+        drop(frames);
+        assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (0, 1000));
+        drop(pair.input);
+        assert_eq!(pair.budget.used_bytes(), 1000, "a batch that waits holds it");
+        drop(batch);
+        assert_eq!(pair.budget.used_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_buffer_does_not_hold_it() {
+        let mut pair = Pair::new(0).await;
+        pair.send(60_000, None).await;
+        drop(pair.input.split_to(59_990));
+        pair.input.release();
+        assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (10, 10));
+    }
+
+    #[tokio::test]
+    async fn a_claim_costs_what_has_arrived_and_as_much_again_at_most() {
+        let mut pair = Pair::new(200 * MIB).await;
+        let claim = Some(50 * MIB);
+        pair.send(100, claim).await;
+        assert_eq!(pair.budget.used_bytes(), 100);
+        pair.send(3 * MIB, claim).await;
+        assert!(pair.budget.used_bytes() <= 6 * MIB as u64 + 200, "{}", pair.budget.used_bytes());
+        pair.send(50 * MIB - 3 * MIB - 100, claim).await;
+        assert_eq!(pair.budget.used_bytes(), 50 << 20);
+        drop(pair.input.split_to(50 * MIB));
+        assert_eq!(pair.budget.used_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn without_memory_it_waits_and_goes_on_when_there_is_some() {
+        let mut pair = Pair::new(0).await;
+        pair.send(100, None).await;
+        let mut others = pair.budget.share(Ipv4Addr::LOCALHOST.into(), false).empty_permit();
+        others.resize(8 * MIB);
+        assert!(pair.poll_room(None).is_pending());
+        assert!(pair.input.is_short());
+        drop(others);
+        assert!(pair.poll_room(None).is_ready());
+        pair.send(100, None).await;
+        assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (200, 200));
+    }
+}

@@ -1,0 +1,113 @@
+//! How much memory the process may have, and the pools of it that peers may take.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use log::disk::{Disk, OpenMode, read_up_to};
+
+use super::Budget;
+use super::input::READ_BYTES;
+use crate::config::BrokerConfig;
+
+/// Requests may take this part of the memory, where `queued.max.request.bytes` says nothing else.
+const REQUESTS_PART: u64 = 8;
+/// Answers may take this part of what requests may.
+const ANSWERS_PART: u64 = 2;
+/// What is assumed where the system does not tell.
+const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+const MEMINFO: &str = "/proc/meminfo";
+const CGROUPS: &str = "/proc/self/cgroup";
+const FILE_BYTES_MAX: usize = 16 * 1024;
+
+/// The pools of a broker. All its listeners share them.
+pub struct Memory {
+    /// What has arrived of requests, until its records are appended or it is answered.
+    pub requests: Arc<Budget>,
+    /// Answers, until they have left.
+    pub answers: Arc<Budget>,
+}
+
+impl Memory {
+    pub fn new(config: &BrokerConfig, disk: &dyn Disk) -> Self {
+        let size = match u64::try_from(config.queued_max_request_bytes) {
+            Ok(said) => said,
+            Err(_) => available_bytes(disk) / REQUESTS_PART,
+        };
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX / 4);
+        // A buffer is a little larger than what it is for.
+        let largest = usize::try_from(config.socket_request_max_bytes).unwrap_or(0) + READ_BYTES;
+        Self { requests: Budget::new(bytes(size), largest), answers: Budget::new(bytes(size / ANSWERS_PART), 0) }
+    }
+}
+
+/// What this process may have: the memory of the machine, or the limit of its control group where that is less.
+fn available_bytes(disk: &dyn Disk) -> u64 {
+    let read = |path: &Path| read_text(disk, path);
+    let limits = read(Path::new(CGROUPS)).map_or_else(Vec::new, |groups| limit_files(&groups));
+    let limits = limits.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok());
+    let machine = read(Path::new(MEMINFO)).and_then(|text| total_bytes(&text));
+    limits.chain(machine).min().unwrap_or(MEMORY_BYTES_DEFAULT)
+}
+
+fn read_text(disk: &dyn Disk, path: &Path) -> Option<String> {
+    // Such a file has no length before it is read.
+    let file = disk.open(path, OpenMode::Read).ok()?;
+    let mut bytes = vec![0; FILE_BYTES_MAX];
+    let length = read_up_to(&*file, &mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+}
+
+fn total_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Where the limits of the process's control groups stand: those of its own group and of all around it. In a container
+/// its own group is the root of what it sees.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            controllers if controllers.split(',').any(|controller| controller == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let group = Path::new(group.trim_start_matches('/'));
+        files.extend(group.ancestors().map(|group| Path::new(root).join(group).join(name)));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_tells_its_memory() {
+        assert_eq!(total_bytes("MemTotal:       16384 kB\nMemFree:  5 kB\n"), Some(16 << 20));
+        assert_eq!(total_bytes("MemFree: 5 kB\n"), None);
+    }
+
+    #[test]
+    fn limits_stand_in_the_group_and_in_those_around_it() {
+        let of = |text: &str| limit_files(text).iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let v2 = ["/sys/fs/cgroup/system.slice/a.service/memory.max", "/sys/fs/cgroup/system.slice/memory.max"];
+        assert_eq!(of("0::/system.slice/a.service\n")[..2], v2);
+        assert_eq!(of("0::/\n"), ["/sys/fs/cgroup/memory.max"]);
+        let v1 = ["/sys/fs/cgroup/memory/docker/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+        assert_eq!(of("5:cpu,cpuacct:/docker\n4:memory:/docker\n"), v1);
+    }
+
+    #[test]
+    fn pools_are_parts_of_the_memory_and_hold_the_largest_request() {
+        let disk = log::SimDisk::new(1);
+        let memory = Memory::new(&BrokerConfig::default(), &disk);
+        assert_eq!(memory.requests.size_bytes(), 1 << 27);
+        assert_eq!(memory.answers.size_bytes(), 1 << 26);
+    }
+}

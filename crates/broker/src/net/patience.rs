@@ -1,0 +1,77 @@
+//! How long a peer may take for what it has begun: a frame that arrives, an answer that leaves.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A peer that moves fewer bytes in a second uses up its time.
+const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
+
+/// Time that is left to a peer. It grows with the bytes that move, not with those that are claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    full: Duration,
+    until: Instant,
+    moved: Instant,
+}
+
+impl Patience {
+    pub fn new(full: Duration, now: Instant) -> Self {
+        Self { full, until: now + full, moved: now }
+    }
+
+    pub fn note(&mut self, bytes: usize, now: Instant) {
+        let earned = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND_MIN;
+        self.until = (self.until + earned).min(now + self.full);
+        self.moved = now;
+    }
+
+    /// When it ends.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// When bytes moved last.
+    pub fn moved(&self) -> Instant {
+        self.moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_fast_peer_has_all_of_it_and_no_more() {
+        let now = Instant::now();
+        let mut patience = Patience::new(FULL, now);
+        let later = now + Duration::from_secs(5);
+        patience.note(95 << 20, later);
+        assert_eq!(patience.until(), later + FULL);
+    }
+
+    #[test]
+    fn a_trickle_uses_it_up() {
+        let mut now = Instant::now();
+        let mut patience = Patience::new(FULL, now);
+        let began = now;
+        while now < patience.until() {
+            now += Duration::from_secs(1);
+            patience.note(100, now);
+        }
+        assert!(now < began + FULL * 2);
+    }
+
+    #[test]
+    fn a_slow_line_is_fast_enough() {
+        let mut now = Instant::now();
+        let mut patience = Patience::new(FULL, now);
+        for _ in 0..1000 {
+            now += Duration::from_secs(1);
+            patience.note(20_000, now);
+            assert!(patience.until() > now);
+        }
+    }
+}
