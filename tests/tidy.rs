@@ -238,14 +238,17 @@ const READ_THROUGH: &[(Scope, &str, &[&str])] = &[
 /// Settings that take one value only, and refuse the others.
 const REFUSING: &[(Scope, &str)] = &[(Scope::Broker, "process.roles"), (Scope::Topic, "remote.storage.enable")];
 
-/// The code of some files without comments, tests and white space, so that a line break hides nothing.
+/// The code of some files without comments and tests. A chain of calls is one line.
 fn code_of<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut code = String::new();
     for (_, text) in files.filter(|(name, _)| !name.contains("/tests") && !name.contains("/simulation")) {
         for (_, line) in before_tests(text).filter(|(_, line)| !is_comment(line)) {
-            code.extend(line.chars().filter(|c| !c.is_whitespace()));
+            let line = line.trim();
+            if !line.starts_with('.') {
+                code.push('\n');
+            }
+            code.push_str(line);
         }
-        code.push('\n');
     }
     code
 }

@@ -562,8 +562,8 @@ impl Partition {
     }
 
     /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on
-    /// meanwhile: the lock is held only to take stock and to put each new segment in its place. `moved` is told of bytes
-    /// that were read or written.
+    /// meanwhile: the lock is held only to take stock and to put each new segment in its place. `moved` is told of
+    /// bytes that were read or written.
     pub fn compact(
         self: &Arc<Self>,
         first_dirty_offset: i64,
