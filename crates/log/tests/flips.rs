@@ -80,8 +80,7 @@ fn assert_only_lost(found: &Content, content: &Content, victim: usize, seed: u64
         return;
     }
     assert!(!is_whole, "PARSHALL_SEED={seed}: nobody noticed");
-    let offsets =
-        |batches: &[(wire::batch::BatchHeader, _)]| batches.iter().map(|b| b.0.base_offset).collect::<Vec<_>>();
+    let offsets = |batches: &[(BatchHeader, _)]| batches.iter().map(|b| b.0.base_offset).collect::<Vec<_>>();
     assert_eq!(
         offsets(&found.batches),
         offsets(&expected),
