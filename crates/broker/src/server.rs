@@ -252,6 +252,7 @@ impl Server {
             rack: broker.config().broker_rack.clone(),
             log_dirs: vec![own.directory_id],
             is_clean: partitions.was_clean(),
+            lost_replicas: partitions.lost_replicas(),
         };
         let previous_epoch = metadata.load().broker(node_id).map(|broker| broker.epoch);
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));

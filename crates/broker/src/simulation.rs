@@ -5,9 +5,10 @@
 //! called step by step; the coordinator of groups is the real groups in a driver of its own ([`groups`]). A fetch is
 //! never parked: followers ask again soon.
 //!
-//! Nodes are killed, lose power, alone or all at once, are stopped and go on, lose their disks, and have slow, hanging
-//! or failing ones; the network delays, loses, repeats, reorders and is cut one way or both; wall clocks jump; partitions
-//! move. The [`ledger`] sees everything and knows what must hold.
+//! Nodes are killed, lose power, alone or all at once, start together on disks that keep them waiting, are stopped and
+//! go on, lose their disks or one log, and have slow, hanging or failing ones; the network delays, loses, repeats,
+//! reorders and is cut one way or both; wall clocks jump; partitions move. The [`ledger`] sees everything and knows
+//! what must hold.
 //!
 //! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
 

@@ -29,12 +29,14 @@ pub enum Mistake {
     /// A starting node takes what a leader knows to be committed for all there is, before that leader has committed
     /// anything itself and without anybody's word that it leads.
     CatchUpBeforeFirstCommit,
+    /// A controller lets a replica lead whose broker has said that records of it are gone.
+    LostReplicaLeads,
     /// Retention goes by the wall clock alone.
     RetentionByWallClock,
 }
 
 impl Mistake {
-    pub const ALL: [(Self, &str); 8] = [
+    pub const ALL: [(Self, &str); 10] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -43,6 +45,7 @@ impl Mistake {
         (Self::StaleLeaderAcknowledges, "stale-leader-acknowledges"),
         (Self::EmptyDiskVotes, "empty-disk-votes"),
         (Self::CatchUpBeforeFirstCommit, "catch-up-before-first-commit"),
+        (Self::LostReplicaLeads, "lost-replica-leads"),
         (Self::RetentionByWallClock, "retention-by-wall-clock"),
     ];
 }

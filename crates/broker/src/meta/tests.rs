@@ -73,6 +73,7 @@ impl World {
             rack: None,
             log_dirs: vec![Uuid([9; 16])],
             is_clean: true,
+            lost_replicas: Vec::new(),
         };
         let previous_epoch = cache.load().broker(1).map(|broker| broker.epoch);
         let answer =
@@ -255,6 +256,7 @@ async fn a_cluster_of_two_goes_on_with_one() {
         rack: None,
         log_dirs: vec![Uuid([8; 16])],
         is_clean: true,
+        lost_replicas: Vec::new(),
     };
     // What brokers ask for is answered when it is committed.
     let answer = controller.ask(second.to_request(None)).await.unwrap();

@@ -16,7 +16,7 @@ mod summary;
 mod tests;
 mod upkeep;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +102,8 @@ pub struct PartitionTable {
     noted: Mutex<Noted>,
     /// What was noted when the broker stopped, until the logs are open.
     remembered: Mutex<Remembered>,
+    /// Partitions of which something is gone that was on disk before the start, by the topic's id.
+    lost: Mutex<BTreeSet<(Uuid, i32)>>,
 }
 
 /// Contents of the checkpoint files.
@@ -154,6 +156,7 @@ impl PartitionTable {
             stopping: AtomicBool::new(false),
             noted: Mutex::default(),
             remembered: Mutex::default(),
+            lost: Mutex::default(),
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
@@ -168,6 +171,38 @@ impl PartitionTable {
         let remembered = std::mem::take(&mut *self.remembered.lock());
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         self.open_topics(&topics, image, &remembered);
+        self.find_lost(&remembered);
+    }
+
+    /// Partitions of which this node lacks records that it had on disk before it started, or may have had. What others
+    /// have of them may be all that there is.
+    pub fn lost_replicas(&self) -> Vec<(Uuid, i32)> {
+        self.lost.lock().iter().copied().collect()
+    }
+
+    fn find_lost(&self, remembered: &Remembered) {
+        for topic in self.topics.read().by_id.values() {
+            for (index, slot) in (0..).zip(&topic.partitions) {
+                let end = match slot {
+                    Slot::Open(partition) => partition.view().log_end_offset(),
+                    Slot::Elsewhere => continue,
+                    Slot::Offline | Slot::Undecided => {
+                        self.lost.lock().insert((topic.id, index));
+                        continue;
+                    }
+                };
+                let key = (topic.name.to_string(), index);
+                let noted = [&remembered.recovery_points, &remembered.high_watermarks].map(|offsets| offsets.get(&key));
+                let noted = noted.into_iter().flatten().max().copied().unwrap_or(0);
+                if end < noted {
+                    tracing::error!(
+                        topic = %topic.name, partition = index, noted, end,
+                        "records that were on disk are gone; this replica leaves it to others that have them to lead"
+                    );
+                    self.lost.lock().insert((topic.id, index));
+                }
+            }
+        }
     }
 
     /// The partition that a client names by its topic's name.
@@ -330,10 +365,18 @@ impl PartitionTable {
         let dir = self.data_dir.join(format!("{topic}-{index}"));
         let create = |disk, dir| Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0);
         match self.owner(&dir, topic_id, image)? {
-            Owner::Nobody => return create(disk, dir),
+            Owner::Nobody => {
+                if !self.is_registered.load(Ordering::Acquire) {
+                    // Whether it is new, or was there before, the metadata does not say.
+                    self.lost.lock().insert((topic_id, index));
+                }
+                return create(disk, dir);
+            }
             Owner::Partition { is_noted: true } => {}
             Owner::Partition { is_noted: false } => {
-                metadata::write_topic_id(&*disk, &dir, topic_id).map_err(LogError::from)?;
+                if let Err(error) = metadata::write_topic_id(&*disk, &dir, topic_id) {
+                    tracing::warn!(%topic, partition = index, %error, "partition.metadata cannot be made whole");
+                }
             }
             Owner::Deleted(_) if !self.is_registered.load(Ordering::Acquire) => return Err(OpenError::Undecided),
             Owner::Deleted(found) => {

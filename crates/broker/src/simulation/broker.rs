@@ -622,6 +622,7 @@ impl Process {
                     rack: None,
                     log_dirs: vec![self.own.directory_id],
                     is_clean: self.replica.table.was_clean(),
+                    lost_replicas: self.replica.table.lost_replicas(),
                 };
                 let previous_epoch = self.metadata.load().broker(self.id).map(|broker| broker.epoch);
                 self.heartbeats.next_ms = now_ms + BACKOFF_MS;

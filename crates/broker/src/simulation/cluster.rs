@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 
-use log::SimDisk;
 use log::simdisk::{Rng, SimOp};
+use log::{Disk, SimDisk};
 use rustix::io::Errno;
 use wire::Uuid;
 use wire::api::alter_partition_reassignments::{
@@ -13,7 +14,7 @@ use wire::api::alter_partition_reassignments::{
 };
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 
-use super::broker::{Ended, Process, World, options};
+use super::broker::{DATA_DIR, Ended, Process, World, options};
 use super::clients::{Around, Consumer, Producer, places, produce_once};
 use super::env::{START_WALL_MS, SeededRandom, SimClock};
 use super::groups::OFFSETS_PARTITIONS;
@@ -37,6 +38,8 @@ const CLIENTS: i32 = 1000;
 const LAG_MAX_MS: i64 = 1500;
 /// How long a disk takes its time at most when all nodes have started together.
 const SLOW_START_MAX_MS: u64 = 4000;
+/// How much later than the first a node starts at most.
+const LATE_START_MAX_MS: u64 = 2000;
 /// Of the topic that forgets.
 const RETENTION_MS: i64 = 10_000;
 /// How long a cluster may take to be well again.
@@ -64,6 +67,8 @@ struct Machine {
     held: Vec<(i32, Said)>,
     slow_until_ms: i64,
     hangs_until_ms: i64,
+    /// When it is started again, if it is.
+    starts_at_ms: Option<i64>,
     /// Up to where each log was on disk, and its end, when the process ended.
     left: BTreeMap<Place, (i64, i64)>,
     /// Whether its process has an operation ahead that fails.
@@ -105,6 +110,7 @@ impl Cluster {
             held: Vec::new(),
             slow_until_ms: 0,
             hangs_until_ms: 0,
+            starts_at_ms: None,
             left: BTreeMap::new(),
             is_failing: false,
         };
@@ -298,7 +304,8 @@ impl Cluster {
                 self.machines[n].disk.fail(op, self.rng.below(20), Errno::IO);
                 self.machines[n].is_failing = true;
             }
-            83..90 => self.wipe(n),
+            83..88 => self.wipe(n),
+            88..90 => self.lose_log(n),
             90..94 => self.reassign(),
             94..97 if self.machines[n].process.as_ref().is_some_and(Process::serves) => {
                 let days = self.rng.below(7) as i64 - 3;
@@ -356,6 +363,27 @@ impl Cluster {
         self.start(n);
     }
 
+    /// Takes a log away from a node that starts before others, which have all that was in it.
+    fn lose_log(&mut self, n: usize) {
+        if !self.is_well() || !self.network.is_whole() {
+            return;
+        }
+        self.is_rebuilding = true;
+        let (topic, partitions, _) = TOPICS[self.rng.below(TOPICS.len() as u64) as usize];
+        let lost = format!("{topic}-{}", self.rng.below(partitions as u64));
+        for other in 0..self.nodes() {
+            self.end(other, false);
+            let wait_ms = if other == n { 0 } else { self.rng.below(LATE_START_MAX_MS) };
+            self.machines[other].starts_at_ms = Some(self.now_ms + wait_ms as i64);
+        }
+        self.note(format!("{n} has no log of {lost}"));
+        let (disk, dir) = (&self.machines[n].disk, Path::new(DATA_DIR).join(lost));
+        if disk.exists(&dir).expect("the disk works") {
+            disk.remove_dir_all(&dir).expect("the disk works");
+            disk.sync_dir(DATA_DIR.as_ref()).expect("the disk works");
+        }
+    }
+
     /// Whether all know the same members, and all of them are disks that there are.
     fn is_quorum_settled(&self) -> bool {
         let nodes = || self.machines.iter().filter_map(|machine| machine.process.as_ref());
@@ -405,6 +433,9 @@ impl Cluster {
             arrived.entry(to).or_default().push((from, said));
         }
         for n in 0..self.nodes() {
+            if self.machines[n].starts_at_ms.take_if(|at_ms| *at_ms <= self.now_ms).is_some() {
+                self.start(n);
+            }
             let arrived = arrived.remove(&(n as i32)).unwrap_or_default();
             self.step_machine(n, arrived);
         }

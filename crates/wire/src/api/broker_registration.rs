@@ -13,6 +13,13 @@ crate::message! {
         is_migrating_zk_broker: bool, 1..;
         log_dirs: Vec<Uuid>, 2..;
         previous_broker_epoch: i64 = -1, 3..;
+        /// Ours: replicas that lack records which this broker had on disk.
+        lost_replicas: Vec<LostReplicas>, 3.., tag 10000;
+    }
+
+    pub struct LostReplicas {
+        topic_id: Uuid, 3..;
+        partitions: Vec<i32>, 3..;
     }
 
     pub struct Listener {

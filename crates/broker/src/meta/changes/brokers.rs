@@ -1,8 +1,10 @@
 //! Brokers that come and go, and what is given to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener};
+use wire::api::broker_registration::{
+    BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener, LostReplicas,
+};
 use wire::state::metadata::{FeatureLevelRecord, MetadataRecord, ProducerIdsRecord, UnregisterBrokerRecord};
 use wire::{ErrorCode, Uuid};
 
@@ -34,6 +36,9 @@ pub struct BrokerRegistration {
     /// Whether everything that it had acknowledged was on disk when it stopped. Otherwise it starts new leader epochs,
     /// so that who has read what is gone by now can tell (KIP-320).
     pub is_clean: bool,
+    /// Partitions of which it lacks what it had on disk, by the topic's id. It is in sync with them no more, if any
+    /// other replica is.
+    pub lost_replicas: Vec<(Uuid, i32)>,
 }
 
 /// Ids that belong to whoever asked: `first` and the following.
@@ -58,6 +63,11 @@ impl BrokerRegistration {
             min_supported_version: *min,
             max_supported_version: *max,
         });
+        let mut lost: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
+        for (topic_id, partition) in &self.lost_replicas {
+            lost.entry(*topic_id).or_default().push(*partition);
+        }
+        let lost = lost.into_iter().map(|(topic_id, partitions)| LostReplicas { topic_id, partitions });
         BrokerRegistrationRequest {
             broker_id: self.id,
             incarnation_id: self.incarnation_id,
@@ -66,6 +76,7 @@ impl BrokerRegistration {
             rack: self.rack.clone(),
             log_dirs: self.log_dirs.clone(),
             previous_broker_epoch: previous_epoch.filter(|_| self.is_clean).unwrap_or(NO_EPOCH),
+            lost_replicas: lost.collect(),
             ..BrokerRegistrationRequest::default()
         }
     }
@@ -76,7 +87,8 @@ impl BrokerRegistration {
 ///
 /// What the broker was before has ended: it leaves the ISRs as if it had been fenced, but stays where nobody else could
 /// go on. If the disk of a replica is gone, it leaves in any case, unless there is no other replica: then it leads an
-/// empty log. `is_alive` is whether the registered broker of that id still gives signs of life.
+/// empty log. A replica that has lost records leaves if any other has them all, even one that is not there yet, as
+/// others would cut their logs to be like it. `is_alive` is whether the registered broker of that id still gives signs of life.
 pub(in super::super) fn register(
     context: &Context<'_>,
     request: &BrokerRegistrationRequest,
@@ -104,7 +116,7 @@ pub(in super::super) fn register(
         let is_clean = previous.is_some_and(|previous| previous.epoch == request.previous_broker_epoch);
         records.push(broker.to_record().into());
         let after = with_brokers(context.image, |brokers| _ = brokers.insert(broker.id, broker.clone()));
-        records.append(&mut restart(&context.on(&after), &broker, is_clean));
+        records.append(&mut restart(&context.on(&after), &broker, is_clean, &request.lost_replicas));
     }
     let answer = BrokerRegistrationResponse { broker_epoch: broker.epoch, ..BrokerRegistrationResponse::default() };
     Decision { records, answer }
@@ -166,13 +178,22 @@ fn requested(request: &BrokerRegistrationRequest) -> RegisteredBroker {
 }
 
 /// What becomes of a broker's partitions when it has started anew; `context` has it as active already.
-fn restart(context: &Context<'_>, broker: &RegisteredBroker, is_clean: bool) -> Vec<MetadataRecord> {
+fn restart(
+    context: &Context<'_>,
+    broker: &RegisteredBroker,
+    is_clean: bool,
+    lost_replicas: &[LostReplicas],
+) -> Vec<MetadataRecord> {
     let id = broker.id;
+    let lost = lost_replicas.iter().flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic_id, *index)));
+    let lost: BTreeSet<(Uuid, i32)> = lost.collect();
     let mut records = Vec::new();
     for topic in context.image.topics() {
         for (index, partition) in topic.partitions.iter().enumerate() {
             let Some(directory) = directory(partition, id) else { continue };
             let mut change = Change::new(context, topic, index);
+            let is_lost = lost.contains(&(topic.id, index as i32)) && !log::is_mistaken!(LostReplicaLeads);
+            let mut complete = partition.isr.iter().chain(&partition.eligible_leader_replicas);
             let can_go_on =
                 |change: &Change<'_>| partition.isr.iter().any(|other| *other != id && change.serves(*other));
             if reserved(directory).is_none() && !broker.log_dirs.contains(&directory) {
@@ -182,9 +203,11 @@ fn restart(context: &Context<'_>, broker: &RegisteredBroker, is_clean: bool) -> 
                 } else {
                     change.wiped = Some(id);
                 }
+            } else if is_lost && complete.any(|other| *other != id) {
+                change.wiped = Some(id);
             } else if can_go_on(&change) {
                 change.isr.retain(|member| *member != id);
-            } else if partition.leader == id && !is_clean {
+            } else if partition.leader == id && (is_lost || !is_clean) {
                 change.new_leader_epoch = true;
             }
             if !is_clean && !is_durable(context, topic) {
@@ -232,6 +255,7 @@ mod tests {
     use super::super::{heartbeats, topics};
     use super::*;
     use crate::config::BrokerConfig;
+    use crate::meta::image::Partition;
 
     fn registration(incarnation: u8, is_clean: bool) -> BrokerRegistration {
         BrokerRegistration {
@@ -241,6 +265,7 @@ mod tests {
             rack: None,
             log_dirs: vec![Uuid([9; 16])],
             is_clean,
+            lost_replicas: Vec::new(),
         }
     }
 
@@ -301,6 +326,36 @@ mod tests {
         let image = with_setting(&with_setting(&image, "min.insync.replicas", "2"), "ack.durability", "os");
         assert_eq!(state(&ask(&image, 1, 101, false).1, 0), (2, vec![2], vec![]));
         assert_eq!(state(&ask(&image, 1, 101, true).1, 0), (2, vec![2], vec![1]));
+    }
+
+    #[test]
+    fn who_has_lost_records_neither_leads_nor_stays_in_sync_beside_who_has_them() {
+        // Before: ISR, ELR, leader, who is fenced. After 1 has registered without all it had: leader, ISR, ELR.
+        for (isr, elr, leader, fenced, expected) in [
+            // Those who have everything may be still to come: then nobody leads.
+            (&[1, 2, 3][..], &[][..], -1, &[1, 2, 3][..], (-1, &[2, 3][..], &[][..])),
+            (&[1, 2, 3], &[], 1, &[2, 3], (-1, &[2, 3], &[])),
+            (&[1, 2, 3], &[], 1, &[2], (3, &[3], &[2])),
+            (&[1], &[2], 1, &[], (2, &[2], &[])),
+            (&[1], &[2], -1, &[1, 2], (-1, &[], &[2])),
+            (&[2], &[1], 2, &[], (2, &[2], &[])),
+            // Nobody has more.
+            (&[1], &[], 1, &[], (1, &[1], &[])),
+            (&[1], &[], -1, &[1], (1, &[1], &[])),
+        ] {
+            let before = Partition { eligible_leader_replicas: elr.to_vec(), ..partition(&[1, 2, 3], isr, leader) };
+            let image = with_topic(&brokers(&[1, 2, 3]), &[before, partition(&[1, 2, 3], isr, leader)]);
+            let image = with_fenced(&with_setting(&image, "min.insync.replicas", "2"), fenced);
+            let lost_replicas = vec![(image.topic("t").unwrap().id, 0), (Uuid([200; 16]), 1)];
+            let registration =
+                BrokerRegistration { log_dirs: vec![Uuid([101; 16])], lost_replicas, ..registration(77, true) };
+            let request = registration.to_request(image.broker(1).map(|broker| broker.epoch));
+            let after = applied(&image, &on(&image, |context| register(context, &request, false)).records);
+            let (new_leader, isr, elr) = state(&after, 0);
+            assert_eq!((new_leader, &isr[..], &elr[..]), expected);
+            let epochs = [&image, &after].map(|image| image.partition("t", 0).unwrap().leader_epoch);
+            assert!(new_leader != 1 || epochs[1] > epochs[0], "others are to find out what it lacks");
+        }
     }
 
     #[test]

@@ -181,6 +181,7 @@ impl World {
             rack: None,
             log_dirs: vec![Uuid([10 * id as u8 + 100 + disk % 10; 16])],
             is_clean: process.stopped_cleanly && !is_new_disk,
+            lost_replicas: Vec::new(),
         };
         let request = registration.to_request(Some(self.epoch(id)));
         let is_alive = self.image.broker(id).is_some_and(|broker| !broker.fenced) && self.below(3) == 0;

@@ -77,7 +77,8 @@ impl PartitionTable {
             }
             // Without other replicas it is the log's end anyway.
             if !partition.is_alone() {
-                new.high_watermarks.insert(key, partition.high_watermark());
+                // What is not on disk may be gone at the next start, and is not missed then.
+                new.high_watermarks.insert(key, partition.high_watermark().min(partition.view().synced_offset()));
             }
             let recovery_point = partition.recovery_point();
             recovery_points.push((partition, recovery_point));

@@ -136,6 +136,11 @@ impl Node {
     }
 }
 
+/// What the broker has to say of the partition when it registers.
+fn lost(node: &Node) -> Vec<(Uuid, i32)> {
+    node.table().lost_replicas()
+}
+
 fn registered(incarnation_id: Uuid) -> MetadataRecord {
     RegisterBrokerRecord { broker_id: 1, incarnation_id, ..Default::default() }.into()
 }
@@ -269,4 +274,39 @@ fn the_log_of_another_id_is_refused_until_somebody_says_whose_it_is() {
     node.disk.remove_file(Path::new(METADATA_FILE)).unwrap();
     node.restart();
     assert_eq!(node.records(), Ok(RECORDS));
+}
+
+#[test]
+fn a_log_that_is_gone_or_shorter_than_it_was_on_disk_is_told() {
+    let is_lost = vec![(topic_id(1), 0)];
+    let mut node = Node::new();
+    node.restart();
+    assert_eq!(lost(&node), []);
+    // A directory that is gone, whether or not anything was noted of it.
+    for checkpoints in [&[][..], &["recovery-point-offset-checkpoint", "replication-offset-checkpoint"]] {
+        node.stop();
+        node.disk.remove_dir_all(Path::new("/data/t-0")).unwrap();
+        for name in checkpoints {
+            node.disk.put(&Path::new(DATA_DIR).join(name), b"");
+        }
+        let image = Arc::clone(&node.image);
+        node.start(&image);
+        assert_eq!(lost(&node), is_lost);
+        node.register();
+        node.produce();
+    }
+    // One that is empty, and one that is another's.
+    node.stop();
+    node.disk.put(Path::new("/data/t-0/00000000000000000000.log"), b"");
+    let image = Arc::clone(&node.image);
+    node.start(&image);
+    assert_eq!(lost(&node), is_lost);
+    node.register();
+    node.produce();
+    node.restart();
+    assert_eq!(lost(&node), []);
+    node.stop();
+    node.disk.put(Path::new(METADATA_FILE), &kafkas(topic_id(9)));
+    node.start(&image);
+    assert_eq!(lost(&node), is_lost);
 }
