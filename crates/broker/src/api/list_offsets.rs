@@ -72,7 +72,7 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
                 0 => continue,
                 1 => isolation.and_then(|isolation| {
                     let partition = broker.partitions.find_by_name(&topic.name, asked.partition_index)?;
-                    find(&partition, version, asked, isolation)
+                    find(&partition, version, asked, isolation).map_err(|code| as_known(code, version))
                 }),
                 _ => {
                     *times = 0;
@@ -135,6 +135,15 @@ impl Question {
     /// Whether the answer is in files.
     fn reads(self) -> bool {
         matches!(self, Self::MaxTimestamp | Self::Time(_))
+    }
+}
+
+/// Older clients know another error to try again on (`ReplicaManager.fetchOffset`, KIP-207).
+fn as_known(code: ErrorCode, version: i16) -> ErrorCode {
+    const OFFSET_NOT_AVAILABLE_SINCE: i16 = 5;
+    match code {
+        ErrorCode::OFFSET_NOT_AVAILABLE if version < OFFSET_NOT_AVAILABLE_SINCE => ErrorCode::LEADER_NOT_AVAILABLE,
+        code => code,
     }
 }
 
@@ -251,6 +260,13 @@ impl LookupError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_get_an_error_that_they_know() {
+        assert_eq!(as_known(ErrorCode::OFFSET_NOT_AVAILABLE, 4), ErrorCode::LEADER_NOT_AVAILABLE);
+        assert_eq!(as_known(ErrorCode::OFFSET_NOT_AVAILABLE, 5), ErrorCode::OFFSET_NOT_AVAILABLE);
+        assert_eq!(as_known(ErrorCode::FENCED_LEADER_EPOCH, 4), ErrorCode::FENCED_LEADER_EPOCH);
+    }
 
     /// As Kafka 4.3.1 answers each version.
     #[test]
