@@ -39,7 +39,9 @@ fn main() -> ExitCode {
         Ok(loggers) => loggers,
         Err(reason) => return cmd::failure::report(&reason),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // One thread is always left to others while the rest stand in writes to the disk.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return cmd::failure::report(&anyhow::Error::from(error).context("cannot start the threads")),
     };

@@ -11,7 +11,9 @@
 mod damage;
 mod deletion;
 mod following;
+mod inline_appends;
 mod noted;
+mod queue;
 mod recovery_points;
 pub mod replica;
 mod role;
@@ -25,6 +27,8 @@ mod waiters;
 
 #[cfg(test)]
 pub(crate) mod power_loss_tests;
+#[cfg(test)]
+mod standing_disk_tests;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +45,7 @@ use wire::{ErrorCode, Uuid};
 
 pub use damage::Damage;
 pub use following::FollowError;
+pub use inline_appends::InlineAppends;
 pub use noted::Noted;
 pub use recovery_points::RecoveryPoints;
 pub use room::{DiskRoom, Room};
@@ -51,6 +56,7 @@ pub use throttle::{Quota, ThrottledReplicas};
 pub use ticket::{Outcome, Passed, Refusal, Ticket};
 pub use waiters::{FetchWait, Reader, Registration, Waiters};
 
+use self::queue::{AppendQueue, Queued, Sender};
 use self::role::RoleState;
 
 use crate::config::AckDurability;
@@ -93,6 +99,7 @@ pub struct Shared {
     /// Told when a log has failed.
     pub failed: Arc<Notify>,
     pub room: Arc<DiskRoom>,
+    pub inline_appends: Arc<InlineAppends>,
     pub stats: Arc<Stats>,
 }
 
@@ -113,7 +120,9 @@ pub struct Partition {
     shared: Shared,
     log: Mutex<Log>,
     view: Arc<LogView>,
-    queue: Mutex<Vec<Queued>>,
+    queue: Mutex<AppendQueue>,
+    /// It is among those that wait for a thread which may write.
+    waits_to_append: AtomicBool,
     /// Who waits for the append that is under way.
     appending: Mutex<Vec<Sender>>,
     settings: ArcSwap<Settings>,
@@ -142,21 +151,6 @@ pub struct Partition {
     snapshot_size_bytes: AtomicU64,
     waiters: Waiters,
     sync: SyncState,
-}
-
-/// A batch that waits to be appended.
-struct Queued {
-    batch: Batch,
-    sender: Sender,
-    /// The only epoch in which it may be appended.
-    leader_epoch: Option<i32>,
-}
-
-/// Who is told what became of a batch.
-struct Sender {
-    acks: Acks,
-    ticket: Arc<Ticket>,
-    place: usize,
 }
 
 /// Partitions whose queue somebody has begun to fill. They are committed when this is dropped, whatever happens before.
@@ -197,6 +191,7 @@ impl Partition {
             shared,
             log: Mutex::new(log),
             queue: Mutex::default(),
+            waits_to_append: AtomicBool::new(false),
             appending: Mutex::default(),
             settings: ArcSwap::new(settings),
             role: Mutex::default(),
@@ -360,6 +355,10 @@ impl Partition {
             return ticket.fill(place, Outcome::Refused(refusal));
         }
         let mut queue = self.queue.lock();
+        if !queue.has_room(&batch) {
+            drop(queue);
+            return ticket.fill(place, Outcome::Refused(queue::no_room()));
+        }
         // Whoever finds the queue empty commits it.
         if queue.is_empty() {
             touched.0.push(Arc::clone(self));
@@ -393,12 +392,12 @@ impl Partition {
         if queue.is_empty() {
             return;
         }
-        let can_wait = queue.iter().all(|queued| queued.sender.acks == Acks::All);
+        let can_wait = queue.waits_for_disk();
         drop(queue);
         if can_wait && self.settings.load().ack_durability == AckDurability::Disk {
             self.request_sync([]);
         } else {
-            self.append_queued();
+            self.shared.inline_appends.append(self);
         }
     }
 
@@ -406,7 +405,7 @@ impl Partition {
     fn append_queued(self: &Arc<Self>) {
         loop {
             let Some(mut log) = self.log.try_lock() else { return };
-            let queued = std::mem::take(&mut *self.queue.lock());
+            let queued = self.queue.lock().take();
             if !queued.is_empty() {
                 self.append(&mut log, queued);
             }
@@ -442,7 +441,8 @@ impl Partition {
         let is_durable = settings.ack_durability == AckDurability::Disk && !log::is_mistaken!(AckBeforeSync);
         let waits_for_disk = |acks| acks == Acks::All && is_durable;
         let start = self.view.log_end_offset();
-        let withholds = senders.iter().any(|sender| waits_for_disk(sender.acks));
+        let first_withheld = senders.iter().position(|sender| waits_for_disk(sender.acks));
+        let withholds = first_withheld.is_some();
         if withholds {
             // Before anybody sees the records: consumers may not yet, and a follower that fetches them is told to sync
             // them.
@@ -483,10 +483,10 @@ impl Partition {
             self.traffic.records_in.add(end.abs_diff(start));
             self.traffic.bytes_in.add(new_bytes(&appended, &batches, start));
         }
-        if withholds {
-            let new = appended.iter().zip(&senders).filter(|(_, sender)| waits_for_disk(sender.acks));
-            let mut new = new.filter_map(|(result, _)| result.as_ref().ok()).filter(|it| it.base_offset >= start);
-            let first = new.next().map_or(end, |appended| appended.base_offset);
+        if let Some(place) = first_withheld {
+            // Those who sent the batches may be gone: they have been refused because it took too long.
+            let mut offsets = appended[place..].iter().flatten().map(|appended| appended.base_offset);
+            let first = offsets.find(|offset| *offset >= start).unwrap_or(end);
             self.note_appended(end, bytes, Some(first), now.monotonic_ms);
         } else if end > start && is_alone && !self.withholds.load(Ordering::Acquire) {
             self.high_watermark.store(end, Ordering::Release);

@@ -110,6 +110,7 @@ impl Replication {
             Arc::clone(&self.config),
             Arc::clone(&self.metadata),
             Arc::clone(self.partitions.follower_quota()),
+            Arc::clone(self.partitions.inline_appends()),
             Arc::clone(&assigned),
         );
         Running { assigned, task: self.runtime.spawn(fetcher.run()) }

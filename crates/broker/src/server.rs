@@ -35,7 +35,7 @@ use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
 use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
-use crate::partition::{PartitionTable, Shared, Syncer};
+use crate::partition::{InlineAppends, PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
 use crate::stats::Metrics;
@@ -146,6 +146,7 @@ impl Server {
             syncer,
             dirty: Arc::default(),
             room: Arc::default(),
+            inline_appends: Arc::new(InlineAppends::new(Handle::current().metrics().num_workers())),
             stats: Arc::default(),
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;

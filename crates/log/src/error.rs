@@ -54,6 +54,7 @@ impl From<ReadError> for LogError {
             }
             ReadError::Corrupt { first_offset, next_offset } => Self::Corrupt { first_offset, next_offset },
             ReadError::Closed => Self::Failed("the log was deleted".into()),
+            ReadError::Cold => Self::Io(Arc::new(io::ErrorKind::WouldBlock.into())),
             ReadError::Io(error) => Self::Io(error),
         }
     }
@@ -96,6 +97,10 @@ pub enum ReadError {
     Corrupt { first_offset: i64, next_offset: i64 },
     #[error("the log was deleted")]
     Closed,
+    /// Something has to be checked or rebuilt first, which takes a while: see
+    /// [`LogView::span_at_once`](crate::LogView::span_at_once).
+    #[error("the log was not looked at there since the start")]
+    Cold,
     #[error("{0}")]
     Io(Arc<io::Error>),
 }

@@ -390,10 +390,25 @@ impl Segment {
     /// The place of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is
     /// none.
     pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
-        if let Some(position) = self.state.lock().hinted(offset)
-            && position <= size
+        self.find(offset, size, upper_offset, false)
+    }
+
+    /// The same, unless the indexes would have to be loaded or made anew for it.
+    pub(crate) fn locate_at_once(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
+        self.find(offset, size, upper_offset, true)
+    }
+
+    fn find(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> Result<Option<Place>, ReadError> {
         {
-            return Ok(Some((position, offset)).filter(|_| position < size));
+            let state = self.state.lock();
+            if let Some(position) = state.hinted(offset)
+                && position <= size
+            {
+                return Ok(Some((position, offset)).filter(|_| position < size));
+            }
+            if is_urgent && !state.is_loaded {
+                return Err(ReadError::Cold);
+            }
         }
         let file = self.log_file()?;
         let mut walk = self.headers(file, size, upper_offset);

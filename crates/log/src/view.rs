@@ -258,11 +258,23 @@ impl LogView {
     ///
     /// What lay on the disk before this process began is checked when it is named first, a part at a time.
     pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
-        Ok(self.find_span(offset, end_offset, max_bytes)?.map(|(span, _)| span))
+        Ok(self.find_span(offset, end_offset, max_bytes, false)?.map(|(span, _)| span))
+    }
+
+    /// The same for threads that must not wait: where something has to be checked or rebuilt first, it is
+    /// [`ReadError::Cold`], and [`LogView::span`] has to be asked once by a thread that may wait.
+    pub fn span_at_once(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
+        Ok(self.find_span(offset, end_offset, max_bytes, true)?.map(|(span, _)| span))
     }
 
     /// The span, and an offset in its segment from which its first batch is found.
-    fn find_span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<(Span, i64)>, ReadError> {
+    fn find_span(
+        &self,
+        offset: i64,
+        end_offset: i64,
+        max_bytes: u32,
+        is_urgent: bool,
+    ) -> Result<Option<(Span, i64)>, ReadError> {
         let mut at = offset;
         loop {
             let (part, log_end_offset) = {
@@ -280,7 +292,10 @@ impl LogView {
             if at >= end_offset {
                 return Ok(None);
             }
-            let located = part.segment.locate(at, part.size, part.upper_offset);
+            let located = match is_urgent {
+                true => part.segment.locate_at_once(at, part.size, part.upper_offset),
+                false => part.segment.locate(at, part.size, part.upper_offset),
+            };
             if part.segment.is_cut() {
                 continue;
             }
@@ -298,11 +313,15 @@ impl LogView {
             let mut length = available.min(u64::from(max_bytes));
             if !part.segment.is_checked(&(position..position + length)) {
                 length = length.min(CHECK_BYTES_MAX);
-                let is_good =
-                    part.segment.check((position, lowest), position + length, part.size, part.upper_offset)?;
-                if !is_good {
+                let piece = position..position + length;
+                if !part.segment.is_checked(&piece) {
+                    if is_urgent {
+                        return Err(ReadError::Cold);
+                    }
                     // A bad batch, which is known from now on, or a truncation.
-                    continue;
+                    if !part.segment.check((position, lowest), piece.end, part.size, part.upper_offset)? {
+                        continue;
+                    }
                 }
             }
             if length < available {
@@ -333,7 +352,7 @@ impl LogView {
     /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none
     /// yet. For users inside the process; those outside check CRCs themselves.
     pub fn read(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
-        let Some((span, at)) = self.find_span(offset, end_offset, max_bytes)? else { return Ok(Bytes::new()) };
+        let Some((span, at)) = self.find_span(offset, end_offset, max_bytes, false)? else { return Ok(Bytes::new()) };
         let mut bytes = vec![0; span.length as usize];
         match read_exact_at(&*span.file, &mut bytes, span.position) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
@@ -26,6 +27,16 @@ pub(super) async fn handle(
     _context: &RequestContext,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
+    let broker = Arc::clone(broker);
+    // A log that is being written to has to be waited for.
+    let described = spawn_blocking(move || describe_all(&broker, &request)).await;
+    described.unwrap_or_else(|error| {
+        tracing::error!(%error, "a look at producers ended");
+        DescribeProducersResponse::default()
+    })
+}
+
+fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> DescribeProducersResponse {
     // Each partition may remember thousands of producers: asking for the same one many times must not multiply them.
     let mut answered: BTreeSet<(&str, i32)> = BTreeSet::new();
     let mut topics = Vec::with_capacity(request.topics.len());

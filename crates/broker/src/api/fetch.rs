@@ -14,6 +14,7 @@
 //!
 //! Skipped: aborted transactions come with transactions.
 
+mod cold;
 mod followers;
 pub mod sessions;
 
@@ -101,17 +102,14 @@ pub(crate) async fn serve(
         Err(code) => return refuse(code),
     };
     session.targets.find_partitions(service.partitions, version);
-    let read = |targets: &Targets, fetched_ms| {
-        let image = service.metadata.load();
-        Reading { service, image: &image, sender: &sender, limits: &limits, fetched_ms }.all(targets)
-    };
     // A follower says what it has once; the reads below tell nothing new of it.
-    let mut reads = read(&session.targets, Some(service.clock.now().monotonic_ms));
+    let fetched_ms = Some(service.clock.now().monotonic_ms);
+    let mut reads = read(service, &sender, &limits, &session.targets, fetched_ms).await;
     if !reads.answer_now(&limits) && Instant::now() < deadline {
         let wait = FetchWait::new(sender.reader(), limits.min_bytes - reads.bytes);
         let registration = Registration::new(&wait, session.targets.partitions());
         // What was appended between the first read and the registration was not counted.
-        reads = read(&session.targets, None);
+        reads = read(service, &sender, &limits, &session.targets, None).await;
         if !reads.answer_now(&limits) {
             if reads.has_news {
                 wait.note_news();
@@ -120,7 +118,7 @@ pub(crate) async fn serve(
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
             drop(registration);
             session.targets.find_partitions(service.partitions, version);
-            reads = read(&session.targets, None);
+            reads = read(service, &sender, &limits, &session.targets, None).await;
         }
     }
     if let Sender::Follower(_) = sender {
@@ -128,6 +126,26 @@ pub(crate) async fn serve(
         followers::note_sent(quota, &session.targets, &reads, service.clock.now().monotonic_ms);
     }
     respond(service, asked, session, reads)
+}
+
+/// Looks at all targets. What takes long is left to other threads, and looked at again.
+async fn read(
+    service: &Service<'_>,
+    sender: &Sender,
+    limits: &Limits,
+    targets: &Targets,
+    fetched_ms: Option<i64>,
+) -> Reads {
+    let all = |fetched_ms, is_urgent| {
+        let image = service.metadata.load();
+        Reading { service, image: &image, sender, limits, fetched_ms, is_urgent }.all(targets)
+    };
+    let reads = all(fetched_ms, true);
+    if !reads.parts.iter().any(|read| read.is_cold) {
+        return reads;
+    }
+    let is_warm = cold::warm(service.partitions.cold_reads(), targets, &reads).await;
+    all(None, !is_warm)
 }
 
 /// Who fetches.
@@ -190,6 +208,8 @@ struct Read {
     /// Up to where a follower has to sync, and does not have yet.
     sync_wanted: Option<i64>,
     span: Option<Span>,
+    /// There may be something, but it has to be checked first.
+    is_cold: bool,
     urgent: bool,
 }
 
@@ -204,6 +224,7 @@ impl Read {
             preferred_read_replica: None,
             sync_wanted: None,
             span: None,
+            is_cold: false,
             urgent: false,
         }
     }
@@ -218,6 +239,7 @@ impl Read {
             preferred_read_replica: None,
             sync_wanted: None,
             span: None,
+            is_cold: false,
             urgent: true,
         }
     }
@@ -235,6 +257,8 @@ struct Reading<'a> {
     limits: &'a Limits,
     /// When a follower told what it has, if it is to be noted.
     fetched_ms: Option<i64>,
+    /// What would take long is left out.
+    is_urgent: bool,
 }
 
 /// What may be read of one partition.
@@ -245,6 +269,7 @@ struct Room {
     is_first: bool,
     /// Throttled followers that are not in sync have to wait.
     is_quota_exceeded: bool,
+    is_urgent: bool,
 }
 
 impl Reading<'_> {
@@ -257,7 +282,7 @@ impl Reading<'_> {
         for target in targets.iter() {
             let left = i64::from(self.limits.max_bytes) - reads.bytes;
             let bytes_max = i64::from(target.max_bytes).min(left).max(0);
-            let room = Room { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded };
+            let room = Room { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded, is_urgent: self.is_urgent };
             let read = match (&target.partition, self.sender) {
                 (Err(code), _) => Err(*code),
                 (Ok(partition), Sender::Follower(follower)) => follower.read(partition, target, room, self.fetched_ms),
@@ -356,7 +381,13 @@ fn read_span(
     if room.bytes_max == 0 && !room.is_first {
         return Ok(());
     }
-    match partition.view().span(target.fetch_offset, end_offset, room.bytes_max as u32) {
+    let (view, bytes_max) = (partition.view(), room.bytes_max as u32);
+    let span = match room.is_urgent {
+        true => view.span_at_once(target.fetch_offset, end_offset, bytes_max),
+        false => view.span(target.fetch_offset, end_offset, bytes_max),
+    };
+    match span {
+        Err(ReadError::Cold) => read.is_cold = true,
         // Only the first batch of an answer may exceed the limits.
         Ok(span) => read.span = span.filter(|span| i64::from(span.length) <= room.bytes_max || room.is_first),
         Err(error) => {

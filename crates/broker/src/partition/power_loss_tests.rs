@@ -93,6 +93,7 @@ fn lead(env: &Env, syncer: &Arc<Syncer>, log: Log, durability: &str, leader_epoc
         syncer: Arc::clone(syncer),
         dirty: Arc::default(),
         room: Arc::default(),
+        inline_appends: Arc::default(),
         stats: Arc::default(),
     };
     let identity = Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index: 0, traffic: Arc::default() };

@@ -14,10 +14,11 @@ use std::sync::atomic::Ordering;
 use log::{Log, LogError};
 use wire::ErrorCode;
 
+use super::Partition;
+use super::queue::Queued;
 use super::replica::{
     AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Proposal, Registration,
 };
-use super::{Partition, Queued};
 use crate::config::AckDurability;
 use crate::meta;
 
@@ -111,7 +112,7 @@ impl Partition {
             Err(error) => return self.fail(&error),
         };
         for queued in taken.refused {
-            queued.sender.ticket.fill(queued.sender.place, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+            queued.refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
         if taken.is_new {
             if taken.progress.is_none() {
@@ -197,7 +198,7 @@ impl Partition {
                 let sync_wanted = if leadership.withholds() { own.log_end_offset } else { -1 };
                 *role = Role::Leader(Box::new(leadership));
                 self.sync_wanted.store(sync_wanted, Ordering::Release);
-                taken.refused = std::mem::take(&mut *self.queue.lock());
+                taken.refused = self.queue.lock().take();
                 taken.is_new = true;
             }
         }

@@ -68,7 +68,7 @@ impl Partition {
 
     /// Refuses all who wait for a disk that does not answer. What is under way may still be appended.
     pub fn refuse_for_stall(&self) {
-        let queued = std::mem::take(&mut *self.queue.lock()).into_iter().map(|queued| queued.sender);
+        let queued = self.queue.lock().take().into_iter().map(|queued| queued.sender);
         let appending = std::mem::take(&mut *self.appending.lock());
         for sender in queued.chain(appending) {
             sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());

@@ -25,10 +25,11 @@ use arc_swap::ArcSwap;
 use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
 use log::{Log, LogError, OpenOptions, ScrubCursor, metadata};
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
 use wire::{ErrorCode, Uuid};
 
 use super::replica::Registration;
-use super::{Identity, Partition, Quota, Settings, Shared};
+use super::{Identity, InlineAppends, Partition, Quota, Settings, Shared};
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 use crate::stats::Traffic;
@@ -77,6 +78,9 @@ struct Topics {
     by_name: HashMap<TopicName, Arc<OpenTopic>>,
 }
 
+/// Threads that check stored bytes for readers at the same time.
+const COLD_READS_MAX: usize = 8;
+
 pub struct PartitionTable {
     shared: Shared,
     /// Of this start of the broker.
@@ -93,6 +97,7 @@ pub struct PartitionTable {
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
     scrub: Mutex<Scrub>,
+    cold_reads: Arc<Semaphore>,
     capacity: Mutex<Capacity>,
     /// Where the last compaction of each log ended.
     cleaned_to: Mutex<Offsets>,
@@ -157,6 +162,7 @@ impl PartitionTable {
             noted: Mutex::default(),
             remembered: Mutex::default(),
             lost: Mutex::default(),
+            cold_reads: Arc::new(Semaphore::new(COLD_READS_MAX)),
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
@@ -260,6 +266,15 @@ impl PartitionTable {
     /// Whether the last stop was a clean one.
     pub fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    pub fn inline_appends(&self) -> &Arc<InlineAppends> {
+        &self.shared.inline_appends
+    }
+
+    /// Permits to look at stored bytes that no process has looked at since the start.
+    pub fn cold_reads(&self) -> &Arc<Semaphore> {
+        &self.cold_reads
     }
 
     pub fn leader_quota(&self) -> &Quota {

@@ -40,6 +40,7 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         syncer,
         dirty: Arc::default(),
         room: Arc::default(),
+        inline_appends: Arc::default(),
         stats: Arc::default(),
     };
     let partition = Partition::new(

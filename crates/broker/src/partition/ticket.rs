@@ -1,5 +1,6 @@
 //! The ticket of a Produce request: one place for each of its partitions, answered when all of them are filled.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -69,6 +70,7 @@ impl Passed {
 #[derive(Debug)]
 pub struct Ticket {
     state: Mutex<State>,
+    has_expired: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -83,7 +85,8 @@ struct State {
 impl Ticket {
     pub fn new(places: usize) -> Self {
         let outcomes = vec![None; places];
-        Self { state: Mutex::new(State { open: places, outcomes, passed: Passed::default(), waker: None }) }
+        let state = State { open: places, outcomes, passed: Passed::default(), waker: None };
+        Self { state: Mutex::new(state), has_expired: AtomicBool::new(false) }
     }
 
     /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing, whether that
@@ -108,13 +111,19 @@ impl Ticket {
         }
     }
 
-    /// Fills all places that are still open.
+    /// Fills all places that are still open. Batches whose append has not begun are not appended any more.
     pub fn fill_open(&self, code: ErrorCode) {
+        self.has_expired.store(true, Ordering::Release);
         let mut state = self.state.lock();
         for outcome in state.outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
             *outcome = Some(code.into());
         }
         state.open = 0;
+    }
+
+    /// Whether nobody waits any more for what is still open.
+    pub fn has_expired(&self) -> bool {
+        self.has_expired.load(Ordering::Acquire)
     }
 
     /// When the last batch got how far; zero where none did.

@@ -3,7 +3,8 @@
 //!
 //! What an answer wants to be on disk is there before the next request says so; the syncs of all its partitions run at
 //! the same time. Small answers are appended by this task itself, as connections append what producers send: handing
-//! them to another thread costs more than the write. Large ones, and those that cut logs, go to the blocking pool.
+//! them to another thread costs more than the write. Large ones, those that cut logs, and all that come while too many
+//! threads write, go to the blocking pool.
 //!
 //! A request that is parked at the leader would keep partitions waiting that are to be followed from now on, so it is
 //! given up for them, not too often, by connecting anew.
@@ -28,7 +29,7 @@ use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits}
 use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::MetadataCache;
-use crate::partition::{Partition, Quota, Ticket};
+use crate::partition::{InlineAppends, Partition, Quota, Ticket};
 
 /// How long the leader may take for an answer, besides what it may wait for records.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,6 +75,7 @@ pub(super) struct Fetcher {
     config: Arc<ArcSwap<BrokerConfig>>,
     metadata: Arc<MetadataCache>,
     quota: Arc<Quota>,
+    inline_appends: Arc<InlineAppends>,
     assigned: Arc<Assigned>,
     added: watch::Receiver<()>,
     interrupted: Option<Instant>,
@@ -102,10 +104,11 @@ impl Fetcher {
         config: Arc<ArcSwap<BrokerConfig>>,
         metadata: Arc<MetadataCache>,
         quota: Arc<Quota>,
+        inline_appends: Arc<InlineAppends>,
         assigned: Arc<Assigned>,
     ) -> Self {
         let added = assigned.added.subscribe();
-        Self { leader, env, config, metadata, quota, assigned, added, interrupted: None }
+        Self { leader, env, config, metadata, quota, inline_appends, assigned, added, interrupted: None }
     }
 
     /// Fetches for ever. Whoever has started it aborts it.
@@ -225,7 +228,9 @@ impl Fetcher {
         response: FetchResponse,
     ) -> Option<(Follow, Result<Vec<Arc<Partition>>, AnswerError>)> {
         let now_ms = self.now_ms();
-        if is_light(&response) {
+        if is_light(&response)
+            && let Some(_permit) = self.inline_appends.begin()
+        {
             let applied = state.apply(response, now_ms);
             return Some((state, applied));
         }

@@ -67,6 +67,7 @@ impl Replica {
             syncer: Syncer::idle(),
             dirty: Arc::default(),
             room: Arc::default(),
+            inline_appends: Arc::default(),
             stats: Arc::default(),
         };
         let table = Arc::new(PartitionTable::new(shared.clone(), data_dir, Arc::clone(&config), incarnation_id)?);

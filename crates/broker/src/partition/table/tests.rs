@@ -67,6 +67,7 @@ impl Node {
             syncer: Syncer::idle(),
             dirty: Arc::default(),
             room: Arc::default(),
+            inline_appends: Arc::default(),
             stats: Arc::default(),
         };
         let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));

@@ -56,6 +56,7 @@ impl Node {
             syncer: Syncer::idle(),
             dirty: Arc::default(),
             room: Arc::default(),
+            inline_appends: Arc::default(),
             stats: Arc::default(),
         };
         disk.create_dir_all(&PathBuf::from("/data")).expect("the disk works");

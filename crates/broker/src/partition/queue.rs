@@ -1,0 +1,75 @@
+//! Batches of a partition that wait to be appended: for the disk, or for a thread that may write to it.
+//!
+//! A disk that is busy has them wait for milliseconds. They are bounded in bytes, as long as nobody has noticed that it
+//! stands still. A batch whose request has been answered meanwhile, because it took too long, is not appended.
+
+use std::sync::Arc;
+
+use wire::ErrorCode;
+use wire::batch::Batch;
+
+use super::Acks;
+use super::ticket::{Outcome, Refusal, Ticket};
+
+/// Bytes that wait, beyond which a batch is refused unless it is the only one.
+const BYTES_MAX: usize = 32 << 20;
+
+#[derive(Default)]
+pub(super) struct AppendQueue {
+    batches: Vec<Queued>,
+    size_bytes: usize,
+}
+
+/// A batch that waits to be appended.
+pub(super) struct Queued {
+    pub(super) batch: Batch,
+    pub(super) sender: Sender,
+    /// The only epoch in which it may be appended.
+    pub(super) leader_epoch: Option<i32>,
+}
+
+/// Who is told what became of a batch.
+pub(super) struct Sender {
+    pub(super) acks: Acks,
+    pub(super) ticket: Arc<Ticket>,
+    pub(super) place: usize,
+}
+
+impl AppendQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    pub(super) fn has_room(&self, batch: &Batch) -> bool {
+        self.is_empty() || self.size_bytes + batch.bytes.len() <= BYTES_MAX
+    }
+
+    pub(super) fn push(&mut self, queued: Queued) {
+        self.size_bytes += queued.batch.bytes.len();
+        self.batches.push(queued);
+    }
+
+    /// Takes all out. What was answered meanwhile, because it took too long, is left out.
+    pub(super) fn take(&mut self) -> Vec<Queued> {
+        let mut batches = std::mem::take(self).batches;
+        batches.retain(|queued| !queued.sender.ticket.has_expired());
+        batches
+    }
+
+    /// Whether all can wait until the log is synced.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        self.batches.iter().all(|queued| queued.sender.acks == Acks::All)
+    }
+}
+
+impl Queued {
+    pub(super) fn refuse(self, refusal: Refusal) {
+        self.sender.ticket.fill(self.sender.place, Outcome::Refused(refusal));
+    }
+}
+
+/// Why a batch is not queued.
+pub(super) fn no_room() -> Refusal {
+    let message = format!("{BYTES_MAX} bytes wait for the disk already");
+    Refusal { message: Some(message), ..ErrorCode::KAFKA_STORAGE_ERROR.into() }
+}

@@ -1,0 +1,291 @@
+//! What becomes of appends while the disk stands still, and of everybody else.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::disk::{DirEntry, Disk, File, OpenMode};
+use log::{Log, OpenOptions, ReadError, SimDisk};
+use parking_lot::{Condvar, Mutex};
+use wire::batch::BatchBuilder;
+use wire::{ErrorCode, Uuid};
+
+use super::*;
+use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
+use crate::meta;
+
+/// How long a test waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Holds up writes and syncs while it is closed.
+#[derive(Default)]
+struct Valve {
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Valve {
+    fn close(&self) {
+        self.state.lock().0 = true;
+    }
+
+    fn open(&self) {
+        self.state.lock().0 = false;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.1 += 1;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |(is_closed, _)| *is_closed);
+        state.1 -= 1;
+    }
+
+    /// Until so many threads stand in here.
+    fn wait_for(&self, threads: usize) {
+        let mut state = self.state.lock();
+        let waited = self.changed.wait_while_for(&mut state, |(_, standing)| *standing < threads, PATIENCE);
+        assert!(!waited.timed_out(), "{} of {threads} threads write", state.1);
+    }
+}
+
+#[derive(Clone)]
+struct StandingDisk(SimDisk, Arc<Valve>);
+
+struct StandingFile(Arc<dyn File>, Arc<Valve>);
+
+impl Disk for StandingDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(StandingFile(self.0.open(path, mode)?, Arc::clone(&self.1))))
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.create_dir_all(path)
+    }
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.0.read_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_file(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir_all(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_dir(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.free_bytes(path)
+    }
+    fn total_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.0.total_bytes(path)
+    }
+}
+
+impl File for StandingFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+    fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.1.pass();
+        self.0.write_at(slices, position)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.1.pass();
+        self.0.sync_data()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The partitions of a broker whose disk can stand still, and whose syncs are the test's to run.
+struct Node {
+    valve: Arc<Valve>,
+    shared: Shared,
+}
+
+impl Node {
+    fn new(runtime_threads: usize) -> Self {
+        let valve = Arc::<Valve>::default();
+        let disk = StandingDisk(SimDisk::new(1), Arc::clone(&valve));
+        let env = Env { disk: Arc::new(disk), ..Env::real() };
+        let shared = Shared {
+            env,
+            node_id: 1,
+            lag_max_ms: 30_000,
+            isr_changes: Arc::default(),
+            damaged: Arc::default(),
+            failed: Arc::default(),
+            recovery_points: Arc::default(),
+            syncer: Syncer::idle(),
+            dirty: Arc::default(),
+            room: Arc::default(),
+            inline_appends: Arc::new(InlineAppends::new(runtime_threads)),
+            stats: Arc::default(),
+        };
+        Self { valve, shared }
+    }
+
+    fn partition(&self, index: i32) -> Arc<Partition> {
+        let now = self.shared.env.clock.now();
+        let (log, _) =
+            Log::create(self.shared.env.disk.clone(), dir(index), settings().log.clone(), Uuid([1; 16]), now)
+                .expect("an empty disk");
+        let identity = Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index, traffic: Arc::default() };
+        let partition = Partition::new(identity, log, 0, settings(), self.shared.clone());
+        let alone = meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..meta::Partition::default() };
+        partition.take_role(&alone, &|_| None);
+        partition
+    }
+}
+
+fn dir(index: i32) -> PathBuf {
+    format!("/data/t-{index}").into()
+}
+
+fn settings() -> Arc<Settings> {
+    let config = BrokerConfig::default();
+    let topic = TopicConfig::resolve(&config, &ConfigMap::new()).expect("the defaults are in order");
+    Arc::new(Settings::new(&topic, &config))
+}
+
+fn produce(partition: &Arc<Partition>, acks: Acks, size_bytes: usize) -> Arc<Ticket> {
+    let mut builder = BatchBuilder::new();
+    builder.push(0, None, Some(&vec![1; size_bytes]), &[]);
+    let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
+    partition.enqueue(builder.build(), acks, &ticket, 0, &mut touched);
+    touched.commit();
+    ticket
+}
+
+fn outcome(ticket: &Ticket) -> Option<Result<i64, ErrorCode>> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match ticket.poll(&mut context) {
+        std::task::Poll::Pending => None,
+        std::task::Poll::Ready(mut outcomes) => Some(match outcomes.remove(0) {
+            Outcome::Appended { base_offset, .. } => Ok(base_offset),
+            Outcome::Refused(refusal) => Err(refusal.code),
+        }),
+    }
+}
+
+#[test]
+fn a_disk_that_stands_still_leaves_a_thread_to_others() {
+    const THREADS: usize = 2;
+    let node = Node::new(THREADS);
+    let partitions: Vec<_> = (0..4).map(|index| node.partition(index)).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    node.valve.close();
+    let sent: Vec<_> = partitions
+        .iter()
+        .map(|partition| {
+            let partition = Arc::clone(partition);
+            runtime.spawn(async move {
+                let ticket = produce(&partition, Acks::Leader, 10);
+                poll_fn(|cx| ticket.poll(cx)).await
+            })
+        })
+        .collect();
+    node.valve.wait_for(1);
+    let others: Vec<_> = (0..10).map(|_| runtime.spawn(async {})).collect();
+    let served = runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, async {
+            for other in others {
+                other.await.expect("it does nothing");
+            }
+        })
+        .await
+    });
+    node.valve.open();
+    for sent in sent {
+        let outcomes = runtime.block_on(sent).expect("the task ends");
+        assert!(matches!(outcomes[..], [Outcome::Appended { base_offset: 0, .. }]), "{outcomes:?}");
+    }
+    assert!(served.is_ok(), "nobody else was served while the disk stood still");
+}
+
+#[test]
+fn what_was_refused_while_its_write_was_under_way_is_not_read_before_it_is_synced() {
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    node.valve.close();
+    std::thread::scope(|scope| {
+        let ticket = produce(&partition, Acks::All, 10);
+        scope.spawn(|| partition.append_queued());
+        node.valve.wait_for(1);
+        partition.refuse_for_stall();
+        assert_eq!(outcome(&ticket), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
+        node.valve.open();
+    });
+    assert_eq!((partition.view().log_end_offset(), partition.high_watermark()), (1, 0));
+    node.shared.syncer.run_pending();
+    assert_eq!(partition.high_watermark(), 1);
+}
+
+#[test]
+fn a_batch_whose_request_has_timed_out_before_its_append_is_not_appended() {
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    let log = partition.log.lock();
+    let expired = produce(&partition, Acks::All, 10);
+    let waiting = produce(&partition, Acks::All, 10);
+    expired.fill_open(ErrorCode::REQUEST_TIMED_OUT);
+    drop(log);
+    node.shared.syncer.run_pending();
+    assert_eq!(outcome(&expired), Some(Err(ErrorCode::REQUEST_TIMED_OUT)));
+    assert_eq!(outcome(&waiting), Some(Ok(0)));
+    assert_eq!(partition.view().log_end_offset(), 1);
+}
+
+#[test]
+fn what_waits_for_the_disk_is_bounded() {
+    const SIZE_BYTES: usize = 8_000_000;
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    let log = partition.log.lock();
+    let waiting: Vec<_> = (0..4).map(|_| produce(&partition, Acks::All, SIZE_BYTES)).collect();
+    let refused = produce(&partition, Acks::All, SIZE_BYTES);
+    assert_eq!(outcome(&refused), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
+    assert!(waiting.iter().all(|ticket| outcome(ticket).is_none()));
+    waiting[0].fill_open(ErrorCode::REQUEST_TIMED_OUT);
+    drop(log);
+    node.shared.syncer.run_pending();
+    // They are larger than the topic takes.
+    assert!(waiting[1..].iter().all(|ticket| outcome(ticket) == Some(Err(ErrorCode::MESSAGE_TOO_LARGE))));
+    // There is room again, whatever a batch is like.
+    assert_eq!(outcome(&produce(&partition, Acks::Leader, SIZE_BYTES)), Some(Err(ErrorCode::MESSAGE_TOO_LARGE)));
+}
+
+#[test]
+fn what_was_not_looked_at_since_the_start_is_told_from_what_was() {
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    produce(&partition, Acks::Leader, 10);
+    produce(&partition, Acks::Leader, 10);
+    assert!(matches!(partition.view().span_at_once(0, 2, u32::MAX), Ok(Some(_))), "it was written just now");
+    partition.with_log(Log::close).expect("the disk works");
+    let options =
+        OpenOptions { recovery_point: 2, log_start_offset: 0, clean_shutdown: true, now: node.shared.env.clock.now() };
+    let (log, _) = Log::open(node.shared.env.disk.clone(), dir(0), settings().log.clone(), options).expect("a log");
+    let view = log.view();
+    assert!(matches!(view.span_at_once(0, 2, u32::MAX), Err(ReadError::Cold)));
+    assert!(matches!(view.span(0, 2, u32::MAX), Ok(Some(_))));
+    assert!(matches!(view.span_at_once(0, 2, u32::MAX), Ok(Some(_))), "it has been checked");
+}
