@@ -44,6 +44,7 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 mod operations;
+mod pace;
 mod produce;
 mod quorum_hello;
 mod quorum_join;
@@ -66,10 +67,15 @@ use wire::frame::{self, RequestHeader};
 
 pub use fetch::sessions::FetchSessions;
 pub use init_producer_id::ProducerIds;
+pub(crate) use pace::Pace;
 
 use crate::Broker;
 use crate::net::{CloseReason, Frame, Peer};
 use crate::partition::{Passed, Touched};
+
+/// What one request may have described, in bytes: what is named beyond is refused by name. What does not fit by itself
+/// is described all the same.
+const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]

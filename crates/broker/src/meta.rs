@@ -27,7 +27,8 @@ pub use image::{
     BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
 };
 pub use name::{
-    CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, TRANSACTION_STATE, TopicName, is_internal, validate_name,
+    CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, LENGTH_MAX as TOPIC_NAME_BYTES_MAX, TRANSACTION_STATE,
+    TopicName, is_internal, validate_name,
 };
 pub use publish::{Applied, Backlog, MetadataCache, Publisher};
 pub use requests::Decided;

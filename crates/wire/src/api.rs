@@ -77,6 +77,9 @@ pub struct Api {
 const PARTITIONS: usize = 250_000;
 /// For APIs that name groups, their members, or what they are assigned.
 const GROUPS: usize = 10_000;
+/// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions that
+/// can be created at once may name three replicas of each, and as much again for settings.
+const CHANGES: usize = 100_000;
 /// For APIs whose requests have hardly an array.
 const FEW: usize = 1_000;
 
@@ -157,22 +160,22 @@ apis! {
     16 ListGroups 0..=5, 3, GROUPS, list_groups ListGroupsRequest ListGroupsResponse;
     17 SaslHandshake 0..=1, i16::MAX, FEW, sasl_handshake SaslHandshakeRequest SaslHandshakeResponse;
     18 ApiVersions 0..=4, 3, FEW, api_versions ApiVersionsRequest ApiVersionsResponse;
-    19 CreateTopics 2..=7, 5, PARTITIONS, create_topics CreateTopicsRequest CreateTopicsResponse;
-    20 DeleteTopics 1..=6, 4, PARTITIONS, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
+    19 CreateTopics 2..=7, 5, CHANGES, create_topics CreateTopicsRequest CreateTopicsResponse;
+    20 DeleteTopics 1..=6, 4, CHANGES, delete_topics DeleteTopicsRequest DeleteTopicsResponse;
     21 DeleteRecords 0..=2, 2, PARTITIONS, delete_records DeleteRecordsRequest DeleteRecordsResponse;
     22 InitProducerId 0..=5, 2, FEW, init_producer_id InitProducerIdRequest InitProducerIdResponse;
     23 OffsetForLeaderEpoch 2..=4, 4, PARTITIONS, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
     24 AddPartitionsToTxn 0..=5, 3, PARTITIONS, add_partitions_to_txn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
     26 EndTxn 0..=5, 3, FEW, end_txn EndTxnRequest EndTxnResponse;
     32 DescribeConfigs 1..=4, 4, PARTITIONS, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
-    33 AlterConfigs 0..=2, 2, PARTITIONS, alter_configs AlterConfigsRequest AlterConfigsResponse;
+    33 AlterConfigs 0..=2, 2, CHANGES, alter_configs AlterConfigsRequest AlterConfigsResponse;
     35 DescribeLogDirs 1..=5, 2, PARTITIONS, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
     36 SaslAuthenticate 0..=2, 2, FEW, sasl_authenticate SaslAuthenticateRequest SaslAuthenticateResponse;
-    37 CreatePartitions 0..=3, 2, PARTITIONS, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
+    37 CreatePartitions 0..=3, 2, CHANGES, create_partitions CreatePartitionsRequest CreatePartitionsResponse;
     42 DeleteGroups 0..=2, 2, GROUPS, delete_groups DeleteGroupsRequest DeleteGroupsResponse;
     43 ElectLeaders 0..=2, 2, PARTITIONS, elect_leaders ElectLeadersRequest ElectLeadersResponse;
-    44 IncrementalAlterConfigs 0..=1, 1, PARTITIONS, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
-    45 AlterPartitionReassignments 0..=1, 0, PARTITIONS, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
+    44 IncrementalAlterConfigs 0..=1, 1, CHANGES, incremental_alter_configs IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse;
+    45 AlterPartitionReassignments 0..=1, 0, CHANGES, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
     46 ListPartitionReassignments 0..=0, 0, PARTITIONS, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
     47 OffsetDelete 0..=0, i16::MAX, PARTITIONS, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
     55 DescribeQuorum 0..=2, 0, FEW, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;

@@ -4,10 +4,13 @@ use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
-use super::RequestContext;
+use super::{Pace, RequestContext};
 use crate::Broker;
 use crate::meta::{CONSUMER_OFFSETS, is_internal, validate_name};
 use crate::offsets_topic;
+
+/// How many topics one request may bring into being. The client asks again, and then it is the turn of the next.
+const CREATED_MAX: usize = 1_000;
 
 /// Answers for topics that do not exist. Those that may exist are created first, if `creates` says so; all the same the
 /// client is told UNKNOWN_TOPIC_OR_PARTITION, as by Kafka, where the creation goes on meanwhile: it asks again.
@@ -17,20 +20,29 @@ pub(super) async fn answer(
     names: Vec<&str>,
     creates: bool,
 ) -> Vec<MetadataResponseTopic> {
-    let valid: Vec<&str> = names.iter().copied().filter(|name| validate_name(name).is_ok()).collect();
-    if creates && !valid.is_empty() {
+    let mut valid = Vec::new();
+    let mut answers = Vec::with_capacity(names.len());
+    let mut pace = Pace::default();
+    for name in names {
+        pace.step(1).await;
+        let is_valid = validate_name(name).is_ok();
+        if is_valid && creates && valid.len() < CREATED_MAX {
+            valid.push(name);
+        }
+        answers.push(MetadataResponseTopic {
+            error_code: match is_valid {
+                true => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                false => ErrorCode::INVALID_TOPIC_EXCEPTION,
+            },
+            name: Some(name.to_owned()),
+            is_internal: is_internal(name),
+            ..Default::default()
+        });
+    }
+    if !valid.is_empty() {
         create(broker, context, &valid).await;
     }
-    let answers = names.into_iter().map(|name| MetadataResponseTopic {
-        error_code: match validate_name(name) {
-            Ok(()) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            Err(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
-        },
-        name: Some(name.to_owned()),
-        is_internal: is_internal(name),
-        ..Default::default()
-    });
-    answers.collect()
+    answers
 }
 
 /// Failures are the client's to see when it asks again: the topic is still not there.

@@ -37,9 +37,12 @@ pub(super) async fn handle(
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let broker = Arc::clone(broker);
-    let asked = request.topics.into_iter().filter(|topic| !topic.partitions.is_empty());
+    let delete_all = move || {
+        let asked = last_of_each(request.topics).into_iter().filter(|topic| !topic.partitions.is_empty());
+        asked.map(|topic| delete_in(&broker, topic)).collect::<Vec<_>>()
+    };
     // What lies above the new start is brought to the disk first.
-    let deleted = spawn_blocking(move || asked.map(|topic| delete_in(&broker, topic)).collect::<Vec<_>>()).await;
+    let deleted = spawn_blocking(delete_all).await;
     let deleted = deleted.unwrap_or_else(|error| {
         tracing::error!(%error, "a deletion of records ended");
         Vec::new()
@@ -80,25 +83,33 @@ impl Deletion {
 }
 
 fn delete_in(broker: &Broker, topic: DeleteRecordsTopic) -> (String, Vec<Deleted>) {
-    let partitions = last_of_each(topic.partitions);
-    let deleted = partitions.iter().map(|asked| (asked.partition_index, delete(broker, &topic.name, asked))).collect();
+    let deleted =
+        topic.partitions.iter().map(|asked| (asked.partition_index, delete(broker, &topic.name, asked))).collect();
     (topic.name, deleted)
 }
 
-/// Each partition once, in the order in which they are first named.
-fn last_of_each(asked: Vec<DeleteRecordsPartition>) -> Vec<DeleteRecordsPartition> {
-    let mut places: HashMap<i32, usize> = HashMap::new();
-    let mut partitions: Vec<DeleteRecordsPartition> = Vec::with_capacity(asked.len());
-    for partition in asked {
-        match places.get(&partition.partition_index) {
-            Some(&place) => partitions[place] = partition,
-            None => {
-                places.insert(partition.partition_index, partitions.len());
-                partitions.push(partition);
+/// Each topic and each of its partitions once, in the order in which they are first named.
+fn last_of_each(asked: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
+    let mut topic_places: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    let mut topics: Vec<DeleteRecordsTopic> = Vec::with_capacity(asked.len());
+    for topic in asked {
+        let at = *topic_places.entry(topic.name.clone()).or_insert(topics.len());
+        if at == topics.len() {
+            topics.push(DeleteRecordsTopic { name: topic.name, partitions: Vec::new() });
+        }
+        let partitions = &mut topics[at].partitions;
+        for partition in topic.partitions {
+            match places.get(&(at, partition.partition_index)) {
+                Some(&place) => partitions[place] = partition,
+                None => {
+                    places.insert((at, partition.partition_index), partitions.len());
+                    partitions.push(partition);
+                }
             }
         }
     }
-    partitions
+    topics
 }
 
 fn delete(broker: &Broker, topic: &str, asked: &DeleteRecordsPartition) -> Result<Deletion, ErrorCode> {
@@ -128,7 +139,12 @@ mod tests {
     #[test]
     fn the_last_offset_of_a_partition_counts() {
         let asked = |partition_index, offset| DeleteRecordsPartition { partition_index, offset };
-        let partitions = last_of_each(vec![asked(1, 5), asked(0, 7), asked(1, 3)]);
-        assert_eq!(partitions, [asked(1, 3), asked(0, 7)]);
+        let topic = |name: &str, partitions| DeleteRecordsTopic { name: name.into(), partitions };
+        let topics = last_of_each(vec![
+            topic("a", vec![asked(1, 5), asked(0, 7), asked(1, 3)]),
+            topic("b", vec![asked(0, 9)]),
+            topic("a", vec![asked(0, 2), asked(2, 4)]),
+        ]);
+        assert_eq!(topics, [topic("a", vec![asked(1, 3), asked(0, 2), asked(2, 4)]), topic("b", vec![asked(0, 9)])]);
     }
 }

@@ -5,11 +5,14 @@
 //! - A broker is this one, by its id; no id stands for what was set for all brokers while they ran.
 //! - A group need not exist: it has the settings that it would start with.
 //! - Passwords are never shown.
-//! - A request is answered up to a number of settings; resources beyond are POLICY_VIOLATION. Kafka has no such bound.
+//! - A resource that is named twice is answered once.
+//! - A request is answered up to 150,000 settings, or 16 MiB of them; resources beyond are POLICY_VIOLATION. Kafka has
+//!   no such bound.
 //! - The loggers of this broker have their levels (KIP-412).
 //!
 //! Skipped: client metrics subscriptions (KIP-714) have no settings here.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use wire::ErrorCode;
@@ -18,16 +21,13 @@ use wire::api::describe_configs::{
     DescribeConfigsResult,
 };
 
-use super::{RequestContext, loggers};
+use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext, loggers};
 use crate::Broker;
 use crate::config::describe::{self, Include};
 use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
 
 /// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
 const SETTINGS_MAX: usize = 150_000;
-
-/// Settings after which other tasks get their turn.
-const SETTINGS_PER_TURN: usize = 2_000;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -36,26 +36,28 @@ pub(super) async fn handle(
 ) -> DescribeConfigsResponse {
     let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let image = broker.metadata.load_full();
-    let (mut left, mut turn) = (SETTINGS_MAX, 0);
+    let (mut settings, mut bytes) = (0, 0);
+    let mut pace = Pace::default();
+    let mut named = HashSet::new();
     let mut results = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
-        if turn >= SETTINGS_PER_TURN {
-            turn = 0;
-            tokio::task::yield_now().await;
+        if !named.insert((resource.resource_type, resource.resource_name.clone())) {
+            continue;
         }
-        let described = match left {
-            0 => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings at once.")),
-            _ => describe(broker, &image, &resource, include),
+        let described = match settings < SETTINGS_MAX && bytes < DESCRIBED_BYTES_MAX {
+            false => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings at once.")),
+            true => describe(broker, &image, &resource, include),
         };
         let result = DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name,
             ..Default::default()
         };
+        pace.step(described.as_ref().map_or(1, Vec::len)).await;
         results.push(match described {
             Ok(configs) => {
-                left = left.saturating_sub(configs.len());
-                turn += configs.len();
+                settings += configs.len();
+                bytes += configs.iter().map(size_bytes).sum::<usize>();
                 DescribeConfigsResult { error_message: Some(String::new()), configs, ..result }
             }
             Err(Refusal { code, message }) => {
@@ -64,6 +66,13 @@ pub(super) async fn handle(
         });
     }
     DescribeConfigsResponse { results, ..Default::default() }
+}
+
+/// About what a setting takes in the answer.
+fn size_bytes(config: &DescribeConfigsResourceResult) -> usize {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let synonyms = config.synonyms.iter().map(|synonym| synonym.name.len() + length(&synonym.value));
+    config.name.len() + length(&config.value) + length(&config.documentation) + synonyms.sum::<usize>()
 }
 
 /// Why a resource is not described.

@@ -16,7 +16,7 @@ use wire::api::describe_log_dirs::{
     DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 
-use super::RequestContext;
+use super::{Pace, RequestContext};
 use crate::Broker;
 use crate::partition::Partition;
 
@@ -27,7 +27,7 @@ pub(super) async fn handle(
 ) -> DescribeLogDirsResponse {
     let partitions = match request.topics {
         None => broker.partitions.all(),
-        Some(topics) => named(broker, topics),
+        Some(topics) => named(broker, topics).await,
     };
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for partition in &partitions {
@@ -51,11 +51,13 @@ pub(super) async fn handle(
 }
 
 /// Each partition that is named and is here, once.
-fn named(broker: &Broker, topics: Vec<DescribableLogDirTopic>) -> Vec<Arc<Partition>> {
+async fn named(broker: &Broker, topics: Vec<DescribableLogDirTopic>) -> Vec<Arc<Partition>> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
+    let mut pace = Pace::default();
     for topic in topics {
         for index in topic.partitions {
+            pace.step(1).await;
             if let Ok(partition) = broker.partitions.find_by_name(&topic.topic, index)
                 && seen.insert((partition.topic_id, index))
             {

@@ -4,9 +4,11 @@
 //! - In the order of their ids, with the epoch, the last sequence and the last timestamp of each; no transaction and no
 //!   coordinator (-1) for a producer that uses none.
 //! - Only the leader answers.
-//! - A partition that is named twice is answered once, and of very many partitions only the first.
+//! - A partition that is named twice is answered once.
+//! - A request is answered up to 16 MiB of producers; partitions beyond are POLICY_VIOLATION. Kafka has no such bound.
+//! - Why a name is no topic's is said once, with the first of its partitions.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -15,12 +17,12 @@ use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 
-use super::RequestContext;
+use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext};
 use crate::Broker;
 use crate::meta::validate_name;
 
-/// Partitions of one answer.
-const PARTITIONS_MAX: usize = 100_000;
+/// What a producer takes in an answer.
+const PRODUCER_BYTES: usize = 40;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -38,14 +40,30 @@ pub(super) async fn handle(
 
 fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> DescribeProducersResponse {
     // Each partition may remember thousands of producers: asking for the same one many times must not multiply them.
-    let mut answered: BTreeSet<(&str, i32)> = BTreeSet::new();
+    // By a number for each name, which is not looked at again for each partition.
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut answered: HashSet<(usize, i32)> = HashSet::new();
+    let mut described_bytes = 0;
+    let mut pace = Pace::default();
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
-        let mut partitions = Vec::new();
-        for &index in &topic.partition_indexes {
-            if answered.len() < PARTITIONS_MAX && answered.insert((&topic.name, index)) {
-                partitions.push(describe(broker, &topic.name, index));
+        let next = numbers.len();
+        let number = *numbers.entry(&topic.name).or_insert(next);
+        let mut partitions: Vec<PartitionResponse> = Vec::new();
+        for &index in topic.partition_indexes.iter().filter(|index| answered.insert((number, **index))) {
+            let mut partition = match described_bytes < DESCRIBED_BYTES_MAX {
+                true => describe(broker, &topic.name, index),
+                false => {
+                    let error_code = ErrorCode::POLICY_VIOLATION;
+                    PartitionResponse { partition_index: index, error_code, ..Default::default() }
+                }
+            };
+            if !partitions.is_empty() {
+                partition.error_message = None;
             }
+            described_bytes += partition.active_producers.len() * PRODUCER_BYTES;
+            pace.step(1 + partition.active_producers.len()).await;
+            partitions.push(partition);
         }
         topics.push(TopicResponse { name: topic.name.clone(), partitions });
     }

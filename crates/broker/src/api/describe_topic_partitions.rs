@@ -18,7 +18,7 @@ use wire::api::describe_topic_partitions::{
     DescribeTopicPartitionsResponseTopic,
 };
 
-use super::{RequestContext, nodes, operations};
+use super::{Pace, RequestContext, nodes, operations};
 use crate::Broker;
 use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal, validate_name};
 
@@ -27,8 +27,13 @@ pub(super) async fn handle(
     _context: &RequestContext,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse {
-    let image = broker.metadata.load();
-    let asked: BTreeSet<&str> = request.topics.iter().map(|topic| topic.name.as_str()).collect();
+    let image = broker.metadata.load_full();
+    let mut pace = Pace::default();
+    let mut asked: BTreeSet<&str> = BTreeSet::new();
+    for topic in &request.topics {
+        asked.insert(&topic.name);
+        pace.step(1).await;
+    }
     if let Some(cursor) = &request.cursor
         && (cursor.partition_index < 0 || !(asked.is_empty() || asked.contains(cursor.topic_name.as_str())))
     {
@@ -47,13 +52,14 @@ pub(super) async fn handle(
     } else {
         page(asked.range(start..).copied(), count, request.cursor.as_ref(), limit as usize)
     };
-    let topics = parts
-        .into_iter()
-        .map(|(name, partitions)| match image.topic(name) {
+    let mut topics = Vec::with_capacity(parts.len());
+    for (name, partitions) in parts {
+        pace.step(1 + partitions.len()).await;
+        topics.push(match image.topic(name) {
             Some(topic) => describe(&image, topic, partitions),
             None => unknown(name),
-        })
-        .collect();
+        });
+    }
     DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() }
 }
 

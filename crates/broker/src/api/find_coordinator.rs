@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wire::ErrorCode;
 use wire::api::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
-use super::{RequestContext, nodes};
+use super::{Pace, RequestContext, nodes};
 use crate::Broker;
 use crate::group::OFFSETS_TOPIC;
 
@@ -29,14 +29,18 @@ pub(super) async fn handle(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     let key_type = request.key_type;
+    // Once, however many groups are looked for.
+    let has_topic = key_type != GROUP || broker.groups.ensure_offsets_topic().await.is_ok();
     if context.api_version >= MANY_SINCE {
         let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
+        let mut pace = Pace::default();
         for key in request.coordinator_keys {
-            coordinators.push(find(broker, context, key_type, key).await);
+            coordinators.push(find(broker, context, key_type, has_topic, key));
+            pace.step(1).await;
         }
         return FindCoordinatorResponse { coordinators, ..Default::default() };
     }
-    let found = find(broker, context, key_type, request.key).await;
+    let found = find(broker, context, key_type, has_topic, request.key);
     // These versions name the absence of an error.
     let message = match found.error_code {
         ErrorCode::NONE => Some("NONE".to_owned()),
@@ -52,9 +56,12 @@ pub(super) async fn handle(
     }
 }
 
-async fn find(broker: &Arc<Broker>, context: &RequestContext, key_type: i8, key: String) -> Coordinator {
+fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool, key: String) -> Coordinator {
     let result = match key_type {
-        GROUP => find_group(broker, context, &key).await,
+        GROUP if !has_topic => {
+            Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of group offsets could not be created."))
+        }
+        GROUP => find_group(broker, context, &key),
         TRANSACTION => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve transactions.")),
         SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
         _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
@@ -73,15 +80,12 @@ async fn find(broker: &Arc<Broker>, context: &RequestContext, key_type: i8, key:
     }
 }
 
-async fn find_group(
-    broker: &Arc<Broker>,
+fn find_group(
+    broker: &Broker,
     context: &RequestContext,
     group_id: &str,
 ) -> Result<Coordinator, (ErrorCode, &'static str)> {
     let unavailable = |message| (ErrorCode::COORDINATOR_NOT_AVAILABLE, message);
-    if broker.groups.ensure_offsets_topic().await.is_err() {
-        return Err(unavailable("The topic of group offsets could not be created."));
-    }
     let partition = broker.groups.partition_for(group_id);
     let image = broker.metadata.load();
     let leader = image.partition(OFFSETS_TOPIC, partition).map(|partition| partition.leader);

@@ -18,7 +18,7 @@ use log::ReadError;
 use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::list_offsets::{
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
     ListOffsetsTopicResponse,
 };
 
@@ -26,6 +26,7 @@ use wire::batch::{Batch, BatchHeader};
 use wire::record::RecordReader;
 
 use super::RequestContext;
+use super::pace::ELEMENTS_PER_TURN;
 use crate::Broker;
 use crate::partition::{Isolation, Partition};
 
@@ -39,7 +40,8 @@ pub(super) async fn handle(
 ) -> ListOffsetsResponse {
     let version = context.api_version;
     let mut timestamps = request.topics.iter().flat_map(|topic| &topic.partitions).map(|asked| asked.timestamp);
-    if !timestamps.any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads)) {
+    let is_small = timestamps.clone().count() <= ELEMENTS_PER_TURN;
+    if is_small && !timestamps.any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads)) {
         return answer(broker, version, &request);
     }
     let broker = Arc::clone(broker);
@@ -56,17 +58,25 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
         1 => Ok(Isolation::ReadCommitted),
         _ => Err(ErrorCode::INVALID_REQUEST),
     };
-    let mut times_asked: HashMap<(&str, i32), u32> = HashMap::new();
-    for topic in &request.topics {
+    // By a number for each name, which is not looked at again for each partition.
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut number = |name| {
+        let next = numbers.len();
+        *numbers.entry(name).or_insert(next)
+    };
+    let numbered: Vec<(usize, &ListOffsetsTopic)> =
+        request.topics.iter().map(|topic| (number(topic.name.as_str()), topic)).collect();
+    let mut times_asked: HashMap<(usize, i32), u32> = HashMap::new();
+    for (number, topic) in &numbered {
         for partition in &topic.partitions {
-            *times_asked.entry((&topic.name, partition.partition_index)).or_default() += 1;
+            *times_asked.entry((*number, partition.partition_index)).or_default() += 1;
         }
     }
     let mut topics = Vec::with_capacity(request.topics.len());
-    for topic in &request.topics {
+    for (number, topic) in numbered {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in &topic.partitions {
-            let times = times_asked.entry((&topic.name, asked.partition_index)).or_default();
+            let times = times_asked.entry((number, asked.partition_index)).or_default();
             let found = match *times {
                 // A repetition that has been answered.
                 0 => continue,

@@ -6,6 +6,8 @@
 //! - A logger whose level is deleted has that of the one above it. `root` keeps its own.
 //! - Levels last until the broker ends.
 
+use std::collections::HashSet;
+
 use wire::ErrorCode;
 use wire::api::describe_configs::DescribeConfigsResourceResult;
 use wire::api::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
@@ -20,8 +22,9 @@ const SOURCE: i8 = 6;
 /// The loggers that are asked for, or all of them, with their levels.
 pub(super) fn describe(loggers: &Loggers, keys: Option<&[String]>) -> Vec<DescribeConfigsResourceResult> {
     let keys = keys.filter(|keys| !keys.is_empty());
+    let keys: Option<HashSet<&str>> = keys.map(|keys| keys.iter().map(String::as_str).collect());
     let levels = loggers.levels();
-    let asked = levels.all().into_iter().filter(|(name, _)| keys.is_none_or(|keys| keys.iter().any(|key| key == name)));
+    let asked = levels.all().into_iter().filter(|(name, _)| keys.as_ref().is_none_or(|keys| keys.contains(name)));
     let described = asked.map(|(name, level)| DescribeConfigsResourceResult {
         name: name.to_owned(),
         value: Some(level_name(level).to_owned()),

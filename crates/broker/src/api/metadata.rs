@@ -22,7 +22,7 @@ use wire::api::metadata::{
     MetadataResponseTopic,
 };
 
-use super::{RequestContext, auto_create, nodes, operations};
+use super::{Pace, RequestContext, auto_create, nodes, operations};
 use crate::Broker;
 use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
 
@@ -45,10 +45,13 @@ pub(super) async fn handle(
         return refuse(topics);
     }
     let image = broker.metadata.load_full();
+    let mut pace = Pace::default();
     let (mut topics, missing) = match &asked {
-        None => (image.topics().map(|topic| describe(&image, topic)).collect(), Vec::new()),
-        Some(asked) if asked.iter().any(|topic| !topic.topic_id.is_zero()) => (by_id(&image, asked), Vec::new()),
-        Some(asked) => by_name(&image, asked),
+        None => (all(&image, &mut pace).await, Vec::new()),
+        Some(asked) if asked.iter().any(|topic| !topic.topic_id.is_zero()) => {
+            (by_id(&image, asked, &mut pace).await, Vec::new())
+        }
+        Some(asked) => by_name(&image, asked, &mut pace).await,
     };
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
@@ -95,25 +98,54 @@ fn refuse(asked: &[MetadataRequestTopic]) -> MetadataResponse {
     MetadataResponse { topics: topics.collect(), ..Default::default() }
 }
 
+async fn all(image: &MetadataImage, pace: &mut Pace) -> Vec<MetadataResponseTopic> {
+    let mut topics = Vec::new();
+    for topic in image.topics() {
+        pace.step(1 + topic.partitions.len()).await;
+        topics.push(describe(image, topic));
+    }
+    topics
+}
+
 /// The topics that are named by id, each once.
-fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic]) -> Vec<MetadataResponseTopic> {
+async fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic], pace: &mut Pace) -> Vec<MetadataResponseTopic> {
     let mut seen = HashSet::new();
-    let ids = asked.iter().map(|topic| topic.topic_id).filter(|id| !id.is_zero() && seen.insert(*id));
-    ids.map(|id| match image.topic_by_id(id) {
-        Some(topic) => describe(image, topic),
-        None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id: id, ..Default::default() },
-    })
-    .collect()
+    let mut topics = Vec::with_capacity(asked.len());
+    for topic_id in asked.iter().map(|topic| topic.topic_id) {
+        pace.step(1).await;
+        if topic_id.is_zero() || !seen.insert(topic_id) {
+            continue;
+        }
+        topics.push(match image.topic_by_id(topic_id) {
+            Some(topic) => {
+                pace.step(topic.partitions.len()).await;
+                describe(image, topic)
+            }
+            None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id, ..Default::default() },
+        });
+    }
+    topics
 }
 
 /// The topics that are named, each once, and the names of those that do not exist.
-fn by_name<'a>(image: &MetadataImage, asked: &'a [MetadataRequestTopic]) -> (Vec<MetadataResponseTopic>, Vec<&'a str>) {
+async fn by_name<'a>(
+    image: &MetadataImage,
+    asked: &'a [MetadataRequestTopic],
+    pace: &mut Pace,
+) -> (Vec<MetadataResponseTopic>, Vec<&'a str>) {
     let mut seen = HashSet::new();
-    let mut found = Vec::with_capacity(asked.len());
+    let mut found = Vec::new();
     let mut missing = Vec::new();
-    for name in asked.iter().filter_map(|topic| topic.name.as_deref()).filter(|name| seen.insert(*name)) {
+    for name in asked.iter().filter_map(|topic| topic.name.as_deref()) {
+        pace.step(1).await;
+        if !seen.insert(name) {
+            continue;
+        }
         match image.topic(name) {
-            Some(topic) => found.push(describe(image, topic)),
+            Some(topic) => {
+                pace.step(topic.partitions.len()).await;
+                found.push(describe(image, topic));
+            }
             None => missing.push(name),
         }
     }

@@ -14,7 +14,7 @@ use wire::api::offset_for_leader_epoch::{
     OffsetForLeaderTopicResult,
 };
 
-use super::RequestContext;
+use super::{Pace, RequestContext};
 use crate::Broker;
 
 pub(super) async fn handle(
@@ -22,14 +22,16 @@ pub(super) async fn handle(
     _context: &RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let topics = request
-        .topics
-        .into_iter()
-        .map(|topic| OffsetForLeaderTopicResult {
-            partitions: topic.partitions.iter().map(|asked| answer(broker, &topic.topic, asked)).collect(),
-            topic: topic.topic,
-        })
-        .collect();
+    let mut topics = Vec::with_capacity(request.topics.len());
+    let mut pace = Pace::default();
+    for topic in request.topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for asked in &topic.partitions {
+            partitions.push(answer(broker, &topic.topic, asked));
+            pace.step(1).await;
+        }
+        topics.push(OffsetForLeaderTopicResult { partitions, topic: topic.topic });
+    }
     OffsetForLeaderEpochResponse { topics, ..Default::default() }
 }
 

@@ -1,6 +1,6 @@
 //! The answers to DescribeConfigs, from the tables (`kafka.server.ConfigHelper`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
 use wire::api::describe_configs::{DescribeConfigsResourceResult, DescribeConfigsSynonym};
@@ -28,7 +28,8 @@ pub struct Include {
 /// Which settings the client asked for: null and an empty list are all of them.
 fn asked<'a>(scope: Scope, keys: Option<&'a [String]>) -> impl Iterator<Item = &'static Setting> + use<'a> {
     let keys = keys.filter(|keys| !keys.is_empty());
-    scope.settings().filter(move |setting| keys.is_none_or(|keys| keys.iter().any(|key| key == setting.name)))
+    let keys: Option<HashSet<&str>> = keys.map(|keys| keys.iter().map(String::as_str).collect());
+    scope.settings().filter(move |setting| keys.as_ref().is_none_or(|keys| keys.contains(setting.name)))
 }
 
 /// A topic's settings.

@@ -14,7 +14,7 @@ mod reassigning;
 pub(super) mod reassignments;
 pub(super) mod topics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wire::ErrorCode;
@@ -29,6 +29,12 @@ use crate::env::Random;
 
 /// Most records of one operation, and most partitions of one request (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 pub(super) const RECORDS_MAX: usize = 10_000;
+
+/// Results of a topic's partitions that say why in words. Words quote names: with every partition they would be many
+/// times what the request is.
+const WORDS_MAX: usize = 100;
+/// Longest words of a refusal, in characters: what a client calls something may be 32 KiB long.
+const WORD_CHARACTERS_MAX: usize = 1_000;
 
 /// The setting by which an ISR is large enough.
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
@@ -55,6 +61,25 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The partitions that a request has named so far. Topics have a number each, so that a name, however long, is not looked
+/// at again for each of its partitions.
+#[derive(Default)]
+struct Named<'a> {
+    topics: BTreeMap<&'a str, usize>,
+    partitions: BTreeSet<(usize, i32)>,
+}
+
+impl<'a> Named<'a> {
+    fn number(&mut self, topic: &'a str) -> usize {
+        let next = self.topics.len();
+        *self.topics.entry(topic).or_insert(next)
+    }
+
+    fn is_new(&mut self, topic: usize, partition: i32) -> bool {
+        self.partitions.insert((topic, partition))
+    }
+}
+
 /// What comes of a request: records to commit all together, and the answer for when they are.
 #[derive(Debug, PartialEq)]
 pub struct Decision<T> {
@@ -71,7 +96,11 @@ pub(super) struct Refusal {
 
 impl Refusal {
     fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(WORD_CHARACTERS_MAX) {
+            message.truncate(end);
+        }
+        Self { code, message: Some(message) }
     }
 
     fn plain(code: ErrorCode) -> Self {

@@ -213,6 +213,10 @@ impl PartitionTable {
 
     /// The partition that a client names by its topic's name.
     pub fn find_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        // A name as long as a client likes is not hashed for each of its partitions.
+        if topic.len() > meta::TOPIC_NAME_BYTES_MAX {
+            return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
         let topics = self.topics.read();
         let topic = topics.by_name.get(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         topic.partition(index)

@@ -1,14 +1,12 @@
 //! Elections that somebody asks for, and those that the controller holds by itself
 //! (`ReplicationControlManager.electLeaders`, `maybeBalancePartitionLeaders`, `maybeElectUncleanLeaders`).
 
-use std::collections::BTreeSet;
-
 use wire::ErrorCode;
 use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult};
 use wire::state::metadata::{MetadataRecord, PartitionChangeRecord};
 
 use super::leadership::{Change, Election, allows_unclean_elections};
-use super::{Context, Decision, RECORDS_MAX, Refusal};
+use super::{Context, Decision, Named, RECORDS_MAX, Refusal, WORDS_MAX};
 use crate::meta::image::{NO_LEADER, Partition, Topic};
 
 const PREFERRED: i8 = 0;
@@ -43,15 +41,18 @@ pub(in super::super) fn elect(context: &Context<'_>, request: &ElectLeadersReque
             }
         }
         Some(asked) => {
-            let mut elected: BTreeSet<(&str, i32)> = BTreeSet::new();
+            let mut named = Named::default();
             for topic in asked {
-                let results = topic.partitions.iter().map(|partition_id| {
-                    let outcome = if elected.insert((&topic.topic, *partition_id)) {
+                let number = named.number(&topic.topic);
+                let results = topic.partitions.iter().enumerate().map(|(place, partition_id)| {
+                    let outcome = if named.is_new(number, *partition_id) {
                         elect_one(context, &topic.topic, *partition_id, election)
                     } else {
                         Err(not_needed())
                     };
-                    result(*partition_id, outcome, &mut records)
+                    let mut result = result(*partition_id, outcome, &mut records);
+                    result.error_message = result.error_message.filter(|_| place < WORDS_MAX);
+                    result
                 });
                 let partition_result = results.collect();
                 answer

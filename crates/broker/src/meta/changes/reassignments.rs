@@ -1,7 +1,5 @@
 //! Moving partitions to other brokers (`ReplicationControlManager.alterPartitionReassignments`, KIP-455, KIP-860).
 
-use std::collections::BTreeSet;
-
 use wire::ErrorCode;
 use wire::api::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition,
@@ -15,7 +13,7 @@ use wire::state::metadata::{MetadataRecord, PartitionChangeRecord};
 
 use super::leadership::Change;
 use super::reassigning::{Way, back, is_under_way, target_count, towards};
-use super::{Context, Decision, RECORDS_MAX, Refusal, check_assignment};
+use super::{Context, Decision, Named, RECORDS_MAX, Refusal, WORDS_MAX, check_assignment};
 use crate::meta::image::{MetadataImage, NO_LEADER, Partition, Topic};
 
 /// Starts, changes and cancels reassignments.
@@ -29,10 +27,11 @@ pub(in super::super) fn alter(
         allow_replication_factor_change: may_resize,
         ..AlterPartitionReassignmentsResponse::default()
     };
-    let mut seen: BTreeSet<(&str, i32)> = BTreeSet::new();
+    let mut named = Named::default();
     for topic in &request.topics {
-        let partitions = topic.partitions.iter().map(|partition| {
-            let outcome = if seen.insert((&topic.name, partition.partition_index)) {
+        let number = named.number(&topic.name);
+        let partitions = topic.partitions.iter().enumerate().map(|(place, partition)| {
+            let outcome = if named.is_new(number, partition.partition_index) {
                 one(context, &topic.name, partition, may_resize)
             } else {
                 Err(Refusal::new(ErrorCode::INVALID_REQUEST, "Each partition must appear at most once."))
@@ -47,7 +46,7 @@ pub(in super::super) fn alter(
             ReassignablePartitionResponse {
                 partition_index: partition.partition_index,
                 error_code: refusal.code,
-                error_message: refusal.message,
+                error_message: refusal.message.filter(|_| place < WORDS_MAX),
             }
         });
         let partitions = partitions.collect();
@@ -122,7 +121,7 @@ fn cancel(
     Ok(record)
 }
 
-/// Partitions that are on their way, of all topics or of those asked for. What does not exist is left out.
+/// Partitions that are on their way, of all topics or of those asked for, each once. What does not exist is left out.
 pub(in super::super) fn list(
     image: &MetadataImage,
     request: &ListPartitionReassignmentsRequest,
@@ -130,9 +129,12 @@ pub(in super::super) fn list(
     let topics: Vec<OngoingTopicReassignment> = match &request.topics {
         None => image.topics().filter_map(|topic| ongoing(topic, 0..topic.partitions.len() as i32)).collect(),
         Some(asked) => {
+            let mut named = Named::default();
             let found = asked.iter().filter_map(|asked| {
                 let topic = image.topic(&asked.name)?;
-                ongoing(topic, asked.partition_indexes.iter().copied())
+                let number = named.number(&asked.name);
+                let indexes = asked.partition_indexes.iter().copied();
+                ongoing(topic, indexes.filter(|index| named.is_new(number, *index)))
             });
             found.collect()
         }
