@@ -17,7 +17,7 @@ use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 
-use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext};
+use super::{DESCRIBED_BYTES_MAX, RequestContext};
 use crate::Broker;
 use crate::meta::validate_name;
 
@@ -44,7 +44,6 @@ fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> Describe
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut answered: HashSet<(usize, i32)> = HashSet::new();
     let mut described_bytes = 0;
-    let mut pace = Pace::default();
     let mut topics = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {
         let next = numbers.len();
@@ -62,7 +61,6 @@ fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> Describe
                 partition.error_message = None;
             }
             described_bytes += partition.active_producers.len() * PRODUCER_BYTES;
-            pace.step(1 + partition.active_producers.len()).await;
             partitions.push(partition);
         }
         topics.push(TopicResponse { name: topic.name.clone(), partitions });

@@ -3,8 +3,9 @@
 //! Behaviour:
 //! - The answer names ranges of log files; the connection sends them from the file. A partition's limit may cut a batch
 //!   at the end, which clients expect; the first batch of an answer is whole, however large (KIP-74).
-//! - With less than `min_bytes` at hand the request is parked, at most `max_wait_ms`: appends count down what is
-//!   missing.
+//! - With less than `min_bytes` at hand the request is parked, at most `max_wait_ms` and never more than five minutes:
+//!   appends count down what is missing. More than `fetch.max.bytes` is not waited for, nor sent.
+//! - Of a partition that is named twice, the last mention counts, as in Kafka.
 //! - Fetch sessions as of KIP-227: see [`sessions`].
 //! - Leader epochs are checked (KIP-320); a `last_fetched_epoch` that diverges is answered with where it does
 //!   (KIP-595). Who has the wrong leader is told the right one (KIP-951).
@@ -31,15 +32,20 @@ use wire::{ErrorCode, Records};
 
 use self::followers::Follower;
 use self::sessions::{FetchSessions, Opened, Target, Targets};
-use super::{Call, leaders};
+use super::{Call, Pace, leaders};
 use crate::Broker;
 use crate::env::Clock;
-use crate::meta::{MetadataCache, MetadataImage};
+use crate::meta::MetadataCache;
 use crate::net::{COPY_BYTES_MAX, CloseReason, Frame};
 use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, Registration};
 
 /// Followers are no preferred replicas before.
 const FOLLOWER_READS_SINCE: i16 = 11;
+/// The longest that a request is parked, whatever it says. A client whose connection is gone has asked anew long before.
+const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// How much of one answer is copied into memory. Small spans beyond are sent from their files, as large ones are.
+const COPIED_BYTES_MAX: usize = 1024 * 1024;
+
 /// Who has the wrong leader is told the right one since.
 const LEADER_HINTS_SINCE: i16 = 16;
 
@@ -88,20 +94,20 @@ pub(crate) async fn serve(
 ) -> (FetchResponse, Vec<Span>) {
     let refuse = |error_code| (FetchResponse { error_code, ..Default::default() }, Vec::new());
     let version = asked.version;
-    let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64);
+    let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
     let sender = match Sender::of(&request, version) {
         Sender::Follower(_) if !asked.is_inter_broker => return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED),
         sender => sender,
     };
     let limits = Limits {
-        min_bytes: i64::from(request.min_bytes),
+        min_bytes: i64::from(request.min_bytes.min(service.max_bytes)),
         max_bytes: request.max_bytes.clamp(0, service.max_bytes) as u32,
     };
     let mut session = match service.sessions.open(request, version) {
         Ok(session) => session,
         Err(code) => return refuse(code),
     };
-    session.targets.find_partitions(service.partitions, version);
+    session.targets.find_partitions(service.partitions, version).await;
     // A follower says what it has once; the reads below tell nothing new of it.
     let fetched_ms = Some(service.clock.now().monotonic_ms);
     let mut reads = read(service, &sender, &limits, &session.targets, fetched_ms).await;
@@ -117,7 +123,7 @@ pub(crate) async fn serve(
             // Whether bytes came or time ran out, the answer is what is there.
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
             drop(registration);
-            session.targets.find_partitions(service.partitions, version);
+            session.targets.find_partitions(service.partitions, version).await;
             reads = read(service, &sender, &limits, &session.targets, None).await;
         }
     }
@@ -125,7 +131,7 @@ pub(crate) async fn serve(
         let quota = service.partitions.leader_quota();
         followers::note_sent(quota, &session.targets, &reads, service.clock.now().monotonic_ms);
     }
-    respond(service, asked, session, reads)
+    respond(service, asked, session, reads).await
 }
 
 /// Looks at all targets. What takes long is left to other threads, and looked at again.
@@ -136,16 +142,13 @@ async fn read(
     targets: &Targets,
     fetched_ms: Option<i64>,
 ) -> Reads {
-    let all = |fetched_ms, is_urgent| {
-        let image = service.metadata.load();
-        Reading { service, image: &image, sender, limits, fetched_ms, is_urgent }.all(targets)
-    };
-    let reads = all(fetched_ms, true);
+    let reading = Reading { service, sender, limits, fetched_ms, is_urgent: true };
+    let reads = reading.all(targets).await;
     if !reads.parts.iter().any(|read| read.is_cold) {
         return reads;
     }
     let is_warm = cold::warm(service.partitions.cold_reads(), targets, &reads).await;
-    all(None, !is_warm)
+    Reading { fetched_ms: None, is_urgent: !is_warm, ..reading }.all(targets).await
 }
 
 /// Who fetches.
@@ -250,9 +253,9 @@ impl Read {
 }
 
 /// One look at all targets.
+#[derive(Clone, Copy)]
 struct Reading<'a> {
     service: &'a Service<'a>,
-    image: &'a MetadataImage,
     sender: &'a Sender,
     limits: &'a Limits,
     /// When a follower told what it has, if it is to be noted.
@@ -273,13 +276,15 @@ struct Room {
 }
 
 impl Reading<'_> {
-    fn all(&self, targets: &Targets) -> Reads {
+    async fn all(&self, targets: &Targets) -> Reads {
         let mut reads = Reads { parts: Vec::with_capacity(targets.len()), bytes: 0, urgent: false, has_news: false };
         let is_quota_exceeded = match self.sender {
             Sender::Follower(_) => self.service.partitions.leader_quota().is_exceeded(self.now_ms()),
             Sender::Consumer { .. } => false,
         };
+        let mut pace = Pace::default();
         for target in targets.iter() {
+            pace.step(1).await;
             let left = i64::from(self.limits.max_bytes) - reads.bytes;
             let bytes_max = i64::from(target.max_bytes).min(left).max(0);
             let room = Room { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded, is_urgent: self.is_urgent };
@@ -335,8 +340,9 @@ impl Reading<'_> {
     /// The replica of the consumer's rack that has most, unless that is where the leader is
     /// (`RackAwareReplicaSelector`).
     fn preferred_replica(&self, partition: &Partition, offset: i64, rack: &str) -> Option<i32> {
+        let image = self.service.metadata.load();
         let is_there = |id| {
-            let broker = self.image.broker(id).filter(|broker| !broker.fenced);
+            let broker = image.broker(id).filter(|broker| !broker.fenced);
             broker.is_some_and(|broker| broker.rack.as_deref() == Some(rack))
         };
         if partition.is_alone() || is_there(self.service.node_id) {
@@ -414,13 +420,20 @@ fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
 }
 
 /// Builds the answer: everything for a full fetch, only what has changed for an incremental one.
-fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Reads) -> (FetchResponse, Vec<Span>) {
+async fn respond(
+    service: &Service<'_>,
+    asked: &Asked<'_>,
+    session: Opened,
+    reads: Reads,
+) -> (FetchResponse, Vec<Span>) {
     let mut responses: Vec<FetchableTopicResponse> = Vec::new();
     let mut hints = leaders::Hints::new(service.metadata, asked.listener);
-    let mut spans = Vec::new();
+    let mut records = Answered::default();
+    let mut pace = Pace::default();
     let targets = session.targets;
     let mut sent = Vec::with_capacity(targets.len());
     for (target, read) in targets.iter().zip(reads.parts) {
+        pace.step(1).await;
         let has_records = read.span.is_some();
         let changed = session.is_full
             || has_records
@@ -439,7 +452,7 @@ fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Rea
             continue;
         }
         count_bytes(target, &read, asked);
-        let mut data = partition_data(target, read, &mut spans);
+        let mut data = partition_data(target, read, &mut records);
         if asked.version >= LEADER_HINTS_SINCE
             && let Some((leader_id, leader_epoch)) =
                 hints.find(data.error_code, &target.topic, target.topic_id, target.index)
@@ -463,7 +476,23 @@ fn respond(service: &Service<'_>, asked: &Asked<'_>, session: Opened, reads: Rea
         nodes.map(|node| NodeEndpoint { node_id: node.id, host: node.host, port: node.port, rack: node.rack });
     let response =
         FetchResponse { session_id, responses, node_endpoints: node_endpoints.collect(), ..Default::default() };
-    (response, spans)
+    (response, records.spans)
+}
+
+/// The records of an answer: those that were copied, and those that are sent from their files.
+#[derive(Default)]
+struct Answered {
+    copied_bytes: usize,
+    spans: Vec<Span>,
+}
+
+impl Answered {
+    fn copies(&mut self, span: &Span) -> bool {
+        let length = span.length as usize;
+        let copies = length <= COPY_BYTES_MAX && self.copied_bytes + length <= COPIED_BYTES_MAX;
+        self.copied_bytes += if copies { length } else { 0 };
+        copies
+    }
 }
 
 fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
@@ -474,10 +503,10 @@ fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
     }
 }
 
-fn partition_data(target: &Target, read: Read, spans: &mut Vec<Span>) -> PartitionData {
+fn partition_data(target: &Target, read: Read, answered: &mut Answered) -> PartitionData {
     let records = match read.span {
         None => Records::Inline(bytes::Bytes::new()),
-        Some(span) if span.length as usize <= COPY_BYTES_MAX => match copy(&span) {
+        Some(span) if answered.copies(&span) => match copy(&span) {
             Ok(bytes) => Records::Inline(bytes),
             Err(error) => {
                 tracing::error!(topic = %target.topic, partition = target.index, %error, "a read failed");
@@ -492,7 +521,7 @@ fn partition_data(target: &Target, read: Read, spans: &mut Vec<Span>) -> Partiti
         },
         Some(span) => {
             let length = span.length;
-            spans.push(span);
+            answered.spans.push(span);
             Records::Elsewhere(length)
         }
     };

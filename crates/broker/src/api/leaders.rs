@@ -1,6 +1,5 @@
 //! Where a leader is now, for a client that went to the wrong one (KIP-951).
 
-use arc_swap::Guard;
 use std::sync::Arc;
 
 use wire::{ErrorCode, Uuid};
@@ -18,7 +17,7 @@ pub(super) struct Node {
 /// The hints of one answer: leaders are looked up as errors want them, and named once.
 pub(super) struct Hints<'a> {
     metadata: &'a MetadataCache,
-    image: Option<Guard<Arc<MetadataImage>>>,
+    image: Option<Arc<MetadataImage>>,
     listener: &'a str,
     leaders: Vec<i32>,
 }
@@ -34,7 +33,7 @@ impl<'a> Hints<'a> {
         if error != ErrorCode::NOT_LEADER_OR_FOLLOWER && error != ErrorCode::FENCED_LEADER_EPOCH {
             return None;
         }
-        let image = self.image.get_or_insert_with(|| self.metadata.load());
+        let image = self.image.get_or_insert_with(|| self.metadata.load_full());
         let topic = if topic.is_empty() { image.topic_by_id(id) } else { image.topic(topic) };
         let partition = topic?.partition(index)?;
         if !self.leaders.contains(&partition.leader) {

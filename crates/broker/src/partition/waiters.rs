@@ -2,7 +2,11 @@
 //!
 //! Followers wait for what is appended, consumers for what is replicated too. That the high watermark has moved is news
 //! for a follower, but not urgent: the next records will most likely carry it, so the news waits a moment for them.
+//!
+//! A wait that has been woken is not looked at again, and of those at one partition only [`PATIENT_MAX`] may want more
+//! than a byte, so that an append looks at no more than those and the ones that it wakes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -17,6 +21,9 @@ use super::Partition;
 /// How long news waits for records that would carry it. A partition that is written to often tells it by the way; one
 /// that is written to now and then costs one answer more for each time.
 const NEWS_LINGER: Duration = Duration::from_millis(5);
+/// Waits at one partition that may go on after an append. Those that come when there are so many are over with the
+/// first byte.
+const PATIENT_MAX: usize = 1_000;
 
 /// Who fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,48 +63,74 @@ impl FetchWait {
         self.news.notify_one();
     }
 
-    fn add(&self, bytes: i64) {
-        if self.missing_bytes.fetch_sub(bytes, Ordering::AcqRel) <= bytes {
+    /// Takes bytes that came. Returns whether it waits on.
+    fn add(&self, bytes: i64) -> bool {
+        let waits_on = self.missing_bytes.fetch_sub(bytes, Ordering::AcqRel) > bytes;
+        if !waits_on {
             self.urgent.notify_one();
         }
+        waits_on
     }
 }
 
 /// The fetches that wait at one partition.
 #[derive(Default)]
 pub struct Waiters {
-    waits: Mutex<Vec<Arc<FetchWait>>>,
+    waits: Mutex<Waits>,
     /// For those who wait until all replicas have deleted something.
     low_watermark: Notify,
+}
+
+/// In the order in which they came, each under a number of its own.
+#[derive(Default)]
+struct Waits {
+    waiting: BTreeMap<u64, Arc<FetchWait>>,
+    last_number: u64,
 }
 
 impl Waiters {
     /// Tells the waiting fetches of bytes that were appended and are replicated by that.
     pub fn add(&self, bytes: i64) {
-        for wait in self.waits.lock().iter() {
-            wait.add(bytes);
-        }
+        self.tell(|wait| wait.add(bytes));
     }
 
     /// Tells followers of appended bytes; at once, if they have to bring them to their disks.
     pub fn appended(&self, bytes: i64, is_urgent: bool) {
-        for wait in self.waits.lock().iter().filter(|wait| wait.reader == Reader::Follower) {
-            if is_urgent {
+        self.tell(|wait| match wait.reader {
+            Reader::Consumer => true,
+            Reader::Follower if is_urgent => {
                 wait.urgent.notify_one();
-            } else {
-                wait.add(bytes);
+                false
             }
-        }
+            Reader::Follower => wait.add(bytes),
+        });
     }
 
     /// Tells consumers of bytes that they may read now, and followers that the high watermark has moved.
     pub fn replicated(&self, bytes: i64) {
-        for wait in self.waits.lock().iter() {
-            match wait.reader {
-                Reader::Consumer => wait.add(bytes),
-                Reader::Follower => wait.note_news(),
+        self.tell(|wait| match wait.reader {
+            Reader::Consumer => wait.add(bytes),
+            Reader::Follower => {
+                wait.note_news();
+                true
             }
+        });
+    }
+
+    /// Keeps those that wait on.
+    fn tell(&self, mut waits_on: impl FnMut(&FetchWait) -> bool) {
+        self.waits.lock().waiting.retain(|_, wait| waits_on(wait));
+    }
+
+    fn register(&self, wait: &Arc<FetchWait>) -> u64 {
+        let mut waits = self.waits.lock();
+        if waits.waiting.len() >= PATIENT_MAX {
+            wait.missing_bytes.fetch_min(1, Ordering::AcqRel);
         }
+        waits.last_number += 1;
+        let number = waits.last_number;
+        waits.waiting.insert(number, Arc::clone(wait));
+        number
     }
 
     /// The next move of the low watermark, or anything else that [`Waiters::wake_all`] is called for.
@@ -112,35 +145,81 @@ impl Waiters {
     /// Wakes all, for a change that is not an append: truncation, a new leader, deletion.
     pub fn wake_all(&self) {
         self.note_low_watermark();
-        for wait in self.waits.lock().iter() {
+        self.tell(|wait| {
             wait.urgent.notify_one();
-        }
+            false
+        });
     }
 }
 
 /// Keeps a wait registered with its partitions until it is dropped.
-pub struct Registration {
-    wait: Arc<FetchWait>,
-    partitions: Vec<Arc<Partition>>,
-}
+pub struct Registration(Vec<(Arc<Partition>, u64)>);
 
 impl Registration {
     /// Bytes appended after this call are counted. The caller reads once more, since some may have come before it.
     pub fn new(wait: &Arc<FetchWait>, partitions: Vec<Arc<Partition>>) -> Self {
-        for partition in &partitions {
-            partition.waiters.waits.lock().push(Arc::clone(wait));
-        }
-        Self { wait: Arc::clone(wait), partitions }
+        let register = |partition: Arc<Partition>| {
+            let number = partition.waiters.register(wait);
+            (partition, number)
+        };
+        Self(partitions.into_iter().map(register).collect())
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        for partition in &self.partitions {
-            let mut waits = partition.waiters.waits.lock();
-            if let Some(index) = waits.iter().position(|wait| Arc::ptr_eq(wait, &self.wait)) {
-                waits.swap_remove(index);
-            }
+        for (partition, number) in &self.0 {
+            partition.waiters.waits.lock().waiting.remove(number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(waiters: &Waiters) -> usize {
+        waiters.waits.lock().waiting.len()
+    }
+
+    fn is_woken(wait: &FetchWait) -> bool {
+        let mut woken = std::pin::pin!(wait.urgent.notified());
+        woken.as_mut().enable()
+    }
+
+    #[test]
+    fn an_append_looks_at_those_that_wait_on_and_no_others() {
+        let waiters = Waiters::default();
+        let waits: Vec<_> = (1..=3).map(|bytes| FetchWait::new(Reader::Consumer, bytes * 100)).collect();
+        waits.iter().for_each(|wait| _ = waiters.register(wait));
+        waiters.appended(1000, true);
+        assert_eq!(left(&waiters), 3, "that is for followers");
+        waiters.add(199);
+        assert_eq!((left(&waiters), waits.iter().map(|wait| is_woken(wait)).collect()), (2, vec![true, false, false]));
+        waiters.replicated(1);
+        assert_eq!((left(&waiters), is_woken(&waits[1]), is_woken(&waits[2])), (1, true, false));
+        waiters.wake_all();
+        assert_eq!((left(&waiters), is_woken(&waits[2])), (0, true));
+    }
+
+    #[test]
+    fn of_very_many_waits_most_are_over_with_the_first_byte() {
+        let waiters = Waiters::default();
+        for _ in 0..10 * PATIENT_MAX {
+            waiters.register(&FetchWait::new(Reader::Consumer, i64::MAX));
+        }
+        waiters.add(1);
+        assert_eq!(left(&waiters), PATIENT_MAX);
+    }
+
+    #[test]
+    fn news_leaves_a_follower_waiting() {
+        let waiters = Waiters::default();
+        let wait = FetchWait::new(Reader::Follower, 10);
+        waiters.register(&wait);
+        waiters.replicated(100);
+        assert_eq!((left(&waiters), is_woken(&wait)), (1, false));
+        waiters.appended(1, true);
+        assert_eq!((left(&waiters), is_woken(&wait)), (0, true));
     }
 }

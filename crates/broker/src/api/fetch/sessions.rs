@@ -7,15 +7,17 @@
 //! no room, sessions that were not used for two minutes give way; otherwise the client gets no session and goes on
 //! with full requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use wire::api::fetch::FetchRequest;
+use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::{ErrorCode, Uuid};
 
+use crate::api::Pace;
+use crate::meta::TOPIC_NAME_BYTES_MAX;
 use crate::partition::{Partition, PartitionTable};
 
 /// The epoch of a request that wants a new session.
@@ -92,8 +94,10 @@ impl Targets {
     }
 
     /// Looks up the partitions, which may have come or gone since the last request.
-    pub fn find_partitions(&mut self, partitions: &PartitionTable, version: i16) {
+    pub async fn find_partitions(&mut self, partitions: &PartitionTable, version: i16) {
+        let mut pace = Pace::default();
         for target in &mut self.list {
+            pace.step(1).await;
             target.partition = if version >= 13 {
                 partitions.find_by_id(target.topic_id, target.index)
             } else {
@@ -103,9 +107,10 @@ impl Targets {
     }
 
     fn of_request(request: FetchRequest) -> Self {
+        let names_each_once = names_each_once(&request.topics);
         let mut list = Vec::new();
         for topic in request.topics {
-            let name: Arc<str> = topic.topic.into();
+            let name = bounded(&topic.topic);
             for partition in topic.partitions {
                 list.push(Target {
                     topic: Arc::clone(&name),
@@ -125,6 +130,9 @@ impl Targets {
                 });
             }
         }
+        if !names_each_once {
+            list = last_of_each(list);
+        }
         Self { list, ..Self::default() }
     }
 
@@ -135,7 +143,7 @@ impl Targets {
     /// Takes over what an incremental request names.
     fn update(&mut self, request: FetchRequest) {
         for topic in &request.forgotten_topics_data {
-            let name: Arc<str> = topic.topic.as_str().into();
+            let name = bounded(&topic.topic);
             for &index in &topic.partitions {
                 self.remove(&(topic.topic_id, Arc::clone(&name), index));
             }
@@ -191,6 +199,42 @@ impl Targets {
             }
         }
     }
+}
+
+/// The name of a topic, or the beginning of a longer one, which no topic has: names are looked up for each partition.
+fn bounded(name: &str) -> Arc<str> {
+    name[..name.floor_char_boundary(TOPIC_NAME_BYTES_MAX + 1)].into()
+}
+
+/// Whether no partition is named twice, as far as that is seen without looking each one up: topics that come twice, as
+/// the Java client has them, may well differ in their partitions.
+fn names_each_once(topics: &[FetchTopic]) -> bool {
+    let mut seen = HashSet::new();
+    (topics.len() == 1 || topics.iter().all(|topic| seen.insert((topic.topic_id, &topic.topic))))
+        && topics.iter().all(|topic| are_distinct(&topic.partitions))
+}
+
+fn are_distinct(partitions: &[FetchPartition]) -> bool {
+    if partitions.is_sorted_by(|a, b| a.partition < b.partition) {
+        return true;
+    }
+    let mut indexes: Vec<i32> = partitions.iter().map(|partition| partition.partition).collect();
+    indexes.sort_unstable();
+    indexes.is_sorted_by(|a, b| a < b)
+}
+
+/// Each partition once, in the order in which they are first named (as Kafka's `LinkedHashMap` has them).
+fn last_of_each(list: Vec<Target>) -> Vec<Target> {
+    let mut places: HashMap<Key, usize> = HashMap::with_capacity(list.len());
+    let mut targets: Vec<Target> = Vec::with_capacity(list.len());
+    for target in list {
+        let place = *places.entry(target.key()).or_insert(targets.len());
+        match targets.get_mut(place) {
+            Some(known) => *known = target,
+            None => targets.push(target),
+        }
+    }
+    targets
 }
 
 /// A request's view of its session.
@@ -266,8 +310,12 @@ impl FetchSessions {
         };
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         session.used = Instant::now();
+        // Other clients do not wait until all that a request names has been looked up.
+        drop(inner);
         targets.update(request);
         let grown = targets.len();
+        let mut inner = self.inner.lock();
+        let session = inner.sessions.get_mut(&id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         let counted = std::mem::replace(&mut session.counted, grown);
         inner.partitions = inner.partitions - counted + grown;
         if inner.partitions > PARTITIONS_MAX {
@@ -289,12 +337,15 @@ impl FetchSessions {
                 id
             }
             Ticket::New => {
-                let mut inner = self.inner.lock();
-                if !self.make_room(&mut inner, targets.len()) {
+                if targets.len() > PARTITIONS_MAX {
                     return 0;
                 }
                 targets.remember(sent);
                 targets.index();
+                let mut inner = self.inner.lock();
+                if !self.make_room(&mut inner, targets.len()) {
+                    return 0;
+                }
                 let id = inner.next_id();
                 inner.partitions += targets.len();
                 inner.sessions.insert(
@@ -402,6 +453,24 @@ mod tests {
         assert_eq!(code(request(id + 1, 1, &[]), 12), Some(ErrorCode::FETCH_SESSION_ID_NOT_FOUND));
         assert_eq!(code(request(id, 2, &[]), 12), Some(ErrorCode::INVALID_FETCH_SESSION_EPOCH));
         assert_eq!(code(request(id, 1, &[]), 13), Some(ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR));
+    }
+
+    #[test]
+    fn of_a_partition_that_is_named_twice_the_last_mention_counts() {
+        let sessions = FetchSessions::new(10);
+        let targets = |request| {
+            let opened = sessions.open(request, 12).expect("a full request is always served");
+            let targets = opened.targets.iter().map(|target| (target.index, target.fetch_offset));
+            targets.collect::<Vec<_>>()
+        };
+        let partition = |partition, fetch_offset| FetchPartition { partition, fetch_offset, ..Default::default() };
+        let topic = |partitions| FetchTopic { topic: "t".into(), partitions, ..Default::default() };
+        let request = |topics| FetchRequest { session_epoch: -1, topics, ..Default::default() };
+        let same_topic = request(vec![topic(vec![partition(1, 5), partition(0, 6), partition(1, 7)])]);
+        assert_eq!(targets(same_topic), [(1, 7), (0, 6)]);
+        let two_topics = request(vec![topic(vec![partition(1, 5), partition(0, 6)]), topic(vec![partition(0, 7)])]);
+        assert_eq!(targets(two_topics), [(1, 5), (0, 7)]);
+        assert_eq!(targets(request(vec![topic(vec![partition(1, 5), partition(0, 6)])])), [(1, 5), (0, 6)]);
     }
 
     #[test]
