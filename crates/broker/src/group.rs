@@ -3,6 +3,7 @@
 //! - [`core`]: one group as a pure state machine, without IO or clock.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
+//! - [`memory`]: what groups take of it, and whose doing it is.
 //! - [`watch`]: what the metrics show of groups; [`history`]: the rebalances of late.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`seam`]: what the coordinator needs of the rest of the broker.
@@ -18,6 +19,7 @@ pub mod coordinator;
 pub mod core;
 mod history;
 pub mod load;
+mod memory;
 pub mod offsets;
 pub mod records;
 pub mod seam;

@@ -5,6 +5,8 @@
 //! - A group or an offset that does not exist is offset -1, without an error.
 //! - `require_stable` (version 7, KIP-447) waits for commits that are on their way.
 //! - An offset of a topic that was deleted since, and created anew under its name, is not shown.
+//! - A group that is named again is INVALID_REQUEST, a partition is answered once. Groups beyond 16 MiB of offsets are
+//!   POLICY_VIOLATION. Kafka has no such bounds.
 //! - Member id and epoch (version 9) are of the consumer protocol and not looked at.
 
 use std::sync::Arc;

@@ -27,9 +27,10 @@ pub struct GroupConfig {
     pub offsets_topic_codec: Codec,
     /// `offsets.load.buffer.size`
     pub offsets_load_buffer_bytes: u32,
-    /// Bound on one member's protocols and on the assignments of one SyncGroup. Kafka has only that of the request.
+    /// Bound on one member's protocols. Kafka has only that of the request.
     pub max_member_metadata_bytes: usize,
-    /// Bound on the estimated memory of all groups, members and offsets. Kafka has none.
+    /// Bound on the estimated memory of all groups, members and offsets. Kafka has none. No group and no address may
+    /// take all of it.
     pub max_memory_bytes: usize,
     /// Bound per partition of the offsets topic on the memory of member ids that were handed out and not used yet
     /// (KIP-394). The oldest give way, so that a flood of them cannot keep others out. Kafka has none.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
 use super::history::{History, Standing};
+use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::seam::BoxFuture;
 use super::shard::{Phase, Shard, ShardState};
@@ -53,7 +54,7 @@ pub struct GroupCoordinator {
     pub(super) topics: Arc<dyn Topics>,
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     last_request: AtomicU64,
-    memory_bytes: AtomicUsize,
+    pub(super) memory: Memory,
     pub(super) rebalances: [Count; RebalanceCause::ALL.len()],
     pub(super) history: Mutex<History>,
     /// When [`Self::run`] wakes up, and how to make it look again.
@@ -70,6 +71,7 @@ impl GroupCoordinator {
         topics: Arc<dyn Topics>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            memory: Memory::new(config.max_memory_bytes),
             config,
             clock,
             random,
@@ -77,7 +79,6 @@ impl GroupCoordinator {
             topics,
             shards: RwLock::default(),
             last_request: AtomicU64::new(0),
-            memory_bytes: AtomicUsize::new(0),
             rebalances: Default::default(),
             history: Mutex::default(),
             alarm_ms: AtomicI64::new(i64::MAX),
@@ -141,7 +142,7 @@ impl GroupCoordinator {
         }
         state.phase = Phase::Active;
         for (group_id, group) in groups {
-            state.insert(group_id.clone(), group);
+            state.insert(group_id.clone(), group, None);
             self.change(shard, &mut state, &group_id, |group, now, out| group.resume(&self.config, now, out));
         }
         Ok(())
@@ -173,8 +174,7 @@ impl GroupCoordinator {
             slot.offsets_visible.notify_waiters();
         }
         state.answer(out);
-        self.count_memory(-(state.counted_bytes() as isize));
-        state.groups.clear();
+        state.clear(&self.memory);
         state.joins.clear();
         state.syncs.clear();
     }
@@ -188,20 +188,9 @@ impl GroupCoordinator {
         self.shards.read().get(&partition).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
     }
 
-    pub(super) fn count_memory(&self, grown: isize) {
-        if grown != 0 {
-            self.memory_bytes.fetch_add(grown as usize, Ordering::Relaxed);
-        }
-    }
-
     /// Estimate of the memory of all groups.
     pub fn memory_bytes(&self) -> usize {
-        self.memory_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the groups take all the memory that they may.
-    pub(super) fn is_full(&self) -> bool {
-        self.memory_bytes() >= self.config.max_memory_bytes
+        self.memory.bytes()
     }
 
     /// Changes a group, if it exists, and does what follows from the change.
@@ -234,7 +223,7 @@ impl GroupCoordinator {
     }
 
     pub(super) fn settle(&self, state: &mut ShardState, group_id: &str) {
-        self.count_memory(state.settle(group_id));
+        state.settle(group_id, &self.memory);
         let next_ms = state.next_deadline_ms();
         if next_ms < self.alarm_ms.load(Ordering::SeqCst) {
             self.alarm.notify_one();
@@ -323,15 +312,11 @@ impl GroupCoordinator {
         let mut state = shard.state.lock();
         state.check_active()?;
         let group_id = std::mem::take(&mut request.group_id);
-        if request.member_id.is_empty() {
-            // Asked for later, which the client does by itself in this case.
-            if self.is_full() {
-                return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
-            }
-            state.group_or_new(&group_id, self.now());
-        } else if !state.groups.contains_key(&group_id) {
+        if !request.member_id.is_empty() && !state.groups.contains_key(&group_id) {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         }
+        self.check_room_for_member(&caller, &request, state.group(&group_id))?;
+        state.group_or_new(&group_id, self.now(), caller.client_host);
         let (sender, answer) = oneshot::channel();
         let request_id = self.next_request();
         state.joins.insert(request_id, sender);
@@ -359,6 +344,28 @@ impl GroupCoordinator {
         Ok(answer)
     }
 
+    /// Whether a member that joins, or comes back with more to say, has room. A group that is too large stays so; with
+    /// the others it may be better later, when a client asks again by itself.
+    fn check_room_for_member(
+        &self,
+        caller: &Caller<'_>,
+        request: &JoinGroupRequest,
+        group: Option<&mut Group>,
+    ) -> Result<(), ErrorCode> {
+        let group = group.as_deref();
+        let grown = match group {
+            Some(group) => group.growth_by_join(request),
+            None => Group::new(self.now()).growth_by_join(request),
+        };
+        if grown > 0 && !self.memory.has_room_in_group(group.map_or(0, Group::size_bytes), grown) {
+            return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
+        }
+        if grown > 0 && !self.memory.has_room(caller.client_host, Use::Members, grown) {
+            return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+        }
+        Ok(())
+    }
+
     pub async fn sync_group(self: &Arc<Self>, api_version: i16, request: SyncGroupRequest) -> SyncGroupResponse {
         match self.begin_sync(api_version, request) {
             Ok(answer) => answer.await.unwrap_or_else(|_| sync_error(ErrorCode::NOT_COORDINATOR)),
@@ -381,8 +388,10 @@ impl GroupCoordinator {
         let mut state = shard.state.lock();
         state.check_active()?;
         let group_id = std::mem::take(&mut request.group_id);
-        if !state.groups.contains_key(&group_id) {
-            return Err(ErrorCode::UNKNOWN_MEMBER_ID);
+        let group = state.group(&group_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        let grown = group.growth_by_sync(&request);
+        if grown > 0 && !self.memory.has_room_in_group(group.size_bytes(), grown) {
+            return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
         let (sender, answer) = oneshot::channel();
         let request_id = self.next_request();

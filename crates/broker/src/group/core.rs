@@ -19,15 +19,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use wire::api::describe_groups::{DescribedGroup, DescribedGroupMember};
-use wire::api::join_group::{JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember};
-use wire::api::sync_group::SyncGroupResponse;
+use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember};
+use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use wire::state::group::{GroupMetadataValue, MemberMetadata};
 use wire::{ErrorCode, Reader, Wire};
 
 use super::Now;
 pub use cause::{RebalanceCause, Trigger};
 pub use join::Join;
-use member::{Member, NEVER};
+use member::{Member, NEVER, protocols_bytes};
 pub use offsets::{CommittedOffset, OffsetWrite, Offsets};
 use timers::JoinTimer;
 
@@ -36,6 +36,9 @@ pub type RequestId = u64;
 
 /// The protocol type of consumers, as opposed to `connect` and others.
 pub const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
+
+/// Topics that the members of a group subscribe to, as far as the group looks at them.
+const SUBSCRIBED_TOPICS_MAX: usize = 50_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -144,6 +147,8 @@ pub struct Group {
     /// Whether the log has a record of this group.
     stored: bool,
     member_bytes: usize,
+    /// What members have come to take since it was asked for, by their clients' hosts.
+    member_growth: BTreeMap<String, isize>,
     pub offsets: Offsets,
 }
 
@@ -173,6 +178,7 @@ impl Group {
             wake_ms: NEVER,
             stored: false,
             member_bytes: 0,
+            member_growth: BTreeMap::new(),
             offsets: Offsets::default(),
         }
     }
@@ -270,8 +276,43 @@ impl Group {
 
     /// Estimate of the memory that the group takes.
     pub fn size_bytes(&self) -> usize {
+        self.own_bytes() + self.member_bytes
+    }
+
+    /// What of it is not its members'.
+    pub fn own_bytes(&self) -> usize {
         const GROUP_BYTES: usize = 700;
-        GROUP_BYTES + self.member_bytes + self.offsets.size_bytes()
+        GROUP_BYTES + self.offsets.size_bytes()
+    }
+
+    /// What the members have come to take since this was last asked, by their clients' hosts.
+    pub fn take_member_growth(&mut self) -> BTreeMap<String, isize> {
+        std::mem::take(&mut self.member_growth)
+    }
+
+    /// What the members take, by their clients' hosts.
+    pub fn member_sizes(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.members.iter().map(|(member_id, member)| (member.client_host.as_str(), member.size_bytes(member_id)))
+    }
+
+    /// How much more a member would take with these protocols, whether it is there or new.
+    pub fn growth_by_join(&self, request: &JoinGroupRequest) -> usize {
+        let held = self.members.get(&request.member_id).map(|member| protocols_bytes(&member.protocols));
+        protocols_bytes(&request.protocols).saturating_sub(held.unwrap_or(0))
+    }
+
+    /// How much more the group would take with these assignments.
+    pub fn growth_by_sync(&self, request: &SyncGroupRequest) -> usize {
+        let assigned: usize = request.assignments.iter().map(|assigned| assigned.assignment.len()).sum();
+        assigned.saturating_sub(self.members.values().map(|member| member.assignment.len()).sum())
+    }
+
+    fn count_member_bytes(&mut self, client_host: &str, bytes: isize) {
+        self.member_bytes = self.member_bytes.saturating_add_signed(bytes);
+        match self.member_growth.get_mut(client_host) {
+            Some(growth) => *growth += bytes,
+            None => _ = self.member_growth.insert(client_host.to_owned(), bytes),
+        }
     }
 
     /// Whether the group's members consume the topic, as far as that is known (KIP-496).
@@ -376,7 +417,7 @@ impl Group {
         }
         self.pending_joins.remove(&member_id);
         self.joining += usize::from(member.joining.is_some());
-        self.member_bytes += member.size_bytes(&member_id);
+        self.count_member_bytes(&member.client_host, member.size_bytes(&member_id) as isize);
         for protocol in &member.protocols {
             *self.protocol_support.entry(protocol.name.clone()).or_default() += 1;
         }
@@ -387,7 +428,7 @@ impl Group {
     fn take_member(&mut self, member_id: &str) -> Option<Member> {
         let member = self.members.remove(member_id)?;
         self.joining -= usize::from(member.joining.is_some());
-        self.member_bytes -= member.size_bytes(member_id);
+        self.count_member_bytes(&member.client_host, -(member.size_bytes(member_id) as isize));
         for protocol in &member.protocols {
             if let Some(count) = self.protocol_support.get_mut(&protocol.name) {
                 *count -= 1;
@@ -421,11 +462,11 @@ impl Group {
 
     /// Sets what the leader has assigned.
     fn set_assignment(&mut self, member_id: &str, assignment: Bytes) {
-        if let Some(member) = self.members.get_mut(member_id) {
-            self.member_bytes -= member.assignment.len();
-            self.member_bytes += assignment.len();
-            member.assignment = assignment;
-        }
+        let Some(member) = self.members.get_mut(member_id) else { return };
+        let grown = assignment.len() as isize - member.assignment.len() as isize;
+        member.assignment = assignment;
+        let client_host = member.client_host.clone();
+        self.count_member_bytes(&client_host, grown);
     }
 
     fn rebalance_timeout_ms(&self) -> i64 {
@@ -463,10 +504,12 @@ impl Group {
         self.protocol_type() == Some(protocol_type) && protocols.iter().any(known_to_all)
     }
 
-    /// What the members' subscriptions name, read as version 0, which all later ones begin with (KIP-496).
+    /// What the members' subscriptions name, read as version 0, which all later ones begin with (KIP-496). Of very many
+    /// topics it is not known: the names are nowhere counted.
     fn compute_subscribed_topics(&self) -> Option<BTreeSet<String>> {
         fn topics(metadata: &Bytes) -> wire::codec::Result<Vec<String>> {
             let mut reader = Reader::new(metadata, 0, false);
+            reader.limit_elements(SUBSCRIBED_TOPICS_MAX);
             i16::read(&mut reader)?;
             Vec::read(&mut reader)
         }
@@ -476,6 +519,9 @@ impl Group {
         let mut all = BTreeSet::new();
         for member in self.members.values() {
             all.extend(topics(&member.metadata(self.protocol_name.as_deref()?)).ok()?);
+            if all.len() > SUBSCRIBED_TOPICS_MAX {
+                return None;
+            }
         }
         Some(all)
     }

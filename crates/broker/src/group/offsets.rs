@@ -6,7 +6,9 @@
 //! A commit does not outlive what was read before it, or a group would go on behind records that took the place of lost
 //! ones: what is not on disk below the committed offset is brought there first, in partitions that this broker leads.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +29,19 @@ use wire::{ErrorCode, Uuid};
 
 use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
+use super::memory::Use;
 use super::records::Batcher;
 use super::seam::BoxFuture;
 use super::shard::{Shard, ShardState};
 use super::{Now, Topic};
+use crate::api::Pace;
 
 /// First version of OffsetCommit and OffsetFetch that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 10;
+/// Partitions that are looked up before others have their turn with the groups.
+const PARTITIONS_PER_TURN: usize = 1_000;
+/// What one request may be told of offsets, in bytes: groups beyond are refused. The first is told all the same.
+const FETCHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Changes of a group's offsets on their way to the log.
 pub(super) struct InFlight {
@@ -75,10 +83,7 @@ impl InFlight {
         slot.offsets_visible.notify_waiters();
         if self.deletes_group {
             match result {
-                Ok(()) => {
-                    let grown = state.remove(&self.group_id);
-                    self.coordinator.count_memory(grown);
-                }
+                Ok(()) => state.remove(&self.group_id, &self.coordinator.memory),
                 Err(_) => slot.group.revive(),
             }
         }
@@ -120,13 +125,14 @@ impl GroupCoordinator {
     pub async fn offset_commit(
         self: &Arc<Self>,
         api_version: i16,
+        client_host: IpAddr,
         mut request: OffsetCommitRequest,
     ) -> OffsetCommitResponse {
         let (mut topics, mut accepted) = self.check_committed_topics(api_version, &mut request);
         self.make_durable(&mut accepted, &mut topics).await;
         if !accepted.is_empty() {
             let places: Vec<_> = accepted.iter().map(|accepted| accepted.place).collect();
-            let result = match self.begin_commit(api_version, &request, &mut accepted, &mut topics) {
+            let result = match self.begin_commit(api_version, client_host, &request, &mut accepted, &mut topics) {
                 Ok(in_flight) => in_flight.wait().await,
                 Err(error) => Err(error),
             };
@@ -200,6 +206,7 @@ impl GroupCoordinator {
     fn begin_commit(
         self: &Arc<Self>,
         api_version: i16,
+        client_host: IpAddr,
         request: &OffsetCommitRequest,
         accepted: &mut Vec<Accepted>,
         answers: &mut [OffsetCommitResponseTopic],
@@ -219,14 +226,26 @@ impl GroupCoordinator {
         }
         let now = self.now();
         // A simple consumer's first commit creates its group.
-        let group = state.group_or_new(group_id, now);
+        let group = state.group_or_new(group_id, now, client_host);
         let checked = group.check_commit(now, &request.member_id, request.group_instance_id.as_deref(), generation);
-        let mut writes = Vec::with_capacity(accepted.len());
+        let mut writes: Vec<OffsetWrite> = Vec::with_capacity(accepted.len());
         if checked.is_ok() {
+            let mut grown = 0;
+            let mut places: HashMap<(String, i32), usize> = HashMap::new();
             for accepted in accepted.drain(..) {
                 let (topic, partition) = accepted.place;
-                match self.commit_one(group, now, request.retention_time_ms, accepted) {
-                    Ok(write) => writes.push(write),
+                match self.commit_one(group, now, client_host, request.retention_time_ms, &mut grown, accepted) {
+                    // Of a partition that is there several times the last offset counts, and is the only one written.
+                    Ok(write) => match places.entry((write.topic.clone(), write.partition)) {
+                        Entry::Occupied(place) => {
+                            let former = std::mem::replace(&mut writes[*place.get()], write);
+                            group.offsets.finish(former, false);
+                        }
+                        Entry::Vacant(place) => {
+                            place.insert(writes.len());
+                            writes.push(write);
+                        }
+                    },
                     Err(error) => answers[topic].partitions[partition].error_code = error,
                 }
             }
@@ -240,7 +259,9 @@ impl GroupCoordinator {
         &self,
         group: &mut Group,
         now: Now,
+        client_host: IpAddr,
         retention_time_ms: i64,
+        grown: &mut usize,
         accepted: Accepted,
     ) -> Result<OffsetWrite, ErrorCode> {
         let Accepted { topic, topic_id, partition, .. } = accepted;
@@ -250,9 +271,15 @@ impl GroupCoordinator {
         if metadata.len() > limit && metadata.encode_utf16().count() > limit {
             return Err(ErrorCode::OFFSET_METADATA_TOO_LARGE);
         }
-        if self.is_full() && !group.offsets.contains(&topic, partition.partition_index) {
+        let growth = group.offsets.growth(&topic, partition.partition_index, &metadata);
+        // What is there may always change, as long as it takes no more.
+        if growth > 0
+            && !(self.memory.has_room_in_group(group.size_bytes(), *grown + growth)
+                && self.memory.has_room(client_host, Use::Offsets, *grown + growth))
+        {
             return Err(ErrorCode::INVALID_COMMIT_OFFSET_SIZE);
         }
+        *grown += growth;
         let expire_timestamp_ms = match retention_time_ms {
             0.. => now.wall_ms.saturating_add(retention_time_ms),
             _ => -1,
@@ -302,8 +329,24 @@ impl GroupCoordinator {
         let require_stable = request.require_stable;
         if api_version >= GROUPS_SINCE {
             let mut groups = Vec::with_capacity(request.groups.len());
+            let (mut named, mut fetched_bytes) = (HashSet::new(), 0);
+            let mut pace = Pace::default();
             for group in request.groups {
-                groups.push(self.fetch_group(api_version, group, require_stable).await);
+                pace.step(1).await;
+                let refusal = if !named.insert(group.group_id.clone()) {
+                    Some(ErrorCode::INVALID_REQUEST)
+                } else if fetched_bytes >= FETCHED_BYTES_MAX {
+                    Some(ErrorCode::POLICY_VIOLATION)
+                } else {
+                    None
+                };
+                groups.push(match refusal {
+                    Some(error_code) => {
+                        OffsetFetchResponseGroup { group_id: group.group_id, error_code, ..Default::default() }
+                    }
+                    None => self.fetch_group(api_version, group, require_stable).await,
+                });
+                fetched_bytes += groups.last().map_or(0, size_bytes);
             }
             return OffsetFetchResponse { groups, ..Default::default() };
         }
@@ -322,21 +365,32 @@ impl GroupCoordinator {
     async fn fetch_group(
         &self,
         api_version: i16,
-        request: OffsetFetchRequestGroup,
+        mut request: OffsetFetchRequestGroup,
         require_stable: bool,
     ) -> OffsetFetchResponseGroup {
         let group_id = request.group_id.clone();
-        let result = match self.try_fetch(api_version, &request, require_stable) {
-            // Commits that are on their way count: the answer waits for them (KIP-447).
-            Ok(None) => self.fetch_stable(api_version, &request).await,
-            result => result,
+        let turns = match request.topics.take() {
+            Some(topics) => in_turns(topics).into_iter().map(Some).collect(),
+            None => vec![None],
         };
-        match result {
-            Ok(topics) => {
-                OffsetFetchResponseGroup { group_id, topics: topics.unwrap_or_default(), ..Default::default() }
+        let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
+        let mut pace = Pace::default();
+        for turn in turns {
+            request.topics = turn;
+            let result = match self.try_fetch(api_version, &request, require_stable) {
+                // Commits that are on their way count: the answer waits for them (KIP-447).
+                Ok(None) => self.fetch_stable(api_version, &request).await,
+                result => result,
+            };
+            match result {
+                Ok(fetched) => add_turn(&mut topics, fetched.unwrap_or_default()),
+                Err(error_code) => {
+                    return OffsetFetchResponseGroup { group_id, error_code, ..Default::default() };
+                }
             }
-            Err(error_code) => OffsetFetchResponseGroup { group_id, error_code, ..Default::default() },
+            pace.step(PARTITIONS_PER_TURN).await;
         }
+        OffsetFetchResponseGroup { group_id, topics, ..Default::default() }
     }
 
     async fn fetch_stable(
@@ -471,6 +525,7 @@ impl GroupCoordinator {
         let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
         group.check_delete_offsets()?;
         let mut writes = Vec::new();
+        let mut deleted = HashSet::new();
         let mut answers = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let found = self.topics.topic(&topic.name);
@@ -484,7 +539,10 @@ impl GroupCoordinator {
                     (true, true) => ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC,
                     (true, false) => ErrorCode::NONE,
                 };
-                if error_code.is_none() && group.offsets.contains(&topic.name, partition_index) {
+                if error_code.is_none()
+                    && group.offsets.contains(&topic.name, partition_index)
+                    && deleted.insert((topic.name.clone(), partition_index))
+                {
                     writes.push(group.offsets.begin(&topic.name, partition_index, None));
                 }
                 partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
@@ -556,6 +614,58 @@ impl GroupCoordinator {
         drop(self.enqueue(shard, state, group_id, writes, deletes_group));
         self.settle(state, group_id);
     }
+}
+
+/// The partitions that are asked for, each once, a turn's worth at a time. Each topic is there once, also one of which
+/// no partition is asked for.
+fn in_turns(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
+    // By the place of their topic: a name for each partition could be many times the request.
+    let mut places: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
+    let mut seen: HashSet<(usize, i32)> = HashSet::new();
+    let (mut turns, mut turn, mut left) = (Vec::new(), Vec::new(), PARTITIONS_PER_TURN);
+    for OffsetFetchRequestTopics { name, topic_id, mut partition_indexes } in topics {
+        let next = places.len();
+        let place = *places.entry((topic_id, name.clone())).or_insert(next);
+        partition_indexes.retain(|partition| seen.insert((place, *partition)));
+        let mut rest = partition_indexes;
+        loop {
+            let later = rest.split_off(rest.len().min(left));
+            // A topic without partitions takes its part of a turn, too.
+            left -= rest.len().max(1).min(left);
+            turn.push(OffsetFetchRequestTopics { name: name.clone(), topic_id, partition_indexes: rest });
+            if left == 0 {
+                turns.push(std::mem::take(&mut turn));
+                left = PARTITIONS_PER_TURN;
+            }
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    if !turn.is_empty() || turns.is_empty() {
+        turns.push(turn);
+    }
+    turns
+}
+
+/// Adds what a turn has found. A topic may have been begun in the turn before.
+fn add_turn(topics: &mut Vec<OffsetFetchResponseTopics>, fetched: Vec<OffsetFetchResponseTopics>) {
+    for mut topic in fetched {
+        match topics.last_mut() {
+            Some(last) if last.topic_id == topic.topic_id && last.name == topic.name => {
+                last.partitions.append(&mut topic.partitions);
+            }
+            _ => topics.push(topic),
+        }
+    }
+}
+
+/// About what a group takes in the answer.
+fn size_bytes(group: &OffsetFetchResponseGroup) -> usize {
+    const PARTITION_BYTES: usize = 24;
+    let partitions = group.topics.iter().flat_map(|topic| &topic.partitions);
+    partitions.map(|partition| PARTITION_BYTES + partition.metadata.as_ref().map_or(0, String::len)).sum()
 }
 
 /// Whether an offset belongs to the topic that has the name now, as far as both tell.

@@ -4,6 +4,7 @@
 //! oneshots.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use wire::api::join_group::JoinGroupResponse;
 use wire::api::sync_group::SyncGroupResponse;
 
 use super::core::{Group, Output, RequestId, Write};
+use super::memory::{Memory, Use};
 use super::{GroupConfig, Now};
 
 pub(super) struct Shard {
@@ -60,7 +62,36 @@ pub(super) struct Slot {
     /// Tells this group from a former one of the same name.
     pub(super) incarnation: u64,
     scheduled_ms: i64,
+    /// The address that created the group, if it was in this process's time.
+    creator: Option<IpAddr>,
+    /// What was counted for the group, without its members.
     counted_bytes: usize,
+}
+
+impl Slot {
+    /// Brings the count of memory up to date.
+    fn count(&mut self, group_id: &str, memory: &Memory) {
+        for (client_host, grown) in self.group.take_member_growth() {
+            memory.grow(address_of(&client_host), Use::Members, grown);
+        }
+        let bytes = self.group.own_bytes() + 2 * group_id.len();
+        memory.grow(self.creator, Use::Offsets, bytes as isize - self.counted_bytes as isize);
+        self.counted_bytes = bytes;
+    }
+
+    /// Gives back what was counted.
+    fn forget(mut self, group_id: &str, memory: &Memory) {
+        self.count(group_id, memory);
+        for (client_host, bytes) in self.group.member_sizes() {
+            memory.grow(address_of(client_host), Use::Members, -(bytes as isize));
+        }
+        memory.grow(self.creator, Use::Offsets, -(self.counted_bytes as isize));
+    }
+}
+
+/// The address in a member's host, which is written as Java does.
+fn address_of(client_host: &str) -> Option<IpAddr> {
+    client_host.strip_prefix('/')?.parse().ok()
 }
 
 impl ShardState {
@@ -90,20 +121,21 @@ impl ShardState {
     }
 
     /// The group, new if it does not exist.
-    pub(super) fn group_or_new(&mut self, group_id: &str, now: Now) -> &mut Group {
+    pub(super) fn group_or_new(&mut self, group_id: &str, now: Now, creator: IpAddr) -> &mut Group {
         if !self.groups.contains_key(group_id) {
-            self.insert(group_id.to_owned(), Group::new(now));
+            self.insert(group_id.to_owned(), Group::new(now), Some(creator));
         }
         &mut self.groups.get_mut(group_id).expect("the group was just put there").group
     }
 
-    pub(super) fn insert(&mut self, group_id: String, group: Group) {
+    pub(super) fn insert(&mut self, group_id: String, group: Group, creator: Option<IpAddr>) {
         self.last_incarnation += 1;
         let slot = Slot {
             group,
             offsets_visible: Arc::new(Notify::new()),
             incarnation: self.last_incarnation,
             scheduled_ms: i64::MAX,
+            creator,
             counted_bytes: 0,
         };
         self.groups.insert(group_id, slot);
@@ -132,10 +164,10 @@ impl ShardState {
         writes
     }
 
-    /// Puts the books right after a group has changed: its place in the deadlines, and its memory, whose change is
-    /// returned. A group that holds nothing is forgotten.
-    pub(super) fn settle(&mut self, group_id: &str) -> isize {
-        let Some(slot) = self.groups.get_mut(group_id) else { return 0 };
+    /// Puts the books right after a group has changed: its place in the deadlines, and its memory. A group that holds
+    /// nothing is forgotten.
+    pub(super) fn settle(&mut self, group_id: &str, memory: &Memory) {
+        let Some(slot) = self.groups.get_mut(group_id) else { return };
         let wake_ms = slot.group.wake_ms();
         if wake_ms != slot.scheduled_ms {
             if slot.scheduled_ms != i64::MAX {
@@ -146,28 +178,33 @@ impl ShardState {
             }
             slot.scheduled_ms = wake_ms;
         }
+        slot.count(group_id, memory);
         if slot.group.is_vacant() {
-            return self.remove(group_id);
+            self.remove(group_id, memory);
         }
-        let bytes = slot.group.size_bytes() + 2 * group_id.len();
-        let grown = bytes as isize - slot.counted_bytes as isize;
-        slot.counted_bytes = bytes;
-        grown
     }
 
-    /// Forgets a group. Returns the change of memory.
-    pub(super) fn remove(&mut self, group_id: &str) -> isize {
-        let Some(slot) = self.groups.remove(group_id) else { return 0 };
+    /// Forgets a group.
+    pub(super) fn remove(&mut self, group_id: &str, memory: &Memory) {
+        let Some(slot) = self.groups.remove(group_id) else { return };
         if slot.scheduled_ms != i64::MAX {
             self.deadlines.remove(&(slot.scheduled_ms, group_id.to_owned()));
         }
         slot.offsets_visible.notify_waiters();
-        -(slot.counted_bytes as isize)
+        slot.forget(group_id, memory);
     }
 
-    /// The memory of all groups, as it was counted.
+    /// Forgets all groups.
+    pub(super) fn clear(&mut self, memory: &Memory) {
+        for (group_id, slot) in std::mem::take(&mut self.groups) {
+            slot.forget(&group_id, memory);
+        }
+    }
+
+    /// The memory of all groups, counted anew.
+    #[cfg(test)]
     pub(super) fn counted_bytes(&self) -> usize {
-        self.groups.values().map(|slot| slot.counted_bytes).sum()
+        self.groups.iter().map(|(group_id, slot)| slot.group.size_bytes() + 2 * group_id.len()).sum()
     }
 
     pub(super) fn next_deadline_ms(&self) -> i64 {

@@ -1,6 +1,7 @@
 //! The coordinator against a log in memory: what is stored, what is durable when, and what comes back.
 
 mod api;
+mod bounds;
 mod fake;
 mod load;
 mod random;

@@ -1,5 +1,7 @@
 //! JoinGroup: how members come in, and how a rebalance begins and ends its first phase.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use wire::ErrorCode;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
@@ -32,8 +34,9 @@ impl Join {
     /// Takes the protocols, without names that come twice, as copies: a slice of the request would keep all of it.
     fn take_protocols(&mut self) -> Vec<JoinGroupRequestProtocol> {
         let mut protocols = Vec::<JoinGroupRequestProtocol>::new();
+        let mut names = BTreeSet::new();
         for protocol in std::mem::take(&mut self.request.protocols) {
-            if protocols.iter().all(|known| known.name != protocol.name) {
+            if names.insert(protocol.name.clone()) {
                 let metadata = Bytes::copy_from_slice(&protocol.metadata);
                 protocols.push(JoinGroupRequestProtocol { name: protocol.name, metadata });
             }
@@ -190,12 +193,13 @@ impl Group {
                 }
             }
         }
-        self.member_bytes -= protocols_bytes(&member.protocols);
         for protocol in &protocols {
             *self.protocol_support.entry(protocol.name.clone()).or_default() += 1;
         }
-        self.member_bytes += protocols_bytes(&protocols);
+        let grown = protocols_bytes(&protocols) as isize - protocols_bytes(&member.protocols) as isize;
         member.protocols = protocols;
+        let client_host = member.client_host.clone();
+        self.count_member_bytes(&client_host, grown);
     }
 
     /// Gives a static member another id, without its leaving. The former holder of the id is fenced.

@@ -76,6 +76,21 @@ impl Offsets {
         self.bytes
     }
 
+    /// How much more memory an offset would take, in a partition that has one or none.
+    pub fn growth(&self, topic: &str, partition: i32, metadata: &str) -> usize {
+        match self.slot(topic, partition) {
+            Some(slot) => {
+                let held = slot.committed.as_ref().map_or(0, |committed| committed.metadata.len());
+                metadata.len().saturating_sub(held)
+            }
+            None => {
+                let is_new = !self.topics.contains_key(topic);
+                let topic = if is_new { Self::TOPIC_BYTES + topic.len() } else { 0 };
+                topic + Self::SLOT_BYTES + metadata.len()
+            }
+        }
+    }
+
     /// The visible offset.
     pub fn get(&self, topic: &str, partition: i32) -> Option<&CommittedOffset> {
         self.slot(topic, partition)?.committed.as_ref()

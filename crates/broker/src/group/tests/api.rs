@@ -23,13 +23,13 @@ use crate::group::core::CommittedOffset;
 use crate::group::records::Stored;
 use crate::group::{Caller, GroupConfig};
 
-const CALLER: Caller<'static> = Caller {
+pub(super) const CALLER: Caller<'static> = Caller {
     api_version: 9,
     client_id: Some("client"),
     client_host: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
 };
 
-fn join_request(group_id: &str, member_id: &str) -> JoinGroupRequest {
+pub(super) fn join_request(group_id: &str, member_id: &str) -> JoinGroupRequest {
     JoinGroupRequest {
         group_id: group_id.to_owned(),
         session_timeout_ms: 10_000,
@@ -41,7 +41,7 @@ fn join_request(group_id: &str, member_id: &str) -> JoinGroupRequest {
     }
 }
 
-fn commit_request(group_id: &str, offsets: &[(&str, i32, i64)]) -> OffsetCommitRequest {
+pub(super) fn commit_request(group_id: &str, offsets: &[(&str, i32, i64)]) -> OffsetCommitRequest {
     let topics = offsets.iter().map(|(topic, partition, offset)| OffsetCommitRequestTopic {
         name: (*topic).to_owned(),
         partitions: vec![OffsetCommitRequestPartition {
@@ -55,13 +55,13 @@ fn commit_request(group_id: &str, offsets: &[(&str, i32, i64)]) -> OffsetCommitR
     OffsetCommitRequest { group_id: group_id.to_owned(), topics: topics.collect(), ..Default::default() }
 }
 
-fn errors(response: &OffsetCommitResponse) -> Vec<ErrorCode> {
+pub(super) fn errors(response: &OffsetCommitResponse) -> Vec<ErrorCode> {
     response.topics.iter().flat_map(|topic| topic.partitions.iter().map(|p| p.error_code)).collect()
 }
 
 impl World {
     pub(super) async fn commit(&self, group_id: &str, offsets: &[(&str, i32, i64)]) -> Vec<ErrorCode> {
-        errors(&self.groups.offset_commit(9, commit_request(group_id, offsets)).await)
+        errors(&self.groups.offset_commit(9, CALLER.client_host, commit_request(group_id, offsets)).await)
     }
 
     pub(super) fn spawn_commit(
@@ -70,7 +70,7 @@ impl World {
         offsets: &[(&str, i32, i64)],
     ) -> JoinHandle<OffsetCommitResponse> {
         let (groups, request) = (self.groups.clone(), commit_request(group_id, offsets));
-        tokio::spawn(async move { groups.offset_commit(9, request).await })
+        tokio::spawn(async move { groups.offset_commit(9, CALLER.client_host, request).await })
     }
 
     pub(super) async fn fetch_request(
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-fn sync_request(group_id: &str, joined: &JoinGroupResponse) -> SyncGroupRequest {
+pub(super) fn sync_request(group_id: &str, joined: &JoinGroupResponse) -> SyncGroupRequest {
     let assignment =
         SyncGroupRequestAssignment { member_id: joined.member_id.clone(), assignment: Bytes::from_static(b"all") };
     SyncGroupRequest {
@@ -290,14 +290,14 @@ async fn each_partition_of_a_commit_has_its_own_error() {
     request.topics[5].partitions[0].committed_metadata = Some("x".repeat(4_097));
     request.topics.push(request.topics[0].clone());
     request.topics[6].partitions[0].committed_offset = 2;
-    let response = world.groups.offset_commit(9, request).await;
+    let response = world.groups.offset_commit(9, CALLER.client_host, request).await;
     let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     let none = ErrorCode::NONE;
     let too_large = ErrorCode::OFFSET_METADATA_TOO_LARGE;
     assert_eq!(errors(&response), [none, unknown, unknown, unknown, none, too_large, none]);
     assert_eq!(world.fetch("g").await, [offset("t1", 0, 2), offset("t1", 1, -9)], "the later of two counts");
 
-    let nothing = world.groups.offset_commit(9, commit_request("other", &[])).await;
+    let nothing = world.groups.offset_commit(9, CALLER.client_host, commit_request("other", &[])).await;
     assert!(nothing.topics.is_empty());
     assert_eq!(world.commit("other", &[("zz", 0, 1)]).await, [unknown]);
     assert_eq!(world.list().len(), 1, "no group comes of nothing");
@@ -309,16 +309,22 @@ async fn commits_of_strangers() {
     let mut request = commit_request("g", &[("t1", 0, 1)]);
     request.generation_id_or_member_epoch = 3;
     request.member_id = "m".to_owned();
-    let response = world.groups.offset_commit(9, request.clone()).await;
+    let response = world.groups.offset_commit(9, CALLER.client_host, request.clone()).await;
     assert_eq!(errors(&response), [ErrorCode::GROUP_ID_NOT_FOUND]);
-    let response = world.groups.offset_commit(8, request.clone()).await;
+    let response = world.groups.offset_commit(8, CALLER.client_host, request.clone()).await;
     assert_eq!(errors(&response), [ErrorCode::ILLEGAL_GENERATION]);
     let joined = world.admit("g").await;
-    assert_eq!(errors(&world.groups.offset_commit(9, request.clone()).await), [ErrorCode::UNKNOWN_MEMBER_ID]);
+    assert_eq!(
+        errors(&world.groups.offset_commit(9, CALLER.client_host, request.clone()).await),
+        [ErrorCode::UNKNOWN_MEMBER_ID]
+    );
     request.member_id = joined.member_id;
-    assert_eq!(errors(&world.groups.offset_commit(9, request.clone()).await), [ErrorCode::ILLEGAL_GENERATION]);
+    assert_eq!(
+        errors(&world.groups.offset_commit(9, CALLER.client_host, request.clone()).await),
+        [ErrorCode::ILLEGAL_GENERATION]
+    );
     request.generation_id_or_member_epoch = joined.generation_id;
-    assert_eq!(errors(&world.groups.offset_commit(9, request).await), [ErrorCode::NONE]);
+    assert_eq!(errors(&world.groups.offset_commit(9, CALLER.client_host, request).await), [ErrorCode::NONE]);
     assert_eq!(world.commit("g", &[("t1", 0, 1)]).await, [ErrorCode::UNKNOWN_MEMBER_ID]);
     assert_eq!(world.commit("", &[("t1", 0, 1)]).await, [ErrorCode::NONE], "offsets may be kept without a group id");
 }
@@ -331,9 +337,9 @@ async fn topics_by_id() {
         request.topics[0].topic_id = id;
         request
     };
-    let response = world.groups.offset_commit(10, by_id(topic_id(3))).await;
+    let response = world.groups.offset_commit(10, CALLER.client_host, by_id(topic_id(3))).await;
     assert_eq!((errors(&response), response.topics[0].topic_id), (vec![ErrorCode::NONE], topic_id(3)));
-    let response = world.groups.offset_commit(10, by_id(Uuid([99; 16]))).await;
+    let response = world.groups.offset_commit(10, CALLER.client_host, by_id(Uuid([99; 16]))).await;
     assert_eq!(errors(&response), [ErrorCode::UNKNOWN_TOPIC_ID]);
 
     let asked = |id| OffsetFetchRequestTopics { topic_id: id, partition_indexes: vec![0, 1], ..Default::default() };
@@ -662,42 +668,6 @@ async fn a_group_without_members_or_offsets_is_removed() {
     assert_eq!(world.list(), []);
     let world = world.restart(0).await;
     assert_eq!(world.list(), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn member_ids_that_nobody_uses_are_bounded() {
-    let world = World::new(GroupConfig { max_pending_member_bytes: 50_000, ..GroupConfig::default() }).await;
-    let early = world.groups.join_group(CALLER, join_request("g", "")).await;
-    let mut late = JoinGroupResponse::default();
-    for number in 0..1_000 {
-        late = world.groups.join_group(CALLER, join_request(&format!("flood{number}"), "")).await;
-        assert_eq!(late.error_code, ErrorCode::MEMBER_ID_REQUIRED);
-    }
-    assert!(world.list().len() < 60, "{}", world.list().len());
-    let early = world.groups.join_group(CALLER, join_request("g", &early.member_id)).await;
-    assert_eq!(early.error_code, ErrorCode::UNKNOWN_MEMBER_ID, "it may start anew");
-    let late = world.groups.join_group(CALLER, join_request("flood999", &late.member_id)).await;
-    assert_eq!(late.error_code, ErrorCode::NONE);
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    assert_eq!(world.list().len(), 1, "and they expire");
-    world.memory_is_counted();
-}
-
-#[tokio::test(start_paused = true)]
-async fn memory_is_bounded() {
-    let world = World::new(GroupConfig { max_memory_bytes: 20_000, ..GroupConfig::default() }).await;
-    assert_eq!(world.commit("first", &[("t1", 0, 1)]).await, [ErrorCode::NONE]);
-    let mut refused = 0;
-    for number in 0..100 {
-        let errors = world.commit(&format!("flood{number}"), &[("t1", 0, 1)]).await;
-        refused += usize::from(errors == [ErrorCode::INVALID_COMMIT_OFFSET_SIZE]);
-    }
-    assert!(refused > 50, "{refused}");
-    assert!(world.groups.memory_bytes() < 22_000);
-    assert_eq!(world.commit("first", &[("t1", 0, 2)]).await, [ErrorCode::NONE], "what is there may change");
-    let joining = world.groups.join_group(CALLER, join_request("g", "")).await;
-    assert_eq!(joining.error_code, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
-    world.memory_is_counted();
 }
 
 #[tokio::test(start_paused = true)]

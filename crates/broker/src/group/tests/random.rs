@@ -336,7 +336,7 @@ impl Client {
             ..Default::default()
         };
         let (_, groups) = self.shared.groups();
-        let response = groups.offset_commit(9, request).await;
+        let response = groups.offset_commit(9, IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
         match response.topics[0].partitions[0].error_code {
             ErrorCode::NONE => {
                 self.shared.seen.lock().acknowledged.insert(topic, offset);
