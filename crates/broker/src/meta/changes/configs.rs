@@ -12,6 +12,12 @@ use crate::config::{ConfigMap, Scope};
 use crate::meta::image::{ConfigResource, ResourceKind};
 use crate::meta::name::TopicName;
 
+/// Groups that may have settings of their own. A group need not exist for that, so nothing else bounds them: those of
+/// groups that are gone stay until somebody deletes them.
+const GROUPS_MAX: usize = 10_000;
+/// Longest id of a group that may have settings of its own.
+const GROUP_ID_BYTES_MAX: usize = 1_024;
+
 /// What became of one resource, in the order of the request.
 pub(in super::super) type Outcome = Result<(), Refusal>;
 
@@ -82,6 +88,7 @@ fn decide<R>(
     let repeated: BTreeSet<_> = resources.iter().map(&identity).filter(|id| !seen.insert(*id)).collect();
     let mut records = Vec::new();
     let mut answer = Vec::with_capacity(resources.len());
+    let mut groups = Groups::default();
     for resource in resources {
         let (kind, name) = identity(resource);
         let outcome = if repeated.contains(&(kind, name)) {
@@ -90,6 +97,7 @@ fn decide<R>(
             one(context, kind, name, |scope, before| after(scope, before, resource))
         };
         answer.push(outcome.and_then(|mut changed| {
+            groups.check(context, kind, name, &changed)?;
             if records.len() + changed.len() > RECORDS_MAX {
                 return Err(Refusal::too_large());
             }
@@ -101,6 +109,37 @@ fn decide<R>(
         records.clear();
     }
     Decision { records, answer }
+}
+
+/// How many groups have settings of their own.
+#[derive(Default)]
+struct Groups(Option<usize>);
+
+impl Groups {
+    /// Whether a group may get its first settings.
+    fn check(
+        &mut self,
+        context: &Context<'_>,
+        kind: i8,
+        name: &str,
+        changed: &[MetadataRecord],
+    ) -> Result<(), Refusal> {
+        let is_group = ResourceKind::from_id(kind) == Some(ResourceKind::Group);
+        if !is_group || changed.is_empty() || !context.image.config(&ConfigResource::group(name)).is_empty() {
+            return Ok(());
+        }
+        let count_all = || context.image.configs().filter(|(known, _)| known.kind == ResourceKind::Group).count();
+        let count = self.0.get_or_insert_with(count_all);
+        if *count >= GROUPS_MAX {
+            let message = format!(
+                "{GROUPS_MAX} groups have settings of their own, and more cannot have any. Delete the settings of groups \
+                 that are gone."
+            );
+            return Err(Refusal::new(ErrorCode::POLICY_VIOLATION, message));
+        }
+        *count += 1;
+        Ok(())
+    }
 }
 
 fn one(
@@ -127,6 +166,11 @@ fn one(
         }
         ResourceKind::Group if name.is_empty() => {
             return Err(bad("Default group resources are not allowed.".to_owned()));
+        }
+        ResourceKind::Group if name.len() > GROUP_ID_BYTES_MAX => {
+            return Err(bad(format!(
+                "A group with settings of its own has an id of at most {GROUP_ID_BYTES_MAX} bytes."
+            )));
         }
         ResourceKind::Group => Scope::Group,
         // Each broker sees to its own, and AlterConfigs does not know them (KIP-412).
@@ -312,6 +356,23 @@ mod tests {
         assert_eq!(decision.answer, vec![(42, "Each resource must appear at most once.".to_owned()); 2]);
         let keys = resource(TOPIC, "t", &[("retention.ms", SET, Some("5")), ("retention.ms", SET, Some("6"))]);
         assert_eq!(ask(&image, &[keys]).answer[0].1, "Error due to duplicate config keys : retention.ms");
+    }
+
+    #[test]
+    fn groups_with_settings_are_bounded() {
+        let set = |n: usize| resource(GROUP, &format!("g{n}"), &[("consumer.session.timeout.ms", SET, Some("50000"))]);
+        let unset = |n: usize| resource(GROUP, &format!("g{n}"), &[("consumer.session.timeout.ms", 1, None)]);
+        let refused = |answer: &[(i16, String)]| answer.iter().filter(|(code, _)| *code == 44).count();
+        let some: Vec<_> = (0..GROUPS_MAX - 1).map(set).collect();
+        let image = applied(&with_topic(), &ask(&with_topic(), &some).records);
+        let decision = ask(&image, &[set(0), set(1_000_000), set(1_000_001), set(1_000_002)]);
+        assert_eq!((refused(&decision.answer), decision.records.len()), (2, 1));
+        let full = applied(&image, &decision.records);
+        assert_eq!(refused(&ask(&full, &[set(1_000_001)]).answer), 1);
+        let one_less = applied(&full, &ask(&full, &[unset(7)]).records);
+        assert_eq!(refused(&ask(&one_less, &[set(1_000_001)]).answer), 0, "a place is free again");
+        let long = resource(GROUP, &"x".repeat(1_025), &[("consumer.session.timeout.ms", SET, Some("50000"))]);
+        assert_eq!(ask(&image, &[long]).answer[0].0, 42);
     }
 
     #[test]
