@@ -15,6 +15,7 @@ pub mod error;
 pub mod frame;
 mod lz4;
 pub mod record;
+pub mod sample;
 pub mod state;
 pub mod uuid;
 
