@@ -186,7 +186,8 @@ impl<M: StateMachine> Node<M> {
             return refuse("its snapshot is not whole");
         };
         let is_same = snapshot.to_message(Bytes::new()).metadata == message.get_snapshot().metadata;
-        require(is_same && snapshot.id.position().offset > self.state_offset(), "its snapshot is of another place")?;
+        // The one that a cluster begins with has no records, as a node has that takes it.
+        require(is_same && snapshot.id.position().offset >= self.state_offset(), "its snapshot is of another place")?;
         self.machine().check(&snapshot.values).or_else(|_| refuse("its snapshot has records that nobody writes"))
     }
 }

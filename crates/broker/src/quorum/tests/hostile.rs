@@ -20,6 +20,11 @@ struct Three {
 
 impl Three {
     fn start(seed: u64) -> Self {
+        Self::start_with(seed, 3)
+    }
+
+    /// The others of the three have nothing yet.
+    fn start_with(seed: u64, bootstrapped: usize) -> Self {
         let own = |n: u8| {
             let disk = Arc::new(SimDisk::new(seed * 3 + u64::from(n)));
             let mut own = options(disk, Path::new(DIR), 1500);
@@ -29,7 +34,7 @@ impl Three {
         };
         let options: Vec<Options> = (1..=3).map(own).collect();
         let all: Vec<&Options> = options.iter().collect();
-        options.iter().for_each(|own| bootstrap(own, &all).unwrap());
+        options[..bootstrapped].iter().for_each(|own| bootstrap(own, &all).unwrap());
         let sent = Arc::<Mutex<Vec<Message>>>::default();
         let open = |own| Node::open(own, Journal::default(), Box::new(Kept(Arc::clone(&sent)))).unwrap();
         Self { nodes: options.iter().map(open).collect(), options, sent, known: vec![(0, 0, 0); 3] }
@@ -96,6 +101,22 @@ impl Three {
         assert!(now.0 >= term && now.2 >= committed, "{now:?} after {term}, {committed}");
         assert!(now.0 > term || vote == INVALID_ID || now.1 == vote, "its vote in term {term} was {vote}");
     }
+}
+
+/// A voter of the beginning that has heard of it last takes the snapshot that says no more than who votes.
+#[test]
+fn who_comes_late_takes_what_the_cluster_began_with() {
+    let mut three = Three::start_with(0, 2);
+    let others: Vec<Voter> = three.nodes[..2].iter().map(|node| voter(node.key())).collect();
+    three.nodes[2].introduce(others);
+    three.nodes[0].campaign().unwrap();
+    three.talk();
+    for n in 0..5 {
+        three.propose(0, n);
+        (0..4).for_each(|_| three.nodes[0].tick().unwrap());
+        three.talk();
+    }
+    assert!(three.nodes.iter().all(|node| node.machine().values == values(0, 5)));
 }
 
 /// From the leader to the second node, as it is now.
