@@ -8,6 +8,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -154,6 +155,10 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| EXHAUSTED.iter().any(|errno| errno.raw_os_error() == code))
 }
 
+/// Records and metadata are their owner's alone. What is there already stays as it is.
+pub const DIR_MODE: u32 = 0o700;
+pub const FILE_MODE: u32 = 0o600;
+
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -164,7 +169,7 @@ struct RealFile(std::fs::File);
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = std::fs::OpenOptions::new();
-        options.read(true);
+        options.read(true).mode(FILE_MODE);
         match mode {
             OpenMode::Read => {}
             OpenMode::ReadWrite => {
@@ -187,7 +192,7 @@ impl Disk for RealDisk {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             self.create_dir_all(parent)?;
         }
-        match std::fs::create_dir(path) {
+        match std::fs::DirBuilder::new().mode(DIR_MODE).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -290,6 +295,23 @@ mod tests {
         assert_eq!(read_exact_at(&*file, &mut back, 8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(disk.read_dir(&dir.path().join("a")).unwrap(), [DirEntry { name: "b".into(), is_dir: true }]);
         assert!(disk.free_bytes(dir.path()).unwrap() <= disk.total_bytes(dir.path()).unwrap());
+    }
+
+    #[test]
+    fn nobody_else_reads_what_is_created() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data/t-0");
+        RealDisk.create_dir_all(&path).unwrap();
+        for mode in [OpenMode::Create, OpenMode::CreateEmpty] {
+            RealDisk.open(&path.join(format!("{mode:?}")), mode).unwrap();
+        }
+        replace_file(&RealDisk, &path.join("checkpoint"), b"one").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&dir.path().join("data"))), (DIR_MODE, DIR_MODE));
+        for entry in RealDisk.read_dir(&path).unwrap() {
+            assert_eq!(mode(&path.join(&entry.name)), FILE_MODE, "{}", entry.name);
+        }
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! by the addresses that they began with, so a later start has to give them the same.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use lab::Ports;
+use log::disk::DIR_MODE;
 use serde::{Deserialize, Serialize};
 
 use crate::cmd::failure::Usage;
@@ -95,7 +97,8 @@ fn write(path: &Path, ports: &[Ports]) -> io::Result<()> {
     let broker = |ports: &Ports| Broker { port: ports.clients, inter_broker_port: ports.brokers };
     let text = serde_json::to_string(&ports.iter().map(broker).collect::<Vec<_>>())?;
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
+        // The logs and the data of the brokers are in it.
+        std::fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)?;
     }
     std::fs::write(path, text + "\n")
 }
