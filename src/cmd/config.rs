@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::args::{self, Connection};
 use super::failure::Usage;
-use super::output;
+use super::output::{self, visible};
 
 /// Show and change settings of topics and brokers.
 #[derive(Debug, clap::Args)]
@@ -167,7 +167,8 @@ async fn describe(args: Describe) -> Result<()> {
 
 /// `ConfigCommand.describeResourceConfig`.
 fn render(entry: &ConfigEntry) -> String {
-    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "null".to_owned());
+    let value =
+        |value: &Option<String>| value.as_deref().map_or_else(|| "null".to_owned(), |v| visible(v).into_owned());
     let synonyms = entry.synonyms.iter().map(|s| format!("{}:{}={}", s.source.name(), s.name, value(&s.value)));
     let synonyms = synonyms.collect::<Vec<_>>().join(", ");
     let mut line = String::new();

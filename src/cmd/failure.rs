@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use client::{ClientError, ConnectionError};
 use wire::ErrorCode;
 
+use super::output::visible;
+
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
@@ -29,6 +31,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
     let hint = error.chain().find_map(|cause| cause.downcast_ref()).and_then(hint);
     let text = one_line(&format!("{error:#}"));
+    let text = visible(&text);
     match hint {
         Some(hint) => eprintln!("error: {text}; {hint}"),
         None => eprintln!("error: {text}"),

@@ -1,7 +1,6 @@
 //! `parshall group`: what groups there are, where they stand, and moving them.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
@@ -9,7 +8,7 @@ use client::{Client, ClientError, ListedGroup};
 use serde::Serialize;
 
 use super::args::{self, Connection};
-use super::output::{self, columns};
+use super::output::{self, columns, visible};
 
 mod describe;
 mod reset;
@@ -100,20 +99,22 @@ async fn list(args: List) -> Result<()> {
         });
         return Ok(output::print_json(&listed.collect::<Vec<_>>())?);
     }
-    let mut out = output::stdout();
+    let mut text = String::new();
     if args.state {
         // The widths of ConsumerGroupCommand.printGroupInfo.
         let width = groups.keys().map(String::len).max().unwrap_or(0).max(15) + 10;
         let rows = groups.iter().map(|(name, group)| [name.as_str(), group.state.as_str()]);
         for row in std::iter::once(["GROUP", "STATE"]).chain(rows) {
-            writeln!(out, "{}", columns(&row, &[width, 20]))?;
+            text.push_str(&columns(&row, &[width, 20]));
+            text.push('\n');
         }
     } else {
         for group in groups.keys() {
-            writeln!(out, "{group}")?;
+            text.push_str(&visible(group));
+            text.push('\n');
         }
     }
-    Ok(out.flush()?)
+    Ok(output::print(&text)?)
 }
 
 async fn delete(args: Delete) -> Result<()> {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::listed;
 use crate::cmd::args::{self, Connection};
-use crate::cmd::output::{self, columns};
+use crate::cmd::output::{self, columns, visible};
 
 const MISSING: &str = "-";
 
@@ -74,9 +74,9 @@ pub(super) async fn run(args: Describe) -> Result<()> {
 /// To stderr, as Kafka's tool does.
 fn warn_of_state(group: &GroupDescription) {
     match group.state.as_str() {
-        "Empty" => eprintln!("\nConsumer group '{}' has no active members.", group.group_id),
+        "Empty" => eprintln!("\nConsumer group '{}' has no active members.", visible(&group.group_id)),
         "PreparingRebalance" | "CompletingRebalance" => {
-            eprintln!("\nWarning: Consumer group '{}' is rebalancing.", group.group_id);
+            eprintln!("\nWarning: Consumer group '{}' is rebalancing.", visible(&group.group_id));
         }
         _ => {}
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{changed_settings, named_or_all};
 use crate::cmd::args::{self, Connection};
-use crate::cmd::output;
+use crate::cmd::output::{self, visible};
 use crate::cmd::partitions::Placement;
 
 /// Show the partitions, replicas and changed settings of topics.
@@ -201,7 +201,8 @@ fn render(topic: &Topic) -> String {
     if let Some(id) = &topic.topic_id {
         let _ = write!(text, "\tTopicId: {id}");
     }
-    let configs = topic.configs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
+    let configs =
+        topic.configs.iter().map(|(name, value)| format!("{name}={}", visible(value))).collect::<Vec<_>>().join(",");
     let _ = writeln!(
         text,
         "\tPartitionCount: {}\tReplicationFactor: {}\tConfigs: {configs}",

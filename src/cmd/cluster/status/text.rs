@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::judge::{BrokerStatus, Counts, Listed, Member, QuorumStatus, Status};
+use crate::cmd::output::visible;
 
 const NOTHING: &str = "-";
 
@@ -111,7 +112,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..N).map(width).collect();
     let line = |row: &[String; N]| {
-        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", visible(cell))).collect();
         cells.join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
