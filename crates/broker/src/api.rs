@@ -8,6 +8,7 @@ mod alter_partition_reassignments;
 mod alteration;
 mod api_versions;
 mod auto_create;
+mod confirm_sender;
 mod controlled;
 mod create_partitions;
 mod create_topics;
@@ -269,6 +270,7 @@ handlers! {
         remove_raft_voter RemoveRaftVoterRequest;
     }
     brokers {
+        confirm_sender ConfirmSenderRequest;
         describe_node DescribeNodeRequest;
         forward ForwardRequest;
         quorum_hello QuorumHelloRequest;

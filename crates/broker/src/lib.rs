@@ -33,7 +33,7 @@ use wire::Uuid;
 pub use wire::api::describe_node::Rebalance;
 
 use crate::api::{FetchSessions, ProducerIds};
-use crate::cluster::{Liveness, Peers};
+use crate::cluster::{Liveness, Peers, Senders};
 use crate::config::BrokerConfig;
 use crate::group::GroupCoordinator;
 use crate::meta::{Controller, MetadataCache};
@@ -52,6 +52,8 @@ pub struct Broker {
     pub quorum: Quorum,
     pub controller: Controller,
     pub peers: Arc<Peers>,
+    /// Who of those who ask this node is one of the cluster's.
+    pub senders: Senders,
     pub liveness: Arc<Liveness>,
     pub partitions: Arc<PartitionTable>,
     pub groups: Arc<GroupCoordinator>,

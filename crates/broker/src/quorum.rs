@@ -44,7 +44,7 @@ use bytes::Bytes;
 pub use driver::Driver;
 use driver::{Command, Event, Events, Hint, Proposal};
 use log::{Disk, LogError};
-pub use messages::{from_wire, to_wire};
+pub use messages::{from_wire, is_from, to_wire};
 pub use node::{Committed, Node, Ticket};
 use raft::eraftpb::Message;
 pub use read_index::Confirmed;

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use log::LogError;
+use log::disk::FILE_MODE;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -22,13 +24,14 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
+use wire::api::confirm_sender::NodeIdentity;
 
 use crate::api::{FetchSessions, ProducerIds};
 use crate::cluster::first_start::{FirstStart, FirstStartError, first_start};
 use crate::cluster::links::{self, Links};
 use crate::cluster::membership::{self, MembershipError};
 use crate::cluster::watch::watch;
-use crate::cluster::{Lifecycle, Liveness, Peers, RegistrationError};
+use crate::cluster::{Lifecycle, Liveness, Peers, RegistrationError, Senders};
 use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
 use crate::disk_watch::{DiskWatch, WatchedDisk};
 use crate::group::GroupCoordinator;
@@ -79,6 +82,8 @@ pub struct Server {
     lifecycle: Arc<Lifecycle>,
     replication: Arc<Replication>,
     addresses: Vec<SocketAddr>,
+    /// Where other brokers reach it, if others can than those on this machine.
+    open_inter_broker_address: Option<SocketAddr>,
     connections: JoinSet<()>,
     background: JoinSet<()>,
     quorum: JoinHandle<Result<(), QuorumError>>,
@@ -102,6 +107,9 @@ impl Server {
         let is_client = |listener: &&net::Listener| !listener.is_inter_broker;
         let addresses = listeners.iter().filter(is_client).map(|listener| listener.socket.local_addr());
         let addresses = addresses.collect::<io::Result<_>>().map_err(in_dir)?;
+        let inter_broker_listener = listeners.iter().find(|listener| listener.is_inter_broker);
+        let inter_broker_address =
+            inter_broker_listener.map(|listener| listener.socket.local_addr()).transpose().map_err(in_dir)?;
 
         let membership = config.membership()?;
         let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
@@ -110,8 +118,9 @@ impl Server {
         let node_id = own.node_id;
 
         let (link_events, events) = mpsc::channel(LINK_EVENTS_MAX);
-        let sender = links::Sender { cluster_id: cluster_id.clone(), node_id };
-        let transport = Links::new(sender, Handle::current(), link_events);
+        let incarnation_id = env.new_id();
+        let sender = NodeIdentity { node_id, directory_id: own.directory_id, incarnation_id };
+        let transport = Links::new(cluster_id.clone(), sender.clone(), Handle::current(), link_events);
         let options = Options {
             disk: Arc::clone(&env.disk),
             clock: Arc::clone(&env.clock),
@@ -134,7 +143,6 @@ impl Server {
         let (quorum, quorum_thread) = Quorum::start(node)?;
 
         let (syncer, syncers) = Syncer::start();
-        let incarnation_id = env.new_id();
         let shared = Shared {
             env: env.clone(),
             node_id,
@@ -151,7 +159,7 @@ impl Server {
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
         let partitions = Arc::new(table);
-        let peers = Peers::new(node_id, listener_name.clone(), request_timeout, Arc::clone(&metadata), quorum.status());
+        let peers = Peers::new(sender, listener_name.clone(), request_timeout, Arc::clone(&metadata), quorum.status());
         let peers = Arc::new(peers);
         let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));
         let controller = Controller::start(
@@ -187,6 +195,7 @@ impl Server {
             quorum,
             controller,
             peers,
+            senders: Senders::default(),
             liveness,
             partitions: Arc::clone(&partitions),
             groups: Arc::clone(&groups),
@@ -271,6 +280,7 @@ impl Server {
             lifecycle,
             replication,
             addresses,
+            open_inter_broker_address: inter_broker_address.filter(|address| !address.ip().is_loopback()),
             connections,
             background,
             quorum: quorum_thread,
@@ -282,6 +292,11 @@ impl Server {
     /// Where it listens, in the order of the listeners.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The listener of brokers among themselves, if not only this machine reaches it: it has no authentication.
+    pub fn open_inter_broker_address(&self) -> Option<SocketAddr> {
+        self.open_inter_broker_address
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -429,7 +444,9 @@ fn survive_file_size_limit() {
 #[allow(clippy::disallowed_methods)]
 async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };
-    let file = std::fs::File::create(data_dir.join(".lock")).map_err(in_dir)?;
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).mode(FILE_MODE);
+    let file = options.open(data_dir.join(".lock")).map_err(in_dir)?;
     let give_up = tokio::time::Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -16,6 +16,7 @@ pub mod alter_partition_reassignments;
 pub mod api_versions;
 pub mod broker_heartbeat;
 pub mod broker_registration;
+pub mod confirm_sender;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
@@ -191,6 +192,7 @@ apis! {
     75 DescribeTopicPartitions 0..=0, 0, PARTITIONS, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
     80 AddRaftVoter 0..=1, 0, FEW, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
     81 RemoveRaftVoter 0..=0, 0, FEW, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
+    122 ConfirmSender 0..=0, 0, FEW, confirm_sender ConfirmSenderRequest ConfirmSenderResponse;
     123 DescribeNode 0..=0, 0, FEW, describe_node DescribeNodeRequest DescribeNodeResponse;
     124 Forward 0..=0, 0, FEW, forward ForwardRequest ForwardResponse;
     125 QuorumJoin 0..=0, 0, FEW, quorum_join QuorumJoinRequest QuorumJoinResponse;

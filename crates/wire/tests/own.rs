@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use common::{OWN, recode};
 use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, VotersRecord};
 use kafka_protocol::protocol::Decodable;
+use wire::api::confirm_sender::{ConfirmSenderRequest, ConfirmSenderResponse, NodeIdentity};
 use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse, Rebalance};
 use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
@@ -50,6 +51,13 @@ fn node() -> VoterNode {
 const NODE: [u8; 26] = [0, 0, 0, 3, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 3, b'h', b'3', 0x23, 0x84, 0];
 const IDS: &[u8] = NODE.split_at(20).0;
 
+fn sender() -> NodeIdentity {
+    NodeIdentity { node_id: 3, directory_id: DIRECTORY, incarnation_id: Uuid([5; 16]) }
+}
+
+const SENDER: [u8; 37] =
+    [0, 0, 0, 3, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 0];
+
 #[test]
 fn the_keys_of_our_own_are_above_all_of_kafkas() {
     let last = ApiKey::iter().map(|key| key as i16).max().unwrap();
@@ -60,8 +68,8 @@ fn the_keys_of_our_own_are_above_all_of_kafkas() {
 
 #[test]
 fn a_request_is_sent_on_to_the_controller() {
-    let request = ForwardRequest { from_node_id: 3, api_key: 19, api_version: 7, body: Bytes::from_static(b"abc") };
-    check(&request, &[0, 0, 0, 3, 0, 19, 0, 7, 4, b'a', b'b', b'c', 0]);
+    let request = ForwardRequest { sender: sender(), api_key: 19, api_version: 7, body: Bytes::from_static(b"abc") };
+    check(&request, &[SENDER.as_slice(), &[0, 19, 0, 7, 4, b'a', b'b', b'c', 0]].concat());
     let response =
         ForwardResponse { error_code: ErrorCode::NOT_CONTROLLER, metadata_offset: 9, body: Bytes::from_static(b"d") };
     check(&response, &[0, 41, 0, 0, 0, 0, 0, 0, 0, 9, 2, b'd', 0]);
@@ -69,8 +77,9 @@ fn a_request_is_sent_on_to_the_controller() {
 
 #[test]
 fn a_node_joins_the_quorum() {
-    let request = QuorumJoinRequest { cluster_id: "c".into(), node: node(), wants_to_vote: true };
-    check(&request, &[&[2, b'c'], &NODE[..], &[1, 0]].concat());
+    let request =
+        QuorumJoinRequest { cluster_id: "c".into(), node: node(), incarnation_id: Uuid([5; 16]), wants_to_vote: true };
+    check(&request, &[&[2, b'c'], &NODE[..], &[5; 16], &[1, 0]].concat());
     let response = QuorumJoinResponse { error_code: ErrorCode(6), leader_id: 2, leader_epoch: 9, error_message: None };
     check(&response, &[0, 6, 0, 0, 0, 0, 2, 0, 0, 0, 9, 0]);
     check(&QuorumJoinResponse::default(), &[&[0, 0, 0], &[0xff; 8][..], &[0]].concat());
@@ -95,21 +104,12 @@ fn messages_of_the_quorum() {
         entries: vec![change],
         ..QuorumMessage::default()
     };
-    let request = QuorumMessagesRequest { cluster_id: "c".into(), from_node_id: 3, messages: vec![append] };
+    let request = QuorumMessagesRequest { cluster_id: "c".into(), sender: sender(), messages: vec![append] };
     let numbers: Vec<u8> = [-1i64, 4, 5, 6, 7, 8, 9].iter().flat_map(|number| number.to_be_bytes()).collect();
     let entry = [&2i64.to_be_bytes()[..], &3i64.to_be_bytes(), &[3, b'a', b'b', 1], &(1i64 << 60).to_be_bytes(), &[0]];
-    let head = [
-        &[2, b'c'][..],
-        &[0, 0, 0, 3],
-        &[2, 3],
-        &numbers,
-        &[0],
-        &10i64.to_be_bytes(),
-        &[1],
-        &11i64.to_be_bytes(),
-        &[2],
-    ]
-    .concat();
+    let head =
+        [&[2, b'c'][..], &SENDER, &[2, 3], &numbers, &[0], &10i64.to_be_bytes(), &[1], &11i64.to_be_bytes(), &[2]]
+            .concat();
     check(&request, &[&head[..], &entry.concat(), &[1, 0, 0]].concat());
     check(&QuorumMessagesResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
 }
@@ -136,8 +136,16 @@ fn a_node_says_hello() {
 }
 
 #[test]
+fn a_node_says_whether_a_request_was_its_own() {
+    let request = ConfirmSenderRequest { cluster_id: "c".into(), sender: sender() };
+    check(&request, &[&[2, b'c'], &SENDER[..], &[0]].concat());
+    check(&ConfirmSenderResponse { error_code: ErrorCode(3) }, &[0, 3, 0]);
+}
+
+#[test]
 fn a_node_tells_of_itself() {
-    check(&DescribeNodeRequest { cluster_id: "c".into() }, &[2, b'c', 0]);
+    let request = DescribeNodeRequest { cluster_id: "c".into(), sender: sender() };
+    check(&request, &[&[2, b'c'], &SENDER[..], &[0]].concat());
     let rebalance = Rebalance {
         began_ms: 9,
         group_id: "g".into(),

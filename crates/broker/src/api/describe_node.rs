@@ -2,6 +2,7 @@
 //!
 //! Behaviour:
 //! - Another cluster's node, which has come to an address that changed hands, is told INCONSISTENT_CLUSTER_ID.
+//! - Whoever is no member of the cluster is told CLUSTER_AUTHORIZATION_FAILED.
 //! - A page that is too long to be sent around is MESSAGE_TOO_LARGE.
 
 use std::sync::Arc;
@@ -19,11 +20,14 @@ const METRICS_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeNodeRequest,
 ) -> DescribeNodeResponse {
     if request.cluster_id != broker.cluster_id {
         return refuse(ErrorCode::INCONSISTENT_CLUSTER_ID);
+    }
+    if let Err(error_code) = broker.senders.check(broker, &request.sender, context.client_address).await {
+        return refuse(error_code);
     }
     let metrics = Metrics::new(broker);
     match spawn_blocking(move || metrics.text()).await {

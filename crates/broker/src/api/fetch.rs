@@ -97,6 +97,9 @@ pub(crate) async fn serve(
     let deadline = Instant::now() + Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
     let sender = match Sender::of(&request, version) {
         Sender::Follower(_) if !asked.is_inter_broker => return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED),
+        Sender::Follower(follower) if !follower.is_registered(&service.metadata.load()) => {
+            return refuse(ErrorCode::STALE_BROKER_EPOCH);
+        }
         sender => sender,
     };
     let limits = Limits {

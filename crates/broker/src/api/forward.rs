@@ -2,6 +2,8 @@
 //!
 //! Behaviour:
 //! - Whoever is not the active controller answers NOT_CONTROLLER, and the sender looks for the one that is.
+//! - Only members of the cluster may, and on their own behalf only in their own name: the others are told
+//!   CLUSTER_AUTHORIZATION_FAILED.
 //! - A Forward is a sign of life of the broker that sends it, unless that is still about to register: then another
 //!   process may be the broker of its number.
 
@@ -12,10 +14,9 @@ use wire::api::forward::{ForwardRequest, ForwardResponse};
 use super::RequestContext;
 use crate::Broker;
 
-pub(super) async fn handle(
-    broker: &Arc<Broker>,
-    _context: &RequestContext,
-    request: ForwardRequest,
-) -> ForwardResponse {
-    broker.controller.answer(request).await
+pub(super) async fn handle(broker: &Arc<Broker>, context: &RequestContext, request: ForwardRequest) -> ForwardResponse {
+    match broker.senders.check(broker, &request.sender, context.client_address).await {
+        Ok(()) => broker.controller.answer(request).await,
+        Err(error_code) => ForwardResponse { error_code, ..Default::default() },
+    }
 }

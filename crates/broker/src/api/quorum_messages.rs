@@ -2,7 +2,8 @@
 //!
 //! Behaviour:
 //! - Answered as soon as the messages are with the quorum, which may drop them: raft repeats what is lost.
-//! - Another cluster's messages are INCONSISTENT_CLUSTER_ID, those that cannot be read INVALID_REQUEST.
+//! - Another cluster's messages are INCONSISTENT_CLUSTER_ID, those that no member has sent
+//!   CLUSTER_AUTHORIZATION_FAILED, those that cannot be read, or are another member's, INVALID_REQUEST.
 
 use std::sync::Arc;
 
@@ -11,26 +12,33 @@ use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::quorum::from_wire;
+use crate::quorum::{QuorumError, VoterKey, from_wire, is_from};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: QuorumMessagesRequest,
 ) -> QuorumMessagesResponse {
-    let error_code = match take(broker, context, request) {
+    let error_code = match take(broker, context, request).await {
         Ok(()) => ErrorCode::NONE,
         Err(code) => code,
     };
     QuorumMessagesResponse { error_code }
 }
 
-fn take(broker: &Broker, context: &RequestContext, request: QuorumMessagesRequest) -> Result<(), ErrorCode> {
+async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessagesRequest) -> Result<(), ErrorCode> {
     if request.cluster_id != broker.cluster_id {
         return Err(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
     let from = context.client_address;
+    broker.senders.check(broker, &request.sender, from).await?;
+    let sender = &request.sender;
+    let key = VoterKey { node_id: sender.node_id, directory_id: sender.directory_id };
     let read = request.messages.into_iter().map(from_wire).collect::<Result<Vec<_>, _>>();
+    let read = read.and_then(|messages| {
+        let is_own = |message| is_from(message, key);
+        if messages.iter().all(is_own) { Ok(messages) } else { Err(QuorumError::Impossible("it is another's".into())) }
+    });
     let messages = read.map_err(|error| {
         broker.log_limit.warn(from, &error, "a message to the metadata quorum is dropped: no member sends such");
         ErrorCode::INVALID_REQUEST

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use wire::ErrorCode;
+use wire::api::confirm_sender::NodeIdentity;
 use wire::api::quorum_messages::{QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 
 use crate::Broker;
@@ -52,16 +53,10 @@ pub enum LinkEvent {
     Snapshot { node_id: i32, arrived: bool },
 }
 
-/// Who this node is to the others.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    pub cluster_id: String,
-    pub node_id: i32,
-}
-
 /// The links to all members that messages were sent to.
 pub struct Links {
-    sender: Sender,
+    cluster_id: String,
+    sender: NodeIdentity,
     runtime: Handle,
     events: mpsc::Sender<LinkEvent>,
     open: HashMap<VoterKey, Open>,
@@ -75,8 +70,8 @@ struct Open {
 
 impl Links {
     /// The tasks run on `runtime`, and end when this is dropped.
-    pub fn new(sender: Sender, runtime: Handle, events: mpsc::Sender<LinkEvent>) -> Self {
-        Self { sender, runtime, events, open: HashMap::new() }
+    pub fn new(cluster_id: String, sender: NodeIdentity, runtime: Handle, events: mpsc::Sender<LinkEvent>) -> Self {
+        Self { cluster_id, sender, runtime, events, open: HashMap::new() }
     }
 }
 
@@ -86,6 +81,7 @@ impl Transport for Links {
         if self.open.get(&to.key()).is_none_or(|open| open.address != address) {
             let (queue, messages) = mpsc::channel(QUEUE_MAX);
             let link = Link {
+                cluster_id: self.cluster_id.clone(),
                 sender: self.sender.clone(),
                 node_id: to.node_id,
                 address: address.clone(),
@@ -105,7 +101,8 @@ impl Transport for Links {
 }
 
 struct Link {
-    sender: Sender,
+    cluster_id: String,
+    sender: NodeIdentity,
     node_id: i32,
     address: String,
     events: mpsc::Sender<LinkEvent>,
@@ -186,11 +183,8 @@ impl Link {
                 connection
             }
         };
-        let request = QuorumMessagesRequest {
-            cluster_id: self.sender.cluster_id.clone(),
-            from_node_id: self.sender.node_id,
-            messages,
-        };
+        let request =
+            QuorumMessagesRequest { cluster_id: self.cluster_id.clone(), sender: self.sender.clone(), messages };
         connection.send(&request).await
     }
 

@@ -8,7 +8,7 @@ use client::{Connection, ConnectionConfig, ConnectionError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::ErrorCode;
 use wire::api::Request;
-use wire::api::quorum_hello::QuorumHelloRequest;
+use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 
 use super::peers::Lane;
@@ -37,7 +37,8 @@ pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
     drop(config);
     let node =
         VoterNode { node_id: own.node_id, directory_id: own.directory_id, host: own.host.clone(), port: own.port };
-    let request = QuorumJoinRequest { cluster_id: broker.cluster_id.clone(), node, wants_to_vote };
+    let incarnation_id = broker.peers.own().incarnation_id;
+    let request = QuorumJoinRequest { cluster_id: broker.cluster_id.clone(), node, incarnation_id, wants_to_vote };
     let mut is_told = false;
     let mut status = broker.quorum.status();
     loop {
@@ -45,12 +46,9 @@ pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
         if status.wait_for(is_stranger).await.is_err() {
             return;
         }
-        let mut places = addresses(broker, membership);
         // Whoever knows the cluster knows its voters, and one of them leads.
-        for place in 0..places.len() {
-            let met = meet(broker, own, &places[place]).await;
-            places.extend(met.iter().map(|voter| address(&voter.host, voter.port)));
-        }
+        let mut places = addresses(broker, membership);
+        places.extend(meet_all(broker).await.iter().map(|voter| address(&voter.host, voter.port)));
         let mut asked = BTreeSet::new();
         for address in places.into_iter().filter(|address| asked.insert(address.clone())) {
             match ask(&address, own.node_id, &request).await {
@@ -69,22 +67,38 @@ pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
     }
 }
 
-/// Finds out who the members are, so that this node can answer them, and who of them votes.
-async fn meet(broker: &Broker, own: &Voter, address: &str) -> Vec<Voter> {
-    let request = QuorumHelloRequest {
-        node_id: own.node_id,
-        directory_id: own.directory_id,
+/// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes.
+pub(super) async fn meet_all(broker: &Broker) -> Vec<Voter> {
+    let Ok(membership) = broker.config().membership() else { return Vec::new() };
+    let mut voters = Vec::new();
+    for address in addresses(broker, &membership) {
+        voters.extend(meet(broker, &address).await);
+    }
+    voters
+}
+
+async fn meet(broker: &Broker, address: &str) -> Vec<Voter> {
+    let Some(answer) = hello(broker, address).await else { return Vec::new() };
+    let voters: Vec<Voter> = answer.voters.into_iter().map(member).collect();
+    let observers = answer.observers.into_iter().map(member);
+    let members: Vec<Voter> = voters.iter().cloned().chain(observers).collect();
+    broker.senders.introduce(&members);
+    broker.quorum.introduce(members);
+    voters
+}
+
+/// Says hello to whoever is at an address. Nobody of this cluster is nobody.
+pub(super) async fn hello(broker: &Broker, address: &str) -> Option<QuorumHelloResponse> {
+    let answer = ask(address, broker.node_id, &hello_request(broker)).await.ok()?;
+    (answer.cluster_id.as_ref() == Some(&broker.cluster_id)).then_some(answer)
+}
+
+fn hello_request(broker: &Broker) -> QuorumHelloRequest {
+    QuorumHelloRequest {
+        node_id: broker.node_id,
+        directory_id: broker.directory_id,
         cluster_id: Some(broker.cluster_id.clone()),
         ..QuorumHelloRequest::default()
-    };
-    match ask(address, own.node_id, &request).await {
-        Ok(answer) if answer.cluster_id.as_ref() == Some(&broker.cluster_id) => {
-            let voters: Vec<Voter> = answer.voters.into_iter().map(member).collect();
-            let observers = answer.observers.into_iter().map(member);
-            broker.quorum.introduce(voters.iter().cloned().chain(observers).collect());
-            voters
-        }
-        _ => Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use wire::api::confirm_sender::NodeIdentity;
 
 use crate::config::address;
 use crate::meta::MetadataCache;
@@ -28,6 +29,7 @@ pub enum Lane {
 
 /// The connections of this node. Cheap to share.
 pub struct Peers {
+    own: NodeIdentity,
     listener: String,
     config: ConnectionConfig,
     metadata: Arc<MetadataCache>,
@@ -37,19 +39,24 @@ pub struct Peers {
 
 impl Peers {
     pub fn new(
-        node_id: i32,
+        own: NodeIdentity,
         listener: String,
         request_timeout: Duration,
         metadata: Arc<MetadataCache>,
         quorum: watch::Receiver<QuorumStatus>,
     ) -> Self {
         let config = ConnectionConfig {
-            client_id: format!("node-{node_id}"),
+            client_id: format!("node-{}", own.node_id),
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout,
             ..ConnectionConfig::default()
         };
-        Self { listener, config, metadata, quorum, open: Mutex::default() }
+        Self { own, listener, config, metadata, quorum, open: Mutex::default() }
+    }
+
+    /// Who this node is to the others, in what it asks of them.
+    pub fn own(&self) -> &NodeIdentity {
+        &self.own
     }
 
     /// Where the brokers reach a node: as it registered, or as the quorum knows it.

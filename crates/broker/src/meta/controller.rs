@@ -201,7 +201,7 @@ impl Controller {
         let connection = self.peers.connection(leader, lane).await.map_err(lost)?;
         let connection = connection.ok_or(ControllerError::NotController)?;
         let forward = ForwardRequest {
-            from_node_id: self.node_id,
+            sender: self.peers.own().clone(),
             api_key: R::API.key,
             api_version: version,
             body: body.freeze(),
@@ -216,7 +216,8 @@ impl Controller {
                 R::Response::read(&mut Reader::new(&answer.body, version, is_flexible))
                     .map_err(|error| ControllerError::Internal(error.to_string().into()))
             }
-            ErrorCode::NOT_CONTROLLER => Err(ControllerError::NotController),
+            // One that does not know this process yet will, or another becomes the controller.
+            ErrorCode::NOT_CONTROLLER | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => Err(ControllerError::NotController),
             ErrorCode::KAFKA_STORAGE_ERROR => Err(ControllerError::Storage("at the active controller".into())),
             code => Err(ControllerError::Internal(format!("the active controller answers {code}").into())),
         }
@@ -245,10 +246,13 @@ impl Controller {
         let Ok(request) = frame::read_request::<R>(&forward.body, version) else {
             return refuse(ErrorCode::INVALID_REQUEST);
         };
+        if !request.is_of(&forward.sender) {
+            return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        }
         match self.decide(request, false).await {
             Ok(response) => {
                 if R::is_sign_of_life(&response) {
-                    self.liveness.heard(forward.from_node_id);
+                    self.liveness.heard(forward.sender.node_id);
                 }
                 let mut body = BytesMut::new();
                 response.write(&mut Writer::new(&mut body, version, is_flexible));

@@ -13,6 +13,7 @@ use wire::api::alter_partition_reassignments::{
 };
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
+use wire::api::confirm_sender::NodeIdentity;
 use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse};
 use wire::api::create_topics::{CreateTopicsRequest, CreateTopicsResponse};
 use wire::api::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
@@ -28,6 +29,11 @@ pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
     /// Whether it is brokers that ask for it, on their own behalf. They must not wait until the controller has opened
     /// the logs of thousands of new partitions, say: their signs of life would come too late.
     const IS_OF_BROKERS: bool = false;
+
+    /// Whether a broker may ask for it: what brokers ask on their own behalf, only they themselves.
+    fn is_of(&self, _sender: &NodeIdentity) -> bool {
+        true
+    }
 
     /// `is_alive` says of a broker whether it is known to run.
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<Self::Response>;
@@ -123,8 +129,12 @@ impl Decided for AlterConfigsRequest {
 impl Decided for AllocateProducerIdsRequest {
     const IS_OF_BROKERS: bool = true;
 
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AllocateProducerIdsResponse> {
-        changes::brokers::allocate_producer_ids(context, self.broker_id).map(|block| match block {
+        changes::brokers::allocate_producer_ids(context, &self).map(|block| match block {
             Ok(block) => AllocateProducerIdsResponse {
                 producer_id_start: block.first,
                 producer_id_len: i32::try_from(block.count).unwrap_or(i32::MAX),
@@ -138,6 +148,11 @@ impl Decided for AllocateProducerIdsRequest {
 impl Decided for BrokerRegistrationRequest {
     const IS_OF_BROKERS: bool = true;
 
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        (self.broker_id, self.incarnation_id) == (sender.node_id, sender.incarnation_id)
+            && self.log_dirs.contains(&sender.directory_id)
+    }
+
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<BrokerRegistrationResponse> {
         changes::brokers::register(context, &self, is_alive(self.broker_id))
     }
@@ -150,6 +165,10 @@ impl Decided for BrokerRegistrationRequest {
 
 impl Decided for BrokerHeartbeatRequest {
     const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
 
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<BrokerHeartbeatResponse> {
         changes::heartbeats::heartbeat(context, &self)
@@ -172,6 +191,10 @@ impl Decided for UnregisterBrokerRequest {
 
 impl Decided for AlterPartitionRequest {
     const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
 
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionResponse> {
         changes::alter_partition::alter(context, &self)

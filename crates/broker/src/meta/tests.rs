@@ -15,6 +15,7 @@ use wire::api::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
 };
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
+use wire::api::confirm_sender::NodeIdentity;
 use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest};
 use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
@@ -62,7 +63,13 @@ impl World {
         let random = Arc::new(SeededRandom::new(u64::from(incarnation)));
         cache.wait_for(cache.committed().offset()).await;
         let listener = config.load().inter_broker_listener();
-        let peers = Peers::new(1, listener, Duration::from_secs(1), cache.clone(), quorum.status());
+        let peers = Peers::new(
+            NodeIdentity { node_id: 1, ..NodeIdentity::default() },
+            listener,
+            Duration::from_secs(1),
+            cache.clone(),
+            quorum.status(),
+        );
         let liveness = Arc::new(Liveness::new(Arc::new(TestClock::default())));
         let controller =
             Controller::start(quorum, cache.clone(), config.clone(), random, Arc::new(peers), liveness.clone());

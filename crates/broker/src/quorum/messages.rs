@@ -6,9 +6,8 @@ use raft::CAMPAIGN_TRANSFER;
 use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType};
 use wire::api::quorum_messages::{QuorumEntry, QuorumMessage};
 
-use super::QuorumError;
-use super::read_index;
 use super::snapshot::Snapshot;
+use super::{QuorumError, VoterKey, read_index};
 
 /// Why a message is not one of raft's.
 fn impossible(reason: &'static str) -> QuorumError {
@@ -120,6 +119,11 @@ fn counted(number: u64) -> Result<i64, QuorumError> {
 
 fn uncounted(number: i64) -> Result<u64, QuorumError> {
     u64::try_from(number).map_err(|_| impossible("a number is negative"))
+}
+
+/// Whether a member sends a message in its own name.
+pub fn is_from(message: &Message, member: VoterKey) -> bool {
+    message.from == member.raft_id()
 }
 
 /// About how much memory a message holds.

@@ -152,7 +152,7 @@ impl Fetcher {
             let Some(mut state) = follow.take() else { return Ended::Panicked };
             self.added.mark_unchanged();
             state.assign(&self.assigned.partitions.lock());
-            let Some(request) = state.request(self.broker_epoch(), self.now_ms()) else {
+            let Some(request) = state.request(&self.metadata.load(), self.now_ms()) else {
                 self.wait_for_work(&state).await;
                 *follow = Some(state);
                 continue;
@@ -255,12 +255,6 @@ impl Fetcher {
             _ = self.added.changed() => {}
             () = sleep(Duration::from_millis(wait_ms.unsigned_abs())) => {}
         }
-    }
-
-    /// The epoch of this broker's registration.
-    fn broker_epoch(&self) -> i64 {
-        let node_id = self.config.load().node_id;
-        self.metadata.load().broker(node_id).map_or(-1, |broker| broker.epoch)
     }
 
     fn now_ms(&self) -> i64 {

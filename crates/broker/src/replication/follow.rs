@@ -18,10 +18,11 @@ use log::EpochEndOffset;
 use wire::api::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState,
 };
-use wire::{ErrorCode, Records};
+use wire::{ErrorCode, Records, Uuid};
 
 use super::Key;
 use crate::config::BrokerConfig;
+use crate::meta::MetadataImage;
 use crate::partition::{FollowError, Partition, Quota};
 
 /// How long a partition waits after an answer that cannot be used: at first, and at most.
@@ -147,8 +148,8 @@ impl Follow {
         self.partitions.values().filter(|followed| followed.backoff_ms > 0).map(|followed| followed.retry_ms).min()
     }
 
-    /// The next request, unless there is nothing to ask for now.
-    pub(crate) fn request(&mut self, broker_epoch: i64, now_ms: i64) -> Option<FetchRequest> {
+    /// The next request, unless there is nothing to ask for now. The leader is told how this broker is registered.
+    pub(crate) fn request(&mut self, image: &MetadataImage, now_ms: i64) -> Option<FetchRequest> {
         let is_exceeded = self.quota.as_ref().is_some_and(|quota| quota.is_exceeded(now_ms));
         if is_exceeded || now_ms.saturating_sub(self.looked_at_all_ms) >= LOOK_INTERVAL_MS {
             self.looked_at_all_ms = now_ms;
@@ -206,8 +207,10 @@ impl Follow {
         if self.partitions.values().all(|followed| followed.told.is_none()) {
             return None;
         }
+        let (replica_epoch, incarnation_id) =
+            image.broker(self.node_id).map_or((-1, Uuid::ZERO), |own| (own.epoch, own.incarnation_id));
         Some(FetchRequest {
-            replica_state: ReplicaState { replica_id: self.node_id, replica_epoch: broker_epoch },
+            replica_state: ReplicaState { replica_id: self.node_id, replica_epoch, incarnation_id },
             max_wait_ms: self.limits.wait_max_ms,
             min_bytes: self.limits.bytes_min,
             max_bytes: self.limits.response_bytes_max,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use log::simdisk::Rng;
-use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState};
+use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use wire::batch::{Batch, BatchBuilder};
 use wire::{ErrorCode, Records};
 
@@ -185,7 +185,7 @@ impl Consumer {
             ..FetchPartition::default()
         };
         let request = FetchRequest {
-            replica_state: ReplicaState { replica_id: -1, replica_epoch: -1 },
+            replica_state: Default::default(),
             max_bytes: 10_000,
             session_epoch: -1,
             topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],

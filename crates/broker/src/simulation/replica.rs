@@ -148,12 +148,12 @@ impl Replica {
     pub(crate) fn fetch_request(&mut self, leader: i32) -> Option<FetchRequest> {
         let follows = |partition: &Arc<Partition>| partition.followed_leader() == Some(leader);
         let assigned = self.table.all().into_iter().filter(follows).map(|p| ((p.topic_id, p.index), p)).collect();
-        let (broker_epoch, now_ms) = (self.broker_epoch(), self.now_ms());
+        let now_ms = self.now_ms();
         let quota = self.table.follower_quota();
         let new = || Follow::new(self.id, LIMITS).throttled_by(Arc::clone(quota));
         let follow = self.follows.entry(leader).or_insert_with(new);
         follow.assign(&assigned);
-        follow.request(broker_epoch, now_ms)
+        follow.request(&self.metadata.load(), now_ms)
     }
 
     /// Takes a leader's answer. What the leader wants to be on disk is there when this returns.

@@ -15,16 +15,17 @@ use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use crate::common::{TestBroker, TestClient};
 
 /// Three nodes in this process.
-struct Nodes {
+pub(crate) struct Nodes {
     runtime: Runtime,
-    running: Vec<(i32, Server)>,
+    pub(crate) running: Vec<(i32, Server)>,
     /// Where each is reached by the others, from node 1 on.
-    inter_broker: Vec<SocketAddr>,
-    _dirs: Vec<TempDir>,
+    pub(crate) inter_broker: Vec<SocketAddr>,
+    /// Their data.
+    pub(crate) dirs: Vec<TempDir>,
 }
 
 impl Nodes {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("there is a free port"));
@@ -48,7 +49,7 @@ impl Nodes {
         }
         let mut running = runtime.block_on(starting.join_all());
         running.sort_by_key(|(id, _)| *id);
-        Self { runtime, running, inter_broker, _dirs: dirs }
+        Self { runtime, running, inter_broker, dirs }
     }
 
     /// What a node tells of all, as soon as it has heard of all.
@@ -61,7 +62,7 @@ impl Nodes {
         }
     }
 
-    fn node(&self, id: i32) -> TestClient {
+    pub(crate) fn node(&self, id: i32) -> TestClient {
         TestClient::connect(self.running[id as usize - 1].1.addresses()[0])
     }
 
@@ -158,7 +159,7 @@ fn rebalances_are_told_of_by_the_coordinator() {
 #[test]
 fn only_nodes_of_the_cluster_are_told() {
     let nodes = Nodes::start();
-    let of_another = DescribeNodeRequest { cluster_id: "another".to_owned() };
+    let of_another = DescribeNodeRequest { cluster_id: "another".to_owned(), ..Default::default() };
     let told = TestClient::connect(nodes.inter_broker[0]).ask(&of_another);
     assert_eq!((told.error_code, told.metrics.len()), (ErrorCode::INCONSISTENT_CLUSTER_ID, 0));
 

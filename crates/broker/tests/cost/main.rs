@@ -10,7 +10,7 @@ mod values;
 use bytes::BytesMut;
 use wire::api::{self, Request, Visitor};
 use wire::frame;
-use wire::sample::{Sample, Sampler, Values};
+use wire::sample::{Sampler, Values};
 
 use common::{TestBroker, TestClient};
 use values::{Fixture, Variant};

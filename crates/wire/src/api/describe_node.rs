@@ -3,11 +3,13 @@
 
 use bytes::Bytes;
 
+use super::confirm_sender::NodeIdentity;
 use crate::ErrorCode;
 
 crate::message! {
     pub struct DescribeNodeRequest {
         cluster_id: String, 0..;
+        sender: NodeIdentity, 0..;
     }
 
     pub struct DescribeNodeResponse {

@@ -21,6 +21,8 @@ crate::message! {
     pub struct ReplicaState {
         replica_id: i32 = -1, 15..;
         replica_epoch: i64 = -1, 15..;
+        /// Ours: the process of that registration, which only brokers know.
+        incarnation_id: Uuid, 15.., tag 10000;
     }
 
     pub struct FetchTopic {

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 
+use super::confirm_sender::NodeIdentity;
 use crate::ErrorCode;
 
 crate::message! {
     pub struct ForwardRequest {
-        from_node_id: i32, 0..;
+        sender: NodeIdentity, 0..;
         api_key: i16, 0..;
         api_version: i16, 0..;
         /// The body of the request in that version.

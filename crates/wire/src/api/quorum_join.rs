@@ -7,6 +7,8 @@ crate::message! {
     pub struct QuorumJoinRequest {
         cluster_id: String, 0..;
         node: VoterNode, 0..;
+        /// Of its process.
+        incarnation_id: Uuid, 0..;
         wants_to_vote: bool, 0..;
     }
 

@@ -3,12 +3,13 @@
 
 use bytes::Bytes;
 
+use super::confirm_sender::NodeIdentity;
 use crate::ErrorCode;
 
 crate::message! {
     pub struct QuorumMessagesRequest {
         cluster_id: String, 0..;
-        from_node_id: i32, 0..;
+        sender: NodeIdentity, 0..;
         messages: Vec<QuorumMessage>, 0..;
     }
 

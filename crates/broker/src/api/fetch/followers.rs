@@ -1,5 +1,8 @@
 //! Fetches of followers: replication.
 //!
+//! Only a broker fetches as one, in the epoch of its registration (KIP-903) and with the number of its process, which no
+//! client is told: the others are STALE_BROKER_EPOCH.
+//!
 //! A follower reads to the end of the log. Where it wants to read says what it has, so each fetch moves what this node
 //! knows of it, and with it the high watermark and the durable offset.
 //!
@@ -13,11 +16,12 @@
 
 use std::sync::Arc;
 
-use wire::ErrorCode;
-use wire::api::fetch::FetchRequest;
+use wire::api::fetch::{FetchRequest, ReplicaState};
+use wire::{ErrorCode, Uuid};
 
 use super::{Read, Reads, Room, find_divergence, read_span};
 use crate::api::fetch::sessions::{Target, Targets};
+use crate::meta::MetadataImage;
 use crate::partition::replica::FollowerFetch;
 use crate::partition::{Partition, Quota};
 
@@ -27,19 +31,27 @@ const REPLICA_STATE_SINCE: i16 = 15;
 /// The broker that follows.
 pub(super) struct Follower {
     id: i32,
-    /// -1 if it does not say.
     broker_epoch: i64,
+    incarnation_id: Uuid,
 }
 
 impl Follower {
     /// The sender of a request, if it is a follower.
     pub(super) fn of(request: &FetchRequest, version: i16) -> Option<Self> {
-        let (id, broker_epoch) = if version >= REPLICA_STATE_SINCE {
-            (request.replica_state.replica_id, request.replica_state.replica_epoch)
+        let state = if version >= REPLICA_STATE_SINCE {
+            request.replica_state.clone()
         } else {
-            (request.replica_id, -1)
+            ReplicaState { replica_id: request.replica_id, ..ReplicaState::default() }
         };
-        (id >= 0).then_some(Self { id, broker_epoch })
+        let ReplicaState { replica_id: id, replica_epoch: broker_epoch, incarnation_id } = state;
+        (id >= 0).then_some(Self { id, broker_epoch, incarnation_id })
+    }
+
+    /// Whether this is the broker that is registered under its number now. What another one says that it has must not
+    /// count for what this one has.
+    pub(super) fn is_registered(&self, image: &MetadataImage) -> bool {
+        let claimed = (self.broker_epoch, self.incarnation_id);
+        image.broker(self.id).is_some_and(|broker| (broker.epoch, broker.incarnation_id) == claimed)
     }
 
     pub(super) fn read(

@@ -110,7 +110,7 @@ impl Harness {
         let protocols = args.protocols.unwrap_or(&[("range", b"meta")]).iter().map(|(name, metadata)| {
             JoinGroupRequestProtocol { name: (*name).to_owned(), metadata: Bytes::copy_from_slice(metadata) }
         });
-        let request = wire::api::join_group::JoinGroupRequest {
+        let request = JoinGroupRequest {
             group_id: "g".to_owned(),
             session_timeout_ms: args.session_ms.unwrap_or(SESSION_MS),
             rebalance_timeout_ms: args.rebalance_ms.unwrap_or(REBALANCE_MS),

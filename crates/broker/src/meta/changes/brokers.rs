@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::api::allocate_producer_ids::AllocateProducerIdsRequest;
 use wire::api::broker_registration::{
     BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener, LostReplicas,
 };
@@ -235,14 +236,18 @@ pub(in super::super) fn unregister(context: &Context<'_>, id: i32) -> Decision<R
 /// Gives the next block of producer ids to a broker.
 pub(in super::super) fn allocate_producer_ids(
     context: &Context<'_>,
-    broker_id: i32,
+    request: &AllocateProducerIdsRequest,
 ) -> Decision<Result<ProducerIdBlock, Refusal>> {
+    let (broker_id, broker_epoch) = (request.broker_id, request.broker_epoch);
+    if context.image.broker(broker_id).is_none_or(|broker| broker.epoch != broker_epoch) {
+        let refusal = Refusal::new(ErrorCode::STALE_BROKER_EPOCH, "The broker has registered anew.");
+        return Decision { records: Vec::new(), answer: Err(refusal) };
+    }
     let first = context.image.next_producer_id();
     let Some(next_producer_id) = first.checked_add(PRODUCER_ID_BLOCK) else {
         let refusal = Refusal::new(ErrorCode::UNKNOWN_SERVER_ERROR, "All producer ids have been given out.");
         return Decision { records: Vec::new(), answer: Err(refusal) };
     };
-    let broker_epoch = context.image.broker(broker_id).map_or(-1, |broker| broker.epoch);
     let record = ProducerIdsRecord { broker_id, broker_epoch, next_producer_id };
     Decision { records: vec![record.into()], answer: Ok(ProducerIdBlock { first, count: PRODUCER_ID_BLOCK }) }
 }
@@ -443,14 +448,19 @@ mod tests {
     #[test]
     fn blocks_of_producer_ids_do_not_overlap_and_end() {
         let (config, random) = (BrokerConfig::default(), Counter::default());
-        let mut image = MetadataImage::default();
+        let mut image = brokers(&[1]);
+        let request = AllocateProducerIdsRequest { broker_id: 1, broker_epoch: 0 };
         for block in 0..3 {
-            let decision = allocate_producer_ids(&Context { image: &image, config: &config, random: &random }, 1);
+            let decision =
+                allocate_producer_ids(&Context { image: &image, config: &config, random: &random }, &request);
             assert_eq!(decision.answer, Ok(ProducerIdBlock { first: block * 1000, count: 1000 }));
             image = applied(&image, &decision.records);
         }
+        let stale = AllocateProducerIdsRequest { broker_epoch: 1, ..request.clone() };
+        let decision = allocate_producer_ids(&Context { image: &image, config: &config, random: &random }, &stale);
+        assert_eq!(decision.answer.unwrap_err().code, ErrorCode::STALE_BROKER_EPOCH);
         image.next_producer_id = i64::MAX - 999;
-        let decision = allocate_producer_ids(&Context { image: &image, config: &config, random: &random }, 1);
+        let decision = allocate_producer_ids(&Context { image: &image, config: &config, random: &random }, &request);
         assert!(decision.records.is_empty() && decision.answer.is_err());
     }
 }

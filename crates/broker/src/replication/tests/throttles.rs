@@ -161,7 +161,7 @@ fn throttled_partitions_take_turns() {
     follow.assign(&assigned);
     for _ in 0..40 * 20 {
         let now_ms = cluster.clock.now().monotonic_ms;
-        if let Some(request) = follow.request(-1, now_ms) {
+        if let Some(request) = follow.request(&cluster.nodes[&2].replica.metadata.load(), now_ms) {
             follow.apply(cluster.nodes[&1].replica.answer(&request), now_ms).unwrap();
         }
         cluster.pass(50);
