@@ -144,12 +144,16 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         console.add_cluster("local", Client::new(client_config(&server)), true);
     }
     push.start(server.metrics());
+    let open_text = server.open_inter_broker_address().map(|address| {
+        format!(", inter-broker port {address} is open: whoever reaches it can act as a broker, so firewall it")
+    });
     println!(
-        "parshall {} is ready on {}, data in {}{}",
+        "parshall {} is ready on {}, data in {}{}{}",
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display(),
-        console_text.unwrap_or_default()
+        console_text.unwrap_or_default(),
+        open_text.unwrap_or_default()
     );
     let reason = tokio::select! {
         reason = reason_to_stop => reason,

@@ -41,6 +41,7 @@ impl Endpoint {
 
 /// What the listener of brokers among themselves is called unless somebody says otherwise.
 const CONTROLLER: &str = "CONTROLLER";
+const LOOPBACK: &str = "127.0.0.1";
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 
@@ -101,7 +102,8 @@ fn parse_clients(config: &BrokerConfig, setting: &str, texts: &[String]) -> Resu
 }
 
 /// Where brokers reach this one: the listener that is there for it, else this node's entry among the voters, else,
-/// when it is to join others, the port behind that of its clients. `None` for a node that is on its own.
+/// when it is to join others, the port behind that of its clients: on loopback where all others are. `None` for a node
+/// that is on its own.
 pub(super) fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, ConfigError> {
     let listening = parse_all(config, LISTENERS, &config.listeners)?;
     if let Some(endpoint) = listening.iter().find(|endpoint| is_controller(config, &endpoint.name)) {
@@ -111,7 +113,8 @@ pub(super) fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endp
         }
         return Ok(Some(endpoint.clone()));
     }
-    let (host, port) = match config.membership()? {
+    let membership = config.membership()?;
+    let (host, port) = match &membership {
         Membership::Alone => return Ok(None),
         Membership::Voters(voters) => match voters.iter().find(|voter| voter.node_id == config.node_id) {
             Some(own) => (own.host.clone(), own.port),
@@ -120,7 +123,12 @@ pub(super) fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endp
         Membership::Join(_) => behind(&listening),
     };
     let name = inter_broker_name(config);
-    Ok(Some(Endpoint { name, host, port, security_protocol: SecurityProtocol::Plaintext }))
+    let mut endpoint = Endpoint { name, host, port, security_protocol: SecurityProtocol::Plaintext };
+    if endpoint.is_wildcard() && membership.is_on_loopback() {
+        // Nobody from elsewhere is to come, however open the clients' listener is.
+        LOOPBACK.clone_into(&mut endpoint.host);
+    }
+    Ok(Some(endpoint))
 }
 
 /// The port behind another; the system chooses behind one that it chooses.
@@ -220,6 +228,30 @@ mod tests {
             told,
             [("INSIDE".into(), "10.0.0.1".into(), 9092), ("OUTSIDE".into(), "kafka.example.org".into(), 443)]
         );
+    }
+
+    #[test]
+    fn brokers_that_are_all_on_this_machine_are_reached_from_nowhere_else() {
+        let at = |pairs: &[(&str, &str)]| {
+            let pairs = [&[("listeners", "PLAINTEXT://0.0.0.0:9092"), ("node.id", "4")], pairs].concat();
+            let endpoint = config(&pairs).unwrap().inter_broker_endpoint().unwrap();
+            endpoint.map(|endpoint| (endpoint.host, endpoint.port))
+        };
+        assert_eq!(at(&[]), None);
+        for (servers, host) in [
+            ("127.0.0.1:9093", "127.0.0.1"),
+            ("localhost:9093,[::1]:9094", "127.0.0.1"),
+            ("localhost:9093,10.0.0.1:9093", "0.0.0.0"),
+            ("node-1:9093", "0.0.0.0"),
+        ] {
+            assert_eq!(at(&[("controller.quorum.bootstrap.servers", servers)]), Some((host.to_owned(), 9093)));
+        }
+        let voters = "1@localhost:9093,2@localhost:9094,4@0.0.0.0:9095";
+        assert_eq!(at(&[("controller.quorum.voters", voters)]), Some(("0.0.0.0".to_owned(), 9095)));
+        // Whoever says where is heard.
+        let said = [("listeners", "PLAINTEXT://:9092,CONTROLLER://:9093"), ("controller.listener.names", "CONTROLLER")];
+        let said = [&said[..], &[("controller.quorum.bootstrap.servers", "localhost:9093")]].concat();
+        assert!(config(&said).unwrap().inter_broker_endpoint().unwrap().unwrap().is_wildcard());
     }
 
     #[test]

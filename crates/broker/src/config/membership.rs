@@ -1,5 +1,7 @@
 //! Which nodes a broker forms its metadata quorum with, as it was told at its start.
 
+use std::net::IpAddr;
+
 use super::{BrokerConfig, ConfigError};
 
 const VOTERS: &str = "controller.quorum.voters";
@@ -14,6 +16,21 @@ pub enum Membership {
     Voters(Vec<VoterAddress>),
     /// There is a cluster, which these addresses (`host:port`) belong to.
     Join(Vec<String>),
+}
+
+impl Membership {
+    /// Whether all others that it names are on this machine.
+    pub(super) fn is_on_loopback(&self) -> bool {
+        let is_loopback =
+            |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        match self {
+            Self::Alone => true,
+            Self::Voters(voters) => voters.iter().all(|voter| is_loopback(&voter.host)),
+            Self::Join(servers) => {
+                servers.iter().all(|server| host_and_port(server).is_ok_and(|(host, _)| is_loopback(&host)))
+            }
+        }
+    }
 }
 
 /// An entry of `controller.quorum.voters`.
