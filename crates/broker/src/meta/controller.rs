@@ -139,7 +139,13 @@ impl Controller {
             let leader = if is_stalled { known.other_voter(self.node_id, attempts) } else { known.leader };
             attempts += 1;
             let outcome = match leader {
-                Some(leader) if leader == self.node_id => self.decide(request.clone(), true).await,
+                Some(leader) if leader == self.node_id => {
+                    let decided = self.decide(request.clone(), true).await;
+                    if decided.as_ref().is_ok_and(R::is_sign_of_life) {
+                        self.liveness.heard(self.node_id);
+                    }
+                    decided
+                }
                 Some(leader) => {
                     let mut status = status.clone();
                     let is_replaced = |now: &QuorumStatus| now.leader.is_some_and(|other| other != leader);

@@ -154,7 +154,7 @@ impl Decided for BrokerRegistrationRequest {
     }
 
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<BrokerRegistrationResponse> {
-        changes::brokers::register(context, &self, is_alive(self.broker_id))
+        changes::brokers::register(context, &self, is_alive)
     }
 
     /// One that is refused may come from another process.

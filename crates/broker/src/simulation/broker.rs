@@ -571,7 +571,7 @@ impl Process {
         for (answered, epoch, answers) in self.publishing.extract_if(.., |(until, ..)| *until <= offset) {
             world.ledger.answers(epoch, answered);
             for (from, number, told) in answers {
-                if told.is_sign_of_life() && from != self.id {
+                if told.is_sign_of_life() {
                     self.liveness.heard(from);
                 }
                 self.said.push((from, Said::Told(number, told)));

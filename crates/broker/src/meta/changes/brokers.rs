@@ -86,16 +86,17 @@ impl BrokerRegistration {
 /// Registers a broker (`ClusterControlManager.registerBroker`). It is active at once: it asks only when it has caught
 /// up with the metadata. The first one starts the cluster's features.
 ///
-/// What the broker was before has ended: it leaves the ISRs as if it had been fenced, but stays where nobody else could
-/// go on. If the disk of a replica is gone, it leaves in any case, unless there is no other replica: then it leads an
-/// empty log. A replica that has lost records leaves if any other has them all, even one that is not there yet, as
-/// others would cut their logs to be like it. `is_alive` is whether the registered broker of that id still gives signs of life.
+/// What the broker was before has ended: it leaves the ISRs as if it had been fenced, but stays where nobody else is
+/// known to go on: after a stop of all, those who come late may have been the leaders, and may have lost what they had.
+/// If the disk of a replica is gone, it leaves in any case, unless there is no other replica: then it leads an empty
+/// log. A replica that has lost records leaves if any other has them all, even one that is not there yet, as others
+/// would cut their logs to be like it. `is_alive` says of a broker whether the controller has heard of it.
 pub(in super::super) fn register(
     context: &Context<'_>,
     request: &BrokerRegistrationRequest,
-    is_alive: bool,
+    is_alive: &dyn Fn(i32) -> bool,
 ) -> Decision<BrokerRegistrationResponse> {
-    if let Err(error_code) = check_registration(context.image, request, is_alive) {
+    if let Err(error_code) = check_registration(context.image, request, is_alive(request.broker_id)) {
         let answer = BrokerRegistrationResponse { error_code, ..BrokerRegistrationResponse::default() };
         return Decision { records: Vec::new(), answer };
     }
@@ -117,7 +118,7 @@ pub(in super::super) fn register(
         let is_clean = previous.is_some_and(|previous| previous.epoch == request.previous_broker_epoch);
         records.push(broker.to_record().into());
         let after = with_brokers(context.image, |brokers| _ = brokers.insert(broker.id, broker.clone()));
-        records.append(&mut restart(&context.on(&after), &broker, is_clean, &request.lost_replicas));
+        records.append(&mut restart(&context.on(&after), &broker, is_clean, &request.lost_replicas, is_alive));
     }
     let answer = BrokerRegistrationResponse { broker_epoch: broker.epoch, ..BrokerRegistrationResponse::default() };
     Decision { records, answer }
@@ -184,6 +185,7 @@ fn restart(
     broker: &RegisteredBroker,
     is_clean: bool,
     lost_replicas: &[LostReplicas],
+    is_alive: &dyn Fn(i32) -> bool,
 ) -> Vec<MetadataRecord> {
     let id = broker.id;
     let lost = lost_replicas.iter().flat_map(|topic| topic.partitions.iter().map(|index| (topic.topic_id, *index)));
@@ -195,8 +197,11 @@ fn restart(
             let mut change = Change::new(context, topic, index);
             let is_lost = lost.contains(&(topic.id, index as i32)) && !log::is_mistaken!(LostReplicaLeads);
             let mut complete = partition.isr.iter().chain(&partition.eligible_leader_replicas);
-            let can_go_on =
-                |change: &Change<'_>| partition.isr.iter().any(|other| *other != id && change.serves(*other));
+            let may_lack = !is_clean && !is_durable(context, topic);
+            let can_go_on = |change: &Change<'_>| {
+                let goes_on = |other: i32| change.serves(other) && (may_lack || is_alive(other));
+                partition.isr.iter().any(|other| *other != id && goes_on(*other))
+            };
             if reserved(directory).is_none() && !broker.log_dirs.contains(&directory) {
                 change.moved = Some((id, default_directory(context.image, id)));
                 if partition.replicas == [id] {
@@ -210,8 +215,11 @@ fn restart(
                 change.isr.retain(|member| *member != id);
             } else if partition.leader == id && (is_lost || !is_clean) {
                 change.new_leader_epoch = true;
+            } else if partition.isr.contains(&id) && !is_clean {
+                // A leader that was heard of would have counted on what this log may lack.
+                change.successor = Some(id);
             }
-            if !is_clean && !is_durable(context, topic) {
+            if may_lack {
                 change.ineligible = Some(id);
             }
             records.extend(change.record().map(MetadataRecord::from));
@@ -278,13 +286,13 @@ mod tests {
         let registration =
             BrokerRegistration { id, log_dirs: vec![Uuid([directory; 16])], ..registration(77, is_clean) };
         let request = registration.to_request(image.broker(id).map(|broker| broker.epoch));
-        let decision = on(image, |context| register(context, &request, false));
+        let decision = on(image, |context| register(context, &request, &|other| other != request.broker_id));
         (decision.answer.error_code, applied(image, &decision.records))
     }
 
     fn first(registration: &BrokerRegistration, image: &MetadataImage) -> MetadataImage {
         let request = registration.to_request(image.broker(registration.id).map(|broker| broker.epoch));
-        applied(image, &on(image, |context| register(context, &request, false)).records)
+        applied(image, &on(image, |context| register(context, &request, &|other| other != request.broker_id)).records)
     }
 
     #[test]
@@ -355,11 +363,38 @@ mod tests {
             let registration =
                 BrokerRegistration { log_dirs: vec![Uuid([101; 16])], lost_replicas, ..registration(77, true) };
             let request = registration.to_request(image.broker(1).map(|broker| broker.epoch));
-            let after = applied(&image, &on(&image, |context| register(context, &request, false)).records);
+            let after = applied(
+                &image,
+                &on(&image, |context| register(context, &request, &|other| other != request.broker_id)).records,
+            );
             let (new_leader, isr, elr) = state(&after, 0);
             assert_eq!((new_leader, &isr[..], &elr[..]), expected);
             let epochs = [&image, &after].map(|image| image.partition("t", 0).unwrap().leader_epoch);
             assert!(new_leader != 1 || epochs[1] > epochs[0], "others are to find out what it lacks");
+        }
+    }
+
+    /// After a stop of all, the metadata has those for active who have not started yet.
+    #[test]
+    fn nobody_leaves_the_field_to_who_may_be_gone() {
+        // Who leads, whom the controller has heard of. After 1 has registered: leader, ISR.
+        for (leader, heard, is_clean, expected) in [
+            (2, &[][..], false, (1, &[1, 2, 3][..])),
+            (2, &[], true, (2, &[1, 2, 3])),
+            (1, &[], false, (1, &[1, 2, 3])),
+            (2, &[2], false, (2, &[2, 3])),
+            (2, &[3], false, (2, &[2, 3])),
+            (1, &[3], true, (2, &[2, 3])),
+        ] {
+            let image = with_topic(&brokers(&[1, 2, 3]), &[partition(&[1, 2, 3], &[1, 2, 3], leader)]);
+            let registration = BrokerRegistration { log_dirs: vec![Uuid([101; 16])], ..registration(77, is_clean) };
+            let request = registration.to_request(image.broker(1).map(|broker| broker.epoch));
+            let after = on(&image, |context| register(context, &request, &|id| heard.contains(&id)));
+            let after = applied(&image, &after.records);
+            let (new_leader, isr, _) = state(&after, 0);
+            assert_eq!((new_leader, &isr[..]), expected);
+            let epochs = [&image, &after].map(|image| image.partition("t", 0).unwrap().leader_epoch);
+            assert_eq!(epochs[1] > epochs[0], new_leader != leader || leader == 1 && !is_clean, "{leader} {heard:?}");
         }
     }
 
@@ -413,7 +448,7 @@ mod tests {
                 ErrorCode::UNSUPPORTED_VERSION,
             ),
         ] {
-            let decision = on(&image, |context| register(context, &request, is_alive));
+            let decision = on(&image, |context| register(context, &request, &|_| is_alive));
             assert_eq!(decision.answer.error_code, code, "{request:?}");
             assert_eq!(decision.records.is_empty(), code != ErrorCode::NONE);
         }

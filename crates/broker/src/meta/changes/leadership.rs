@@ -57,6 +57,8 @@ pub(super) struct Change<'a> {
     pub(super) ineligible: Option<i32>,
     /// Starts a leader epoch even if the leader stays.
     pub(super) new_leader_epoch: bool,
+    /// Who leads if it is in sync, whoever did before.
+    pub(super) successor: Option<i32>,
 }
 
 enum Elected {
@@ -88,6 +90,7 @@ impl<'a> Change<'a> {
             moved: None,
             ineligible: None,
             new_leader_epoch: false,
+            successor: None,
         }
     }
 
@@ -196,6 +199,9 @@ impl<'a> Change<'a> {
         let can_lead = |id: &&i32| self.isr.contains(id) && self.is_active(**id);
         let preferred = self.replicas.first().filter(|id| self.election == Election::Preferred && can_lead(id));
         if let Some(id) = preferred {
+            return Elected::Clean(*id);
+        }
+        if let Some(id) = self.successor.as_ref().filter(can_lead) {
             return Elected::Clean(*id);
         }
         let leader = self.before.leader;

@@ -191,7 +191,9 @@ impl World {
                 data.by_replica.remove(&id);
             }
         }
-        let answer = self.decide(|context| brokers::register(context, &request, is_alive));
+        let up: BTreeMap<i32, bool> = self.processes.iter().map(|(id, process)| (*id, process.is_up)).collect();
+        let known = |other: i32| if other == id { is_alive } else { up.get(&other).is_some_and(|is_up| *is_up) };
+        let answer = self.decide(|context| brokers::register(context, &request, &known));
         if is_alive {
             assert_eq!(answer.error_code, ErrorCode::DUPLICATE_BROKER_REGISTRATION);
         } else {
