@@ -23,6 +23,8 @@ use crate::partition::{Noted, Partition};
 
 /// How long until damage that nobody could mend is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// The same, while it is not known yet who leads the partition.
+const ROLE_INTERVAL: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is asked for at a time, but for a batch that is larger.
@@ -54,9 +56,11 @@ impl Mender {
     pub async fn run(self) {
         let mut damaged: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
         loop {
+            let waits_for_role = damaged.values().any(|partition| !has_had_role(partition));
+            let interval = if waits_for_role { ROLE_INTERVAL } else { RETRY_INTERVAL };
             tokio::select! {
                 () = self.damaged.wait() => {}
-                () = sleep(RETRY_INTERVAL), if !damaged.is_empty() => {}
+                () = sleep(interval), if !damaged.is_empty() => {}
             }
             damaged.extend(self.damaged.take().into_iter().map(|found| ((found.topic_id, found.index), found)));
             for (key, partition) in std::mem::take(&mut damaged) {
@@ -69,6 +73,9 @@ impl Mender {
 
     /// Whether there is nothing left to do.
     async fn mend(&self, partition: &Arc<Partition>) -> bool {
+        if !has_had_role(partition) {
+            return false;
+        }
         while let Some(range) = partition.next_to_mend() {
             let mut is_mended = false;
             let others = self.other_replicas(partition);
@@ -164,6 +171,11 @@ impl Mender {
         }
         Ok(())
     }
+}
+
+/// Whether the metadata has said since the start what the partition is here.
+fn has_had_role(partition: &Partition) -> bool {
+    partition.leader_epoch() >= 0
 }
 
 async fn fetch(connection: &Connection, partition: &Partition, range: &BadRange) -> Result<Bytes, MendingError> {
