@@ -26,6 +26,7 @@ mod partitions;
 mod perf;
 mod produce;
 mod properties;
+mod recover;
 mod serve;
 pub(crate) mod time;
 mod topic;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Group(group::Args),
     Config(config::Args),
     Dump(dump::Args),
+    Recover(recover::Args),
     Perf(perf::Args),
     Lab(lab::Args),
     Metrics(metrics::Args),
@@ -67,6 +69,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Group(args) => group::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
+        Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Perf(args) => perf::run(args).await,
         Command::Lab(args) => lab::run(args).await,
         Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),

@@ -16,6 +16,7 @@ mod net;
 mod offsets_topic;
 mod partition;
 pub mod quorum;
+pub mod recover;
 pub mod replication;
 mod server;
 #[cfg(test)]

@@ -9,8 +9,10 @@
 //!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka, and a change of the
 //!   members is a KRaftVoters control batch.
 //! - A batch is on disk before the next one is written, or the place where several begin is. After a crash only the
-//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and the
-//!   node does not start rather than forget a change that it had promised.
+//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and so is
+//!   a log that ends before what it was noted to have on disk. Then the node does not start rather than forget a change
+//!   that it had promised. [`recover`] says how to go on.
+//! - Snapshots and the vote are on disk twice. What is damaged is made anew from the other copy, and never removed.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
 //! - A member is a disk, not a machine ([`VoterKey`]): with a new disk a node cannot vote as the one that it was.
@@ -21,15 +23,18 @@
 //! disk is sent a snapshot first and learns from it who the others are.
 
 mod batches;
+pub(crate) mod copies;
 mod driver;
 mod gate;
 mod members;
 mod messages;
 mod node;
 mod read_index;
+pub(crate) mod recover;
 mod snapshot;
 mod state_file;
 mod storage;
+mod synced;
 #[cfg(test)]
 pub(crate) mod tests;
 mod voters;
@@ -156,11 +161,13 @@ pub enum QuorumError {
     Log(#[from] LogError),
     #[error("{0}")]
     Io(Arc<std::io::Error>),
-    #[error("the metadata log is damaged: {0}")]
+    #[error(
+        "the metadata log is damaged: {0}; all files are left as they are, and 'parshall recover' shows how to go on"
+    )]
     Corrupt(Arc<str>),
     #[error(
-        "this node's vote in the metadata quorum is lost ({0}), and made anew it might be given twice: move the data \
-         directory away, and the node joins the others with an empty one"
+        "this node's vote in the metadata quorum is lost ({0}), and made anew it might be given twice; all files are left \
+         as they are, and 'parshall recover' shows how to go on"
     )]
     VoteLost(Arc<str>),
     #[error("the metadata cannot be applied: {0}")]

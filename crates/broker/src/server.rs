@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use log::LogError;
 use log::disk::FILE_MODE;
+use log::{Disk, LogError, metadata};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -64,6 +64,16 @@ pub enum StartError {
     Locked { dir: PathBuf },
     #[error(transparent)]
     Properties(#[from] PropertiesError),
+    #[error(
+        "the metadata of this node is gone ({} is missing or empty) and partitions are there, so it does not begin \
+         anew; all files are left as they are, and 'parshall recover' shows how to go on", .dir.display()
+    )]
+    MetadataMissing { dir: PathBuf },
+    #[error(
+        "{} is missing and there is metadata, so it is not known whose it is: put the file back, with node.id, \
+         directory.id, cluster.id and version=1", .path.display()
+    )]
+    PropertiesMissing { path: PathBuf },
     #[error("the metadata cannot be read: {0}")]
     Quorum(#[from] QuorumError),
     #[error("the logs cannot be opened: {0}")]
@@ -384,9 +394,16 @@ impl Identity {
     ) -> Result<Self, StartError> {
         let disk = &*env.disk;
         let given = config.cluster_id.as_deref();
-        let mut properties = properties::open(disk, data_dir, config.node_id, given, &*env.random)?;
         let metadata_dir = data_dir.join(METADATA_DIR);
         let is_blank = Node::is_blank(disk, &metadata_dir)?;
+        if !is_blank && properties::look_at(disk, data_dir)?.is_none() {
+            return Err(StartError::PropertiesMissing { path: data_dir.join("meta.properties") });
+        }
+        let mut properties = properties::open(disk, data_dir, config.node_id, given, &*env.random)?;
+        // One of several is sent the metadata by the others.
+        if is_blank && *membership == Membership::Alone && has_partitions(disk, data_dir)? {
+            return Err(StartError::MetadataMissing { dir: metadata_dir });
+        }
         if is_blank && properties.cluster_id.is_some() {
             // It may have voted, and has forgotten how.
             properties.directory_id = env.new_id();
@@ -416,6 +433,22 @@ impl Identity {
     }
 }
 
+/// Whether some topic's partitions are in a data directory.
+fn has_partitions(disk: &dyn Disk, data_dir: &Path) -> Result<bool, StartError> {
+    let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };
+    for entry in disk.read_dir(data_dir).map_err(in_dir)? {
+        let is_partition = entry.name.rsplit_once('-').is_some_and(|(_, index)| index.parse::<u32>().is_ok());
+        if entry.is_dir
+            && is_partition
+            && entry.name != METADATA_DIR
+            && metadata::read_topic_id(disk, &data_dir.join(&entry.name)).map_err(in_dir)?.is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn data_dir(config: &BrokerConfig) -> PathBuf {
     config.data_dirs().first().map_or_else(PathBuf::new, PathBuf::from)
 }
@@ -442,7 +475,7 @@ fn survive_file_size_limit() {
 /// Keeps a second process out of the data directory. A broker that was killed may take a moment to be gone, while its
 /// last writes finish.
 #[allow(clippy::disallowed_methods)]
-async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
+pub(crate) async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };
     let mut options = std::fs::OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(FILE_MODE);

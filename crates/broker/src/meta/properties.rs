@@ -1,4 +1,7 @@
 //! `meta.properties`: whose data directory this is (`org.apache.kafka.metadata.properties.MetaProperties`, version 1).
+//!
+//! A digit that flipped would be another node or another cluster, so a comment holds a checksum of the rest, and there is
+//! a copy of the file. Files of Kafka's have neither, and are taken as they are.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,8 +10,12 @@ use log::disk::{Disk, read_file, replace_file};
 use wire::Uuid;
 
 use crate::env::Random;
+use crate::quorum::copies;
 
 const NAME: &str = "meta.properties";
+const COPY_NAME: &str = "meta.properties.copy";
+/// What stands before the checksum, which covers all that is behind its line.
+const CHECKSUM: &str = "# crc32c=";
 const BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,17 +51,11 @@ pub fn open(
     let path = dir.join(NAME);
     let io_error = |error| PropertiesError::Io { path: path.clone(), error };
     disk.create_dir_all(dir).map_err(io_error)?;
-    let bytes = match read_file(disk, &path, BYTES_MAX) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        bytes => Some(bytes.map_err(io_error)?),
-    };
-    let Some(bytes) = bytes else {
+    let Some(properties) = mend(disk, dir)? else {
         let properties = MetaProperties { cluster_id: None, node_id, directory_id: Uuid::from_random(random.bytes()) };
         properties.write(disk, dir)?;
         return Ok(properties);
     };
-    let properties =
-        MetaProperties::parse(&bytes).map_err(|reason| PropertiesError::Invalid { path: path.clone(), reason })?;
     if properties.node_id != node_id {
         return Err(PropertiesError::OtherNode { path, found: properties.node_id, expected: node_id });
     }
@@ -66,21 +67,76 @@ pub fn open(
     }
 }
 
+/// What a data directory says of its node; `None` if it says nothing. Changes nothing.
+pub fn look_at(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
+    let own = load(disk, &dir.join(NAME));
+    match &own {
+        Ok(None) | Err(PropertiesError::Invalid { .. }) => match load(disk, &dir.join(COPY_NAME)) {
+            Ok(Some(copy)) => Ok(Some(copy)),
+            _ => own,
+        },
+        _ => own,
+    }
+}
+
+/// The same, and makes a file that is damaged or missing anew from the other one.
+fn mend(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
+    let Some(properties) = look_at(disk, dir)? else { return Ok(None) };
+    let path = dir.join(NAME);
+    let found = load(disk, &path);
+    if let Err(error @ PropertiesError::Invalid { .. }) = &found {
+        tracing::warn!(%error, "it is made anew from its copy");
+        copies::set_aside(disk, &path).map_err(|error| PropertiesError::Io { path, error })?;
+    }
+    let expected = properties.to_text().into_bytes();
+    let is_whole = |name| read_file(disk, &dir.join(name), BYTES_MAX).is_ok_and(|bytes| bytes == expected);
+    if (!is_whole(NAME) || !is_whole(COPY_NAME))
+        && let Err(error) = properties.write(disk, dir)
+    {
+        // A full disk is no reason not to start where the file itself can be read.
+        if !matches!(found, Ok(Some(_))) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the copy of a file is not written");
+    }
+    Ok(Some(properties))
+}
+
+fn load(disk: &dyn Disk, path: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
+    let bytes = match read_file(disk, path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(PropertiesError::Io { path: path.to_owned(), error }),
+        Ok(bytes) => bytes,
+    };
+    let invalid = |reason| PropertiesError::Invalid { path: path.to_owned(), reason };
+    MetaProperties::parse(&bytes).map(Some).map_err(invalid)
+}
+
 impl MetaProperties {
-    /// Durable when this returns.
+    /// Durable when this returns. The copy is never older than the file.
     pub fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), PropertiesError> {
-        let path = dir.join(NAME);
-        replace_file(disk, &path, self.to_text().as_bytes()).map_err(|error| PropertiesError::Io { path, error })
+        let bytes = self.to_text().into_bytes();
+        for name in [COPY_NAME, NAME] {
+            let path = dir.join(name);
+            replace_file(disk, &path, &bytes).map_err(|error| PropertiesError::Io { path, error })?;
+        }
+        Ok(())
     }
 
     fn to_text(&self) -> String {
         let Self { cluster_id, node_id, directory_id } = self;
         let cluster = cluster_id.as_ref().map_or_else(String::new, |id| format!("cluster.id={id}\n"));
-        format!("#\nversion=1\n{cluster}node.id={node_id}\ndirectory.id={directory_id}\n")
+        let rest = format!("version=1\n{cluster}node.id={node_id}\ndirectory.id={directory_id}\n");
+        format!("{CHECKSUM}{:08x}\n{rest}", crc32c::crc32c(rest.as_bytes()))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+        if let Some((checksum, rest)) = text.strip_prefix(CHECKSUM).and_then(|behind| behind.split_once('\n'))
+            && checksum != format!("{:08x}", crc32c::crc32c(rest.as_bytes()))
+        {
+            return Err("its checksum does not fit; without the line that has it, it is taken as it is".to_owned());
+        }
         let pairs: Vec<(&str, &str)> = text
             .lines()
             .map(str::trim)
@@ -105,7 +161,7 @@ impl MetaProperties {
 
 #[cfg(test)]
 mod tests {
-    use log::SimDisk;
+    use log::{Disk, SimDisk};
 
     use super::*;
     use crate::meta::changes::tests::Counter;
@@ -161,6 +217,33 @@ mod tests {
             start(&disk, 3, Some("other")).unwrap_err(),
             "/data/parshall/meta.properties is of cluster peersKafkaClusterAAAAA, this is cluster other"
         );
+    }
+
+    #[test]
+    fn a_flipped_bit_or_a_missing_file_changes_nothing() {
+        let disk = SimDisk::new(2);
+        let first = start(&disk, 3, None).unwrap();
+        belong(&disk, &first, "peersKafkaClusterAAAAA");
+        let expected = start(&disk, 3, None).unwrap();
+        let [own, copy] = [NAME, COPY_NAME].map(|name| Path::new(DIR).join(name));
+        let bytes = disk.get(&own).unwrap();
+        assert_eq!(disk.get(&copy).unwrap(), bytes);
+        for bit in 0..bytes.len() * 8 {
+            for path in [&own, &copy] {
+                assert!(disk.flip_bit(path, bit as u64 / 8, bit as u32 % 8));
+                assert_eq!(look_at(&disk, Path::new(DIR)).unwrap(), Some(expected.clone()), "{bit}");
+                assert_eq!(start(&disk, 3, None), Ok(expected.clone()), "{bit}");
+                assert_eq!([&own, &copy].map(|path| disk.get(path).unwrap()), [bytes.clone(), bytes.clone()], "{bit}");
+            }
+        }
+        for path in [&own, &copy] {
+            disk.remove_file(path).unwrap();
+            assert_eq!(start(&disk, 3, None), Ok(expected.clone()));
+            assert_eq!(disk.get(path).unwrap(), bytes);
+        }
+        [&own, &copy].map(|path| disk.put(path, &bytes[..30]));
+        assert!(start(&disk, 3, None).unwrap_err().contains("checksum"));
+        assert_eq!(disk.get(&own).unwrap(), bytes[..30], "it is left as it is");
     }
 
     #[test]

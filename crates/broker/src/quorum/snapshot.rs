@@ -2,19 +2,19 @@
 //!
 //! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter,
 //! the voters first. What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file
-//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none.
+//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none. Each has a copy.
 
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
-use log::disk::{Disk, read_file, replace_file};
+use log::disk::Disk;
 use raft::eraftpb;
 use wire::state::Stored;
 use wire::state::control::{ControlType, SnapshotFooterRecord};
 
-use super::{Position, QuorumError, VoterSet, batches};
+use super::{Position, QuorumError, VoterSet, batches, copies};
 
 /// More than any metadata that fits the other bounds.
 const BYTES_MAX: usize = 1 << 30;
@@ -145,9 +145,9 @@ impl Snapshot {
         message
     }
 
-    /// Durable when this returns.
+    /// Twice, and durable when this returns.
     pub(super) fn write(&self, disk: &dyn Disk, dir: &Path, now_ms: i64) -> io::Result<()> {
-        replace_file(disk, &self.id.path(dir), &self.encode(now_ms))
+        copies::write(disk, &self.id.path(dir), &self.encode(now_ms))
     }
 }
 
@@ -162,24 +162,56 @@ fn control(batch: &wire::batch::Batch, expected: ControlType) -> Result<Bytes, Q
     }
 }
 
-/// The snapshots in a directory, the newest first.
+/// The snapshots in a directory of which there is at least one copy, the newest first.
 pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SnapshotId>> {
-    let mut ids: Vec<SnapshotId> = disk.read_dir(dir)?.iter().filter_map(|e| SnapshotId::parse(&e.name)).collect();
+    let id = |name: &str| SnapshotId::parse(name.strip_suffix(copies::COPY_SUFFIX).unwrap_or(name));
+    let mut ids: Vec<SnapshotId> = disk.read_dir(dir)?.iter().filter_map(|entry| id(&entry.name)).collect();
     ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids.dedup();
     Ok(ids)
 }
 
+/// Reads a snapshot, or its copy, from which it is made anew then.
 pub(super) fn read(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> Result<Snapshot, QuorumError> {
-    let snapshot = Snapshot::decode(read_file(disk, &id.path(dir), BYTES_MAX)?.into())?;
+    copies::read(disk, &id.path(dir), BYTES_MAX, |bytes| parse(id, bytes))?.ok_or_else(missing)
+}
+
+/// The same, without making anything anew.
+pub(super) fn look_at(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> Result<Snapshot, QuorumError> {
+    copies::look_at(disk, &id.path(dir), BYTES_MAX, |bytes| parse(id, bytes))?.ok_or_else(missing)
+}
+
+fn missing() -> QuorumError {
+    QuorumError::corrupt("a snapshot is not there")
+}
+
+fn parse(id: SnapshotId, bytes: Vec<u8>) -> Result<Snapshot, QuorumError> {
+    let snapshot = Snapshot::decode(bytes.into())?;
     match snapshot.id == id {
         true => Ok(snapshot),
         false => Err(QuorumError::corrupt(format!("a snapshot is {:?} by its name and {:?} inside", id, snapshot.id))),
     }
 }
 
-/// Removes a snapshot. That it is gone need not be durable.
+/// Removes a snapshot and its copy. That they are gone need not be durable.
 pub(super) fn remove(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> io::Result<()> {
-    disk.remove_file(&id.path(dir))
+    let path = id.path(dir);
+    for path in [copies::copy_of(&path), path] {
+        match disk.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Renames what is there of a damaged snapshot.
+pub(super) fn set_aside(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> io::Result<()> {
+    let path = id.path(dir);
+    for path in [copies::copy_of(&path), path] {
+        copies::set_aside(disk, &path)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

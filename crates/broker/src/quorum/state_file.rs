@@ -1,19 +1,18 @@
 //! The file `raft-state`: the term a node has seen, and its vote in it. Neither may be forgotten, or a node could vote
 //! twice. While many entries are written at once it also says from where on none of them has been promised to anybody.
-//! The file is replaced as a whole; its bytes are a record batch, for its CRC.
+//! The file is replaced as a whole, after its copy; its bytes are a record batch, for its CRC.
 
 use std::io;
 use std::path::Path;
 
-use bytes::Bytes;
-use log::disk::{Disk, read_file, replace_file};
+use log::disk::Disk;
 use raft::eraftpb::HardState;
 use wire::batch::BatchBuilder;
 use wire::state::Stored;
 
-use super::{QuorumError, batches};
+use super::{QuorumError, batches, copies};
 
-const NAME: &str = "raft-state";
+pub(super) const NAME: &str = "raft-state";
 const BYTES_MAX: usize = 4096;
 
 wire::message! {
@@ -35,12 +34,16 @@ impl Stored for RaftState {
 /// What the file says: the state, and from which offset on the log was being written without a promise. `None` when it
 /// is not there. Anything that was not written by [`write`] is an error.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Option<i64>)>, QuorumError> {
-    let bytes = match read_file(disk, &dir.join(NAME), BYTES_MAX) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(QuorumError::corrupt(error)),
-        bytes => Bytes::from(bytes?),
-    };
-    let batches = batches::parse(bytes)?;
+    copies::read(disk, &dir.join(NAME), BYTES_MAX, parse)
+}
+
+/// The same, without making anything anew.
+pub(super) fn look_at(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Option<i64>)>, QuorumError> {
+    copies::look_at(disk, &dir.join(NAME), BYTES_MAX, parse)
+}
+
+fn parse(bytes: Vec<u8>) -> Result<(HardState, Option<i64>), QuorumError> {
+    let batches = batches::parse(bytes.into())?;
     let values = batches.first().map(batches::values).transpose()?.unwrap_or_default();
     let [value] = &values[..] else { return Err(QuorumError::corrupt("raft-state has no state")) };
     let state = RaftState::read_versioned(value).map_err(QuorumError::corrupt)?;
@@ -48,7 +51,7 @@ pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Opt
     // An id uses all 64 bits.
     let (term, vote, commit) = (number(state.term)?, state.vote as u64, number(state.commit)?);
     let unpromised_offset = Some(state.unpromised_offset).filter(|offset| *offset >= 0);
-    Ok(Some((HardState { term, vote, commit, ..HardState::default() }, unpromised_offset)))
+    Ok((HardState { term, vote, commit, ..HardState::default() }, unpromised_offset))
 }
 
 /// Durable when this returns.
@@ -63,7 +66,7 @@ pub(super) fn write(disk: &dyn Disk, dir: &Path, state: &HardState, unpromised_o
     };
     let mut builder = BatchBuilder::new();
     builder.push(0, None, Some(&state.write_versioned(0)), &[]);
-    replace_file(disk, &dir.join(NAME), &builder.build().bytes)
+    copies::write(disk, &dir.join(NAME), &builder.build().bytes)
 }
 
 #[cfg(test)]
@@ -83,16 +86,22 @@ mod tests {
             write(&disk, dir, &state, unpromised_offset).unwrap();
             assert_eq!(read(&disk, dir).unwrap(), Some((state, unpromised_offset)));
         }
+        let last = HardState { term: 7, vote: 1 << 63, commit: 99, ..HardState::default() };
         let good = disk.get(&dir.join(NAME)).unwrap();
         for place in 0..good.len() {
             let mut bad = good.clone();
             bad[place] ^= 0x10;
             disk.put(&dir.join(NAME), &bad);
+            assert_eq!(read(&disk, dir).unwrap(), Some((last.clone(), Some(4711))), "{place}: the copy is good");
+            disk.put(&copies::copy_of(&dir.join(NAME)), &bad);
+            disk.put(&dir.join(NAME), &bad);
             // The batch's base offset and epoch lie outside its CRC, and say nothing here.
             assert!((place < 8 || (12..16).contains(&place)) || read(&disk, dir).is_err(), "{place}");
+            disk.put(&copies::copy_of(&dir.join(NAME)), &good);
         }
         for garbage in [vec![], vec![0; 100], vec![0xff; 100], vec![1; 5000], good[..good.len() - 1].to_vec()] {
             disk.put(&dir.join(NAME), &garbage);
+            disk.put(&copies::copy_of(&dir.join(NAME)), &garbage);
             assert!(matches!(read(&disk, dir), Err(QuorumError::Corrupt(_))));
         }
     }

@@ -19,7 +19,8 @@ use wire::Uuid;
 use wire::batch::Batch;
 
 use super::snapshot::{self, Snapshot, SnapshotId};
-use super::{Options, QuorumError, VoterKey, VoterSet, batches, state_file, voters};
+use super::synced::{self, SyncedOffset};
+use super::{Options, QuorumError, VoterKey, VoterSet, batches, copies, state_file, voters};
 use crate::env::Clock;
 
 /// The id of the metadata log's topic (`Uuid.METADATA_TOPIC_ID`).
@@ -56,6 +57,7 @@ pub(super) struct Storage {
     snapshot_index: u64,
     snapshot_id: SnapshotId,
     hard_state: HardState,
+    synced: SyncedOffset,
     /// From where on entries are being written that nobody has been promised yet, if many are.
     unpromised_offset: Option<i64>,
     /// Whether somebody can only be sent a newer snapshot than there is.
@@ -99,20 +101,21 @@ pub(super) fn bootstrap(disk: &dyn Disk, dir: &Path, clock: &dyn Clock, voters: 
     Ok(snapshot.write(disk, dir, clock.now_ms())?)
 }
 
-/// Whether the directory is that of a node that belongs to no cluster: there is no snapshot, and nothing in the log.
+/// Whether the directory is that of a node that belongs to no cluster: there is no snapshot, nothing in the log, and
+/// nothing that says there was.
 pub(super) fn is_blank(disk: &dyn Disk, dir: &Path) -> Result<bool, QuorumError> {
     if !disk.exists(dir)? {
         return Ok(true);
     }
     for entry in disk.read_dir(dir)? {
         let is_log = entry.name.ends_with(".log");
-        if entry.name.ends_with(".checkpoint")
+        if entry.name.strip_suffix(copies::COPY_SUFFIX).unwrap_or(&entry.name).ends_with(".checkpoint")
             || is_log && disk.open(&dir.join(&entry.name), OpenMode::Read)?.len()? > 0
         {
             return Ok(false);
         }
     }
-    Ok(true)
+    Ok(synced::read(disk, dir)?.is_none_or(|offset| offset == 0))
 }
 
 impl Storage {
@@ -129,9 +132,25 @@ impl Storage {
             cleanup_policy: CleanupPolicy::DELETE,
             ..LogConfig::default()
         };
-        let snapshot = if disk.exists(dir)? { newest_snapshot(&**disk, dir)? } else { None };
+        disk.create_dir_all(dir)?;
+        let (snapshot, damaged) = newest_snapshot(&**disk, dir)?;
         let snapshot_id = snapshot.as_ref().map_or(SnapshotId { end_offset: 0, epoch: 0 }, |snapshot| snapshot.id);
-        let log = open_log(disk, dir, config, snapshot_id.end_offset, &**clock)?;
+        let noted = synced::read(&**disk, dir)?.unwrap_or(0);
+        let mut log = open_log(disk, dir, config, noted.max(snapshot_id.end_offset), &**clock)?;
+        let state = state_file::read(&**disk, dir);
+        if let Ok(Some((_, Some(offset)))) = &state {
+            if *offset < noted {
+                return Err(QuorumError::corrupt(format!("offset {noted} was promised, and {offset} was not")));
+            }
+            // Power went in the middle of many entries, and any of them may be torn. None was promised.
+            tracing::warn!(offset, "the metadata log is cut where entries were being written");
+            log.truncate_to(*offset, clock.now())?;
+        }
+        let end_offset = log.log_end_offset();
+        if end_offset < noted && noted > snapshot_id.end_offset {
+            return Err(QuorumError::corrupt(format!("it ends at offset {end_offset}, and was on disk up to {noted}")));
+        }
+        let synced = SyncedOffset::open(&**disk, dir, noted.min(end_offset.max(snapshot_id.end_offset)))?;
         let mut storage = Self {
             disk: disk.clone(),
             clock: clock.clone(),
@@ -143,18 +162,17 @@ impl Storage {
             snapshot_index: snapshot.as_ref().map_or(0, |snapshot| snapshot.index),
             snapshot_id,
             hard_state: HardState::default(),
+            synced,
             unpromised_offset: None,
             is_snapshot_wanted: Cell::new(false),
         };
-        let state = state_file::read(&*storage.disk, &storage.dir);
-        if let Ok(Some((_, Some(offset)))) = &state {
-            // Power went in the middle of many entries, and any of them may be torn. None was promised.
-            tracing::warn!(offset, "the metadata log is cut where entries were being written");
-            storage.log.truncate_to(*offset, storage.clock.now())?;
-        }
         let changes = storage.load_entries(options.key())?;
         storage.load_hard_state(state, &changes)?;
         storage.sync_again(changes.tail_bytes)?;
+        storage.note_synced();
+        for id in damaged {
+            snapshot::set_aside(&*storage.disk, &storage.dir, id)?;
+        }
         Ok((storage, snapshot))
     }
 
@@ -176,8 +194,11 @@ impl Storage {
         if view.log_end_offset() < next_offset
             || is_behind && view.epoch_for_offset(next_offset - 1) != Some(self.snapshot_id.epoch)
         {
-            // The log was lost or cut, or a snapshot has just been installed that it does not lead to. The snapshot has
-            // all that was in it.
+            // A snapshot has just been installed that the log does not lead to, or the log was lost. The snapshot has all
+            // that was in it, unless more was noted.
+            if self.synced.offset() > next_offset {
+                return Err(QuorumError::corrupt(format!("it does not lead to the snapshot at offset {next_offset}")));
+            }
             tracing::warn!(end = view.log_end_offset(), next_offset, "the metadata log ends before its snapshot");
             self.log.truncate_fully_and_start_at(next_offset, self.clock.now())?;
             return Ok(changes);
@@ -192,6 +213,10 @@ impl Storage {
                 next_offset = batch.header.next_offset();
                 let index = self.last_index() + 1;
                 let set = VoterSet::from_batch(&batch)?;
+                if i64::from(batch.header.partition_leader_epoch) < self.last_term() as i64 {
+                    let epoch = batch.header.partition_leader_epoch;
+                    return Err(QuorumError::corrupt(format!("epoch {epoch} follows {}", self.last_term())));
+                }
                 changes.tail_bytes = batch.bytes.len();
                 let entry = entry_of(&batch, index, set.as_ref().map(|set| (set, &changes.newest)))?;
                 self.remember(entry, next_offset);
@@ -212,9 +237,14 @@ impl Storage {
             // Nobody else votes, so no vote can be given twice. The term is that of the last entry.
             Err(QuorumError::Corrupt(reason)) if changes.is_alone => {
                 tracing::warn!(%reason, "the vote of the metadata quorum is made anew");
+                copies::set_aside(&*self.disk, &self.dir.join(state_file::NAME))?;
                 <(HardState, _)>::default()
             }
             Err(QuorumError::Corrupt(reason)) => return Err(QuorumError::VoteLost(reason)),
+            Ok(Some((state, _))) if state.term < self.last_term() && !self.entries.is_empty() => {
+                let (last_term, term) = (self.last_term(), state.term);
+                return Err(QuorumError::corrupt(format!("it has epoch {last_term}, and this node has seen {term}")));
+            }
             Ok(None) if !changes.is_alone && !self.entries.is_empty() => {
                 return Err(QuorumError::VoteLost("the file raft-state is not there".into()));
             }
@@ -367,7 +397,13 @@ impl Storage {
         if self.unpromised_offset.is_some() {
             self.mark_unpromised(None)?;
         }
+        self.note_synced();
         Ok(())
+    }
+
+    /// Takes note of how far the log is on disk, so that it is missed if it ends before.
+    fn note_synced(&mut self) {
+        self.synced.raise(self.log.view().synced_offset());
     }
 
     fn sync(&self) -> Result<(), QuorumError> {
@@ -417,10 +453,19 @@ impl Storage {
 
     fn truncate_from(&mut self, index: u64) -> Result<(), QuorumError> {
         let offset = self.offset_of(index - 1).ok_or_else(|| QuorumError::Raft("an old entry is replaced".into()))?;
+        self.note_cut(offset + 1)?;
         self.log.truncate_to(offset + 1, self.clock.now())?;
         while self.last_index() >= index {
             let Some(stored) = self.entries.pop_back() else { break };
             self.forget(&stored);
+        }
+        Ok(())
+    }
+
+    /// Takes note durably that the log is about to be cut.
+    fn note_cut(&mut self, offset: i64) -> Result<(), QuorumError> {
+        if self.synced.offset() > offset {
+            self.synced.lower(offset)?;
         }
         Ok(())
     }
@@ -461,6 +506,8 @@ impl Storage {
 
     /// Replaces everything by a snapshot that another voter sent.
     pub(super) fn install(&mut self, snapshot: &Snapshot) -> Result<(), QuorumError> {
+        // What it replaces may have gone another way.
+        self.note_cut(snapshot.id.end_offset.min(self.snapshot_id.end_offset))?;
         snapshot.write(&*self.disk, &self.dir, self.clock.now_ms())?;
         self.log.truncate_fully_and_start_at(snapshot.id.end_offset, self.clock.now())?;
         self.entries.clear();
@@ -468,6 +515,7 @@ impl Storage {
         (self.snapshot_index, self.snapshot_id) = (snapshot.index, snapshot.id);
         self.voters.clone_from(&snapshot.voters);
         self.hard_state.commit = self.hard_state.commit.max(snapshot.index);
+        self.note_synced();
         Ok(())
     }
 
@@ -504,19 +552,20 @@ impl Storage {
     }
 }
 
-/// The newest snapshot that can be read. Those that cannot are removed, lest they count as kept.
-fn newest_snapshot(disk: &dyn Disk, dir: &Path) -> Result<Option<Snapshot>, QuorumError> {
+/// The newest snapshot that can be read, and those that cannot.
+fn newest_snapshot(disk: &dyn Disk, dir: &Path) -> Result<(Option<Snapshot>, Vec<SnapshotId>), QuorumError> {
+    let mut damaged = Vec::new();
     for id in snapshot::list(disk, dir)? {
         match snapshot::read(disk, dir, id) {
-            Ok(snapshot) => return Ok(Some(snapshot)),
+            Ok(snapshot) => return Ok((Some(snapshot), damaged)),
             Err(QuorumError::Corrupt(reason)) => {
-                tracing::error!(?id, %reason, "a snapshot of the metadata is damaged, and removed");
-                snapshot::remove(disk, dir, id)?;
+                tracing::error!(?id, %reason, "a snapshot of the metadata is damaged");
+                damaged.push(id);
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok((None, damaged))
 }
 
 fn open_log(
@@ -527,12 +576,16 @@ fn open_log(
     clock: &dyn Clock,
 ) -> Result<Log, QuorumError> {
     let now = clock.now();
-    let is_there = disk.exists(dir)? && log::metadata::read_topic_id(&**disk, dir)? == Some(TOPIC_ID);
-    let (log, report) = if is_there {
+    let is_new = disk.read_dir(dir)?.iter().all(|entry| !entry.name.ends_with(".log"));
+    let is_named = log::metadata::read_topic_id(&**disk, dir)? == Some(TOPIC_ID);
+    let (log, report) = if is_new && !is_named {
+        Log::create(disk.clone(), dir.to_owned(), config, TOPIC_ID, now)?
+    } else {
+        if !is_named {
+            log::metadata::write_topic_id(&**disk, dir, TOPIC_ID)?;
+        }
         let options = OpenOptions { recovery_point, log_start_offset: 0, clean_shutdown: false, now };
         Log::open(disk.clone(), dir.to_owned(), config, options)?
-    } else {
-        Log::create(disk.clone(), dir.to_owned(), config, TOPIC_ID, now)?
     };
     if let Some(cut) = report.cut {
         tracing::warn!(offset = cut.offset, bytes = cut.bytes, "the torn end of the metadata log was cut");

@@ -1,6 +1,7 @@
 //! One voter on real and simulated disks. Several are in [`cluster`].
 
 mod cluster;
+mod damage;
 mod handle;
 mod hostile;
 pub(crate) mod simulation;
@@ -183,6 +184,12 @@ fn crash_run(seed: u64) {
     assert!(node.machine().values == answered || node.machine().values == whole, "seed {seed}");
 }
 
+/// Damages a file and its copy.
+fn spoil(sim: &SimDisk, path: &Path, bytes: &[u8]) {
+    sim.put(path, bytes);
+    sim.put(&copies::copy_of(path), bytes);
+}
+
 #[test]
 fn the_log_is_cut_at_snapshots_and_a_damaged_snapshot_does_no_harm() {
     let sim = SimDisk::new(5);
@@ -204,13 +211,13 @@ fn the_log_is_cut_at_snapshots_and_a_damaged_snapshot_does_no_harm() {
 
     let newest = snapshots.last().unwrap();
     for garbage in [Vec::new(), vec![0xff; 300], vec![0; 3000], sim.get(newest).unwrap()[..50].to_vec()] {
-        sim.put(newest, &garbage);
+        spoil(&sim, newest, &garbage);
         let node = start(&disk, dir, 1 << 20).unwrap();
         assert_eq!(node.machine().values, values(0, 2000));
         sim.kill();
     }
     // Both gone: the log does not reach back to the beginning.
-    names(".checkpoint").iter().for_each(|path| sim.put(path, b"x"));
+    names(".checkpoint").iter().for_each(|path| spoil(&sim, path, b"x"));
     let error = start(&disk, dir, 1 << 20).err().unwrap();
     assert!(matches!(&error, QuorumError::Corrupt(reason) if reason.contains("no snapshot reaches so far")), "{error}");
 }
@@ -226,7 +233,7 @@ fn a_damaged_vote_is_made_anew_and_damage_to_the_log_is_not_passed_over() {
     }
     node.close().unwrap();
     for garbage in [&b""[..], &[0xff; 100], &[7; 5000]] {
-        sim.put(&dir.join("raft-state"), garbage);
+        spoil(&sim, &dir.join("raft-state"), garbage);
         let node = start(&disk, dir, 1 << 20).unwrap();
         assert_eq!(node.machine().values, values(0, 100));
         assert!(node.leader_epoch().is_some_and(|epoch| epoch > 1));
@@ -239,7 +246,7 @@ fn a_damaged_vote_is_made_anew_and_damage_to_the_log_is_not_passed_over() {
     assert!(matches!(error, QuorumError::Corrupt(_)), "{error}");
 }
 
-/// What is committed is also lost when the end of the log is gone; that is told by what the vote remembers.
+/// What is committed is also lost when the end of the log is gone; that is told by what was noted of it.
 #[test]
 fn a_log_that_ends_too_early_is_not_passed_over() {
     let sim = SimDisk::new(7);
@@ -249,12 +256,20 @@ fn a_log_that_ends_too_early_is_not_passed_over() {
     for n in 0..100 {
         commit(&mut node, &values(n, 1)).unwrap();
     }
-    node.close().unwrap();
+    drop(node);
+    sim.kill();
     let log = dir.join("00000000000000000000.log");
     let bytes = sim.get(&log).unwrap();
-    sim.put(&log, &bytes[..bytes.len() - 10]);
-    let error = start(&disk, dir, 1 << 20).err().unwrap();
-    assert!(matches!(&error, QuorumError::Corrupt(reason) if reason.contains("was committed")), "{error}");
+    for (cut, expected) in [(10, "cannot be read"), (bytes.len(), "was on disk up to")] {
+        sim.put(&log, &bytes[..bytes.len() - cut]);
+        let error = start(&disk, dir, 1 << 20).err().unwrap();
+        assert!(matches!(&error, QuorumError::Corrupt(reason) if reason.contains(expected)), "{error}");
+        assert!(error.to_string().contains("parshall recover"), "{error}");
+        assert_eq!(sim.get(&log).unwrap(), bytes[..bytes.len() - cut], "it stays as it is");
+    }
+    // Back as it was, nothing is lost.
+    sim.put(&log, &bytes);
+    assert_eq!(start(&disk, dir, 1 << 20).unwrap().machine().values, values(0, 100));
 }
 
 #[test]
@@ -313,6 +328,7 @@ fn a_snapshot_that_the_log_does_not_lead_to_replaces_it() {
     let options = options(disk.clone(), dir, 1 << 20);
     let id = SnapshotId { end_offset: 12, epoch: 3 };
     let voters = VoterSet::new(vec![voter(options.key())]);
+    synced::SyncedOffset::open(&*disk, dir, 0).unwrap();
     snapshot::Snapshot { id, index: 8, voters, values: values(100, 2) }.write(&*disk, dir, 0).unwrap();
     let mut node = Node::open(&options, Journal::default(), Box::new(NoPeers)).unwrap();
     assert_eq!(node.machine().values, values(100, 2));
@@ -399,9 +415,9 @@ fn a_vote_among_several_is_not_made_anew() {
     assert!(Node::bootstrap(&*options.disk, &options.dir, &*options.clock, &set).is_err(), "a cluster begins once");
     let open = || Node::open(&options, Journal::default(), Box::new(NoPeers));
     open().unwrap().close().unwrap();
-    sim.put(&Path::new(DIR).join("raft-state"), b"garbage");
+    spoil(&sim, &Path::new(DIR).join("raft-state"), b"garbage");
     let error = open().err().unwrap();
-    assert!(matches!(&error, QuorumError::VoteLost(_)) && error.to_string().contains("move the data"), "{error}");
+    assert!(matches!(&error, QuorumError::VoteLost(_)) && error.to_string().contains("parshall recover"), "{error}");
 }
 
 /// Of many entries that were being written any may be torn; none was promised, and those before are not touched.
@@ -414,6 +430,7 @@ fn entries_that_were_written_together_are_cut_together() {
         let options = options(disk.clone(), Path::new(DIR), 1 << 20);
         bootstrap(&options, &[&options]).unwrap();
         let (mut storage, _) = storage::Storage::open(&options).unwrap();
+        storage.set_hard_state(&raft::eraftpb::HardState { term: 2, ..Default::default() }).unwrap();
         let entry = |index: u64| raft::eraftpb::Entry {
             index,
             term: 2,

@@ -1,0 +1,244 @@
+//! Recovering a node whose metadata is damaged, as its operator asks for it with `parshall recover`.
+//!
+//! A node of several sets its metadata aside and is sent that of the others when it starts. A node alone goes on with
+//! what can be read of its own, and with the topics whose partitions lie on its disk. Partitions are not touched, and
+//! nothing is removed: what is replaced is renamed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use log::disk::{Disk, read_file};
+use wire::Uuid;
+use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord};
+
+use crate::meta::properties::{self, PropertiesError};
+use crate::meta::{self, ApplyError, MetadataImage, TopicName};
+use crate::quorum::recover::{Readable, read, set_aside_dir};
+use crate::quorum::{METADATA_DIR, QuorumError, Voter, VoterSet};
+
+/// Ids of producers that may have been given out and are not in what can be read: a thousand blocks.
+const PRODUCER_IDS_SKIPPED: i64 = 1_000_000;
+const CHECKPOINT_BYTES_MAX: usize = 1 << 20;
+/// The type of topics in a ConfigRecord.
+const TOPIC: i8 = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Properties(#[from] PropertiesError),
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    #[error("what can be read of the metadata does not fit together: {0}")]
+    Apply(#[from] ApplyError),
+    #[error("a record of the metadata cannot be read: {0}")]
+    Record(String),
+    #[error("{} is no data directory of a node: it has no meta.properties", .0.display())]
+    NoNode(PathBuf),
+    #[error(
+        "nothing says whether this node was a cluster of its own; if it was, say --alone, and if there are other \
+         nodes, --rejoin"
+    )]
+    UnknownQuorum,
+    #[error("{0} other nodes vote on the metadata, so this node is to rejoin them and not to go on alone: --rejoin")]
+    NotAlone(usize),
+}
+
+/// What the operator says of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Node {
+    /// As its metadata says.
+    #[default]
+    Unknown,
+    /// It is a cluster of its own.
+    Alone,
+    /// There are others that have the metadata.
+    OneOfSeveral,
+}
+
+/// What is wrong with a node's metadata, and what would be done about it.
+#[derive(Debug)]
+pub struct Plan {
+    dir: PathBuf,
+    /// What is wrong, a line each. Empty if the node can start as it is.
+    pub trouble: Vec<String>,
+    pub action: Action,
+}
+
+#[derive(Debug)]
+pub enum Action {
+    /// The metadata is whole.
+    Nothing,
+    /// The metadata is set aside, and sent by the others.
+    Rejoin,
+    /// The metadata is made anew from what can be read.
+    Rebuild(Box<Rebuild>),
+}
+
+#[derive(Debug)]
+pub struct Rebuild {
+    readable: Readable,
+    voters: VoterSet,
+    records: Vec<MetadataRecord>,
+    /// Topics that only their partitions tell of, and how many of those there are. Their settings are lost, so they
+    /// keep all records until somebody sets it otherwise.
+    pub found_topics: BTreeMap<String, usize>,
+    /// Up to where the metadata can be read, and was on disk.
+    pub end_offset: i64,
+    pub noted_offset: i64,
+    pub known_topics: usize,
+}
+
+/// Keeps a node from starting as long as the file is held, and fails where one runs.
+pub async fn lock(data_dir: &Path) -> Result<std::fs::File, crate::StartError> {
+    crate::server::lock(data_dir).await
+}
+
+/// Looks at the data directory of a node that is down, and says what can be done. Changes nothing.
+pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, RecoverError> {
+    let dir = data_dir.join(METADATA_DIR);
+    let own = properties::look_at(disk, data_dir)?.ok_or_else(|| RecoverError::NoNode(data_dir.to_owned()))?;
+    let readable = read(disk, &dir)?;
+    let trouble = readable.trouble.clone();
+    if trouble.is_empty() {
+        return Ok(Plan { dir, trouble, action: Action::Nothing });
+    }
+    let others = readable.voters.as_ref().map(|set| set.voters.iter().filter(|v| v.node_id != own.node_id).count());
+    let is_alone = match (node, others) {
+        (Node::OneOfSeveral, _) => false,
+        (Node::Alone, Some(others @ 1..)) => return Err(RecoverError::NotAlone(others)),
+        (Node::Alone, _) => true,
+        (Node::Unknown, Some(others)) => others == 0,
+        (Node::Unknown, None) => return Err(RecoverError::UnknownQuorum),
+    };
+    if !is_alone {
+        return Ok(Plan { dir, trouble, action: Action::Rejoin });
+    }
+    let voters = readable.voters.clone().unwrap_or_else(|| {
+        let (host, port) = (String::new(), 0);
+        VoterSet::new(vec![Voter { node_id: own.node_id, directory_id: own.directory_id, host, port }])
+    });
+    let (records, found_topics, known_topics) = records(disk, data_dir, &readable, own.node_id, own.directory_id)?;
+    let (end_offset, noted_offset) = (readable.end_offset, readable.noted_offset);
+    let rebuild = Rebuild { readable, voters, records, found_topics, end_offset, noted_offset, known_topics };
+    Ok(Plan { dir, trouble, action: Action::Rebuild(Box::new(rebuild)) })
+}
+
+impl Plan {
+    /// Does it. Durable when this returns; returns the name under which the metadata is kept that was replaced.
+    pub fn carry_out(self, disk: &dyn Disk, now_ms: i64) -> Result<Option<PathBuf>, RecoverError> {
+        match self.action {
+            Action::Nothing => Ok(None),
+            Action::Rejoin => Ok(Some(set_aside_dir(disk, &self.dir)?)),
+            Action::Rebuild(rebuild) => {
+                let values: Vec<Bytes> = rebuild.records.iter().map(MetadataRecord::write).collect();
+                let kept_as = rebuild.readable.replace(disk, &self.dir, rebuild.voters, values, now_ms)?;
+                Ok(Some(kept_as))
+            }
+        }
+    }
+}
+
+type Found = (Vec<MetadataRecord>, BTreeMap<String, usize>, usize);
+
+/// The state that can be read, and what the directories of partitions say beyond that.
+fn records(
+    disk: &dyn Disk,
+    data_dir: &Path,
+    readable: &Readable,
+    node_id: i32,
+    directory_id: Uuid,
+) -> Result<Found, RecoverError> {
+    let mut image = MetadataImage::default();
+    for (values, at) in readable.snapshot.iter().chain(&readable.entries) {
+        let records: Result<Vec<_>, _> = values.iter().map(|value| MetadataRecord::read(value)).collect();
+        let records = records.map_err(|error| RecoverError::Record(error.to_string()))?;
+        image = image.apply(&records, at.offset, at.epoch)?.0;
+    }
+    let mut records = image.to_records();
+    let next_producer_id = image.next_producer_id() + PRODUCER_IDS_SKIPPED;
+    records.retain(|record| !matches!(record, MetadataRecord::ProducerIds(_)));
+    records.push(ProducerIdsRecord { broker_id: node_id, broker_epoch: -1, next_producer_id }.into());
+
+    let mut found_topics = BTreeMap::new();
+    for ((name, topic_id), epochs) in partitions_on_disk(disk, data_dir)? {
+        let known = match image.topic(&name) {
+            Some(known) if known.id != topic_id => {
+                tracing::warn!(topic = %name, "a directory is of an older topic of this name; it is left alone");
+                continue;
+            }
+            known => known.map_or(0, |known| known.partitions.len()),
+        };
+        let count = epochs.keys().next_back().map_or(0, |last| last + 1);
+        if count <= known {
+            continue;
+        }
+        found_topics.insert(name.to_string(), count - known);
+        if known == 0 {
+            records.push(TopicRecord { name: name.to_string(), topic_id }.into());
+            // Its settings are not known, and nothing must be removed for it.
+            let policy = if meta::is_internal(&name) { "compact" } else { "delete" };
+            for (setting, value) in [("cleanup.policy", policy), ("retention.ms", "-1"), ("retention.bytes", "-1")] {
+                let (resource_name, value) = (name.to_string(), Some(value.to_owned()));
+                let name = setting.to_owned();
+                records.push(ConfigRecord { resource_type: TOPIC, resource_name, name, value }.into());
+            }
+        }
+        for index in known..count {
+            let partition = PartitionRecord {
+                partition_id: index as i32,
+                topic_id,
+                replicas: vec![node_id],
+                isr: vec![node_id],
+                leader: node_id,
+                leader_epoch: epochs.get(&index).copied().unwrap_or(-1) + 1,
+                partition_epoch: 0,
+                directories: vec![directory_id],
+                ..PartitionRecord::default()
+            };
+            records.push(partition.into());
+        }
+    }
+    let known_topics = image.topic_count();
+    Ok((records, found_topics, known_topics))
+}
+
+type OnDisk = BTreeMap<(TopicName, Uuid), BTreeMap<usize, i32>>;
+
+/// The partitions that have a directory, and the last leader epoch of each. One without a readable topic id is that of
+/// the others of its name.
+fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<OnDisk> {
+    let mut found = OnDisk::new();
+    let mut nameless = Vec::new();
+    for entry in disk.read_dir(data_dir)?.into_iter().filter(|entry| entry.is_dir && entry.name != METADATA_DIR) {
+        let Some((topic, index)) = entry.name.rsplit_once('-') else { continue };
+        let (Ok(topic), Ok(index)) = (TopicName::new(topic), index.parse::<usize>()) else { continue };
+        let dir = data_dir.join(&entry.name);
+        let epoch = last_epoch(disk, &dir)?;
+        match log::metadata::read_topic_id(disk, &dir)? {
+            Some(id) => _ = found.entry((topic, id)).or_default().insert(index, epoch),
+            None => nameless.push((topic, index, epoch)),
+        }
+    }
+    for (name, index, epoch) in nameless {
+        match found.iter_mut().find(|((topic, _), _)| *topic == name) {
+            Some((_, indexes)) => _ = indexes.insert(index, epoch),
+            None => tracing::warn!(topic = %name, partition = index, "a directory without topic id is left alone"),
+        }
+    }
+    Ok(found)
+}
+
+/// Of the file `leader-epoch-checkpoint`; -1 if it does not say.
+fn last_epoch(disk: &dyn Disk, dir: &Path) -> io::Result<i32> {
+    let bytes = match read_file(disk, &dir.join("leader-epoch-checkpoint"), CHECKPOINT_BYTES_MAX) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => return Ok(-1),
+        bytes => bytes?,
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().skip(2).filter_map(|line| line.split(' ').next()?.parse().ok()).last();
+    Ok(last.filter(|epoch| (0..i32::MAX).contains(epoch)).unwrap_or(-1))
+}

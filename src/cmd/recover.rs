@@ -1,0 +1,94 @@
+//! `parshall recover`: how to go on with a node whose metadata is damaged.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use broker::Env;
+use broker::recover::{self, Action, Node, Plan};
+
+/// Go on with a node that does not start because its metadata is damaged or missing.
+///
+/// Says what is wrong and what would be done about it. With --confirm it is done. The partitions of the node are not
+/// touched, and nothing is removed: what is replaced is renamed.
+///
+/// A node of several sets its metadata aside, and is sent that of the others when it starts; its partitions stay. Do so
+/// with one node at a time, while most of the others run.
+///
+/// A node alone goes on with all that can be read of its metadata, and with the topics whose partitions are on its disk.
+/// What was changed last may be lost: a topic that was created, a setting. A topic that only its partitions tell of
+/// keeps all its records, until its settings are set again.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  parshall recover --data-dir /var/lib/parshall
+  parshall recover --data-dir /var/lib/parshall --confirm
+  parshall recover --data-dir /var/lib/parshall --rejoin --confirm")]
+pub(crate) struct Args {
+    /// Directory of the data (the setting `log.dirs`)
+    #[arg(long, value_name = "DIR", default_value = "parshall-data")]
+    data_dir: PathBuf,
+    /// Do it, rather than say what would be done
+    #[arg(long)]
+    confirm: bool,
+    /// Say what would be done, which is what happens without --confirm too
+    #[arg(long, conflicts_with = "confirm")]
+    dry_run: bool,
+    /// The node is a cluster of its own, should nothing on its disk say so
+    #[arg(long, conflicts_with = "rejoin")]
+    alone: bool,
+    /// The node is one of several, and the others have the metadata
+    #[arg(long)]
+    rejoin: bool,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let env = Env::real();
+    let dir = args.data_dir.display().to_string();
+    if !env.disk.exists(&args.data_dir).with_context(|| format!("cannot read {dir}"))? {
+        bail!("{dir} is not there; --data-dir names the directory of the node's data");
+    }
+    let _lock = recover::lock(&args.data_dir).await.context("the node has to be down")?;
+    let node = match (args.alone, args.rejoin) {
+        (true, _) => Node::Alone,
+        (_, true) => Node::OneOfSeveral,
+        _ => Node::Unknown,
+    };
+    let plan = recover::inspect(&*env.disk, &args.data_dir, node).with_context(|| format!("cannot recover {dir}"))?;
+    describe(&plan);
+    if matches!(plan.action, Action::Nothing) {
+        return Ok(());
+    }
+    if !args.confirm {
+        println!("Nothing was changed. To do so: add --confirm");
+        return Ok(());
+    }
+    let kept_as = plan.carry_out(&*env.disk, env.clock.now_ms()).context("the metadata is not recovered")?;
+    if let Some(kept_as) = kept_as {
+        println!("Done. What was damaged is kept in {}. Start the node now", kept_as.display());
+    }
+    Ok(())
+}
+
+fn describe(plan: &Plan) {
+    for line in &plan.trouble {
+        println!("Damaged: {line}");
+    }
+    match &plan.action {
+        Action::Nothing => println!("The metadata is whole: there is nothing to recover"),
+        Action::Rejoin => println!("The metadata is set aside; the node is sent that of the others when it starts"),
+        Action::Rebuild(rebuild) => {
+            println!(
+                "The metadata is made anew from what can be read: {} topics, up to offset {} of {}",
+                rebuild.known_topics,
+                rebuild.end_offset,
+                rebuild.end_offset.max(rebuild.noted_offset)
+            );
+            for (topic, partitions) in &rebuild.found_topics {
+                println!("Found on the disk: {partitions} partitions of topic {topic}");
+            }
+            if !rebuild.found_topics.is_empty() {
+                println!("The settings of those topics are lost: they keep all records until retention.ms is set");
+            }
+        }
+    }
+}
