@@ -22,11 +22,11 @@ def wiped(t):
         with t.pause("return with an empty disk"):
             node.start()
             servers.wait_whole()
-        _wait_for_voters(t)
+        wait_for_voters(t)
     t.finish()
 
 
-def _wait_for_voters(t, seconds=30):
+def wait_for_voters(t, seconds=30):
     """Until the new disk votes in the place of the old one: before that, one more node less is no quorum."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -55,7 +55,7 @@ def wiped_vote(t):
             for node in servers.nodes.values():
                 node.wait_ready()
             servers.wait_whole()
-        _wait_for_voters(t)
+        wait_for_voters(t)
     t.finish()
 
 

@@ -1,0 +1,76 @@
+"""A node that comes back with some of what it had on disk missing or damaged, while the others go on."""
+
+import os
+import subprocess
+import time
+
+from cluster_cases.disk import wait_for_voters
+from harness import install, trial
+
+
+def _damaged(t, harm):
+    servers, work = t.begin()
+    for cycle in t.each():
+        partition = cycle % trial.PROBES
+        leader = servers.leader("probe", partition)
+        node = next(node for node in servers.nodes.values() if node.number != leader.number)
+        # Until what it has is noted to be on disk.
+        time.sleep(8)
+        with t.pause("kill", work.probe.led_by(node.number)):
+            node.kill()
+        directory = node.log_directory("probe", partition)
+        log = max(path for path in directory.glob("*.log") if path.stat().st_size > 0)
+        t.say(f"node {node.number}: {harm(log)}")
+        with t.pause("return"):
+            node.start()
+            servers.wait_whole()
+    t.finish()
+
+
+@trial.trial("tail-cut", (6, 8), "kill -9 of a follower, the last 100 bytes of a log are cut off, it starts again", cycles=3, quick=1)
+def tail_cut(t):
+    def harm(log):
+        size = log.stat().st_size
+        os.truncate(log, max(size - 100, 0))
+        return f"cut {min(size, 100)} of {size} bytes"
+
+    _damaged(t, harm)
+
+
+@trial.trial("tail-flipped", (8,), "kill -9 of a follower, a bit in the last batch of a log flips, it starts again", cycles=3)
+def tail_flipped(t):
+    def harm(log):
+        data = bytearray(log.read_bytes())
+        data[-3] ^= 4
+        log.write_bytes(data)
+        return f"flipped a bit near the end of {len(data)} bytes"
+
+    _damaged(t, harm)
+
+
+@trial.trial("metadata-flipped", (10,), "kill -9 of a node, a bit in its metadata log flips; it refuses, is recovered and rejoins", cycles=3, quick=1)
+def metadata_flipped(t):
+    servers, work = t.begin()
+    for cycle in t.each():
+        node = servers.nodes[cycle % 3 + 1]
+        with t.pause("kill", work.probe.led_by(node.number)):
+            node.kill()
+        log = max(path for path in (node.data / "__cluster_metadata-0").glob("*.log") if path.stat().st_size > 0)
+        data = bytearray(log.read_bytes())
+        data[-5] ^= 4
+        log.write_bytes(data)
+        try:
+            node.start(wait_s=20)
+            t.require(f"node {node.number} starts with a damaged metadata log", False)
+        except RuntimeError as error:
+            t.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
+        node.meant = True
+        command = [install.parshall(), "recover", "--data-dir", node.data, "--confirm"]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        t.say(done.stdout.strip().replace("\n", "; ") or done.stderr)
+        t.expect("exit code of recover", done.returncode, 0)
+        with t.pause("return without metadata"):
+            node.start()
+            servers.wait_whole()
+        wait_for_voters(t)
+    t.finish()
