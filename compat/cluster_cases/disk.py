@@ -150,6 +150,25 @@ def slow(t):
     _slow(t, lambda servers, cycle: servers.leader(PROBED, cycle % trial.PROBES))
 
 
+@trial.trial("disk-full", (11,), "the disk of one node is full for 15 s", cycles=3)
+def full(t):
+    servers, work = t.begin(with_disks=True)
+    for cycle in t.each():
+        node = servers.leader(PROBED, cycle % trial.PROBES)
+        t.undo.append(node.disk.make_room)
+        filled_at = time.monotonic()
+        # Of all partitions: those that others lead have a follower without room.
+        with t.pause("full"):
+            node.disk.fill()
+        time.sleep(max(0.0, filled_at + 15 - time.monotonic()))
+        t.require(f"node {node.number} ended", node.alive())
+        with t.pause("room again"):
+            node.disk.make_room()
+            servers.wait_whole()
+    t.limit("full", p99=3.0)
+    t.finish()
+
+
 @trial.trial("disk-frozen", (17,), "a leader's disk hangs for 20 s (fsfreeze)", cycles=3)
 def frozen(t):
     servers, work = t.begin(with_disks=True)

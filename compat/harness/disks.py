@@ -1,5 +1,6 @@
 """A disk of its own for each node: ext4 in a file, mounted through a loop device, that loses power, freezes and comes back."""
 
+import errno
 import pathlib
 import subprocess
 
@@ -37,6 +38,21 @@ class Disk:
             raise Skip("there is no fsfreeze")
         self._run(fsfreeze, "--freeze", self.mount)
         self.frozen = True
+
+    def fill(self):
+        """Takes all the space that is left, for somebody else's file."""
+        with open(self.mount / "filler", "wb") as filler:
+            for size in (1 << 20, 1 << 12):
+                try:
+                    while True:
+                        filler.write(bytes(size))
+                        filler.flush()
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def make_room(self):
+        (self.mount / "filler").unlink(missing_ok=True)
 
     def thaw(self):
         if self.frozen:

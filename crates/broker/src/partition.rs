@@ -499,7 +499,12 @@ impl Partition {
         for (result, Sender { acks, ticket, place }) in appended.into_iter().zip(senders) {
             let (offset, outcome) = match result {
                 Ok(appended) => (appended.last_offset + 1, self.outcome(&appended)),
-                Err(error) => (0, Outcome::Refused(refusal(&error))),
+                Err(error) => {
+                    if matches!(error, AppendError::DiskFull) {
+                        self.shared.room.note_refused();
+                    }
+                    (0, Outcome::Refused(refusal(&error)))
+                }
             };
             if offset > 0 && waits_for_disk(acks) {
                 wait_for_disk = true;

@@ -6,7 +6,7 @@
 //! never parked: followers ask again soon.
 //!
 //! Nodes are killed, lose power, alone or all at once, start together on disks that keep them waiting, are stopped and
-//! go on, lose their disks or one log, and have slow, hanging or failing ones; the network delays, loses, repeats,
+//! go on, lose their disks or one log, and have slow, hanging, full or failing ones; the network delays, loses, repeats,
 //! reorders and is cut one way or both; wall clocks jump; partitions move. The [`ledger`] sees everything and knows
 //! what must hold.
 //!
@@ -92,6 +92,8 @@ fn whatever_happens_no_promise_is_broken() {
     assert!(count == 1 || all.leaderships > 10 * count && all.eligible_elected > 0, "{all:?}");
 }
 
+/// Longer than any of these waits.
+const LAG_MAX_MS: i64 = 30_000;
 /// How long the others may wait for a node whose disk does not answer: until it is stalled, others have taken over, and
 /// clients have found them.
 const STALL_MS: i64 = 5000;
@@ -100,7 +102,7 @@ const STALL_MS: i64 = 5000;
 fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
     let mut longest_ms = 0;
     for seed in seeds(8) {
-        let mut cluster = Cluster::new(seed, 0);
+        let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
         cluster.create_topics();
         cluster.run(3000);
         let controller = cluster.controller().expect("nothing is wrong");
@@ -109,6 +111,29 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
         cluster.hang(n, 15_000);
         let ms = cluster.run_until_all_progress();
         assert!(ms < STALL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
+        longest_ms = longest_ms.max(ms);
+        cluster.run(3000);
+        cluster.heal();
+    }
+    eprintln!("the longest: {longest_ms} ms");
+}
+
+/// How long the others may wait for a node without room: until it has said so, and others have taken over.
+const FULL_MS: i64 = 1500;
+
+#[test]
+fn a_full_disk_holds_the_others_up_for_a_moment_only() {
+    let mut longest_ms = 0;
+    for seed in seeds(8) {
+        let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
+        cluster.create_topics();
+        cluster.run(6000);
+        let n = (seed % 3) as usize;
+        let free_bytes = cluster.rng.below(cluster::FREE_BYTES_MAX);
+        cluster.fill(n, free_bytes);
+        cluster.run(100);
+        let ms = cluster.run_until_all_progress();
+        assert!(ms < FULL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
         longest_ms = longest_ms.max(ms);
         cluster.run(3000);
         cluster.heal();

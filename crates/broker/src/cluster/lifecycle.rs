@@ -160,12 +160,14 @@ impl Lifecycle {
     }
 
     async fn heartbeat(&self, broker_epoch: i64, leaves: bool) -> Result<BrokerHeartbeatResponse, ControllerError> {
+        let is_cordoned = self.broker.shared.room.is_cordoned();
         let request = BrokerHeartbeatRequest {
             broker_id: self.broker.node_id,
             broker_epoch,
             current_metadata_offset: self.broker.metadata.load().offset(),
             want_fence: self.broker.quorum.is_disk_stalled(),
             want_shut_down: leaves,
+            cordoned_log_dirs: Some(is_cordoned.then_some(self.broker.directory_id).into_iter().collect()),
             ..Default::default()
         };
         self.broker.controller.ask(request).await

@@ -326,6 +326,9 @@ impl Change {
         if !record.log_dirs.is_empty() {
             broker.log_dirs = record.log_dirs.clone();
         }
+        if let Some(cordoned) = &record.cordoned_log_dirs {
+            broker.cordoned_log_dirs.clone_from(cordoned);
+        }
         Ok(())
     }
 
@@ -442,6 +445,7 @@ impl RegisteredBroker {
             fenced: record.fenced,
             in_controlled_shutdown: record.in_controlled_shutdown,
             log_dirs: record.log_dirs.clone(),
+            cordoned_log_dirs: record.cordoned_log_dirs.clone().unwrap_or_default(),
         }
     }
 
@@ -467,6 +471,7 @@ impl RegisteredBroker {
             fenced: self.fenced,
             in_controlled_shutdown: self.in_controlled_shutdown,
             log_dirs: self.log_dirs.clone(),
+            cordoned_log_dirs: Some(self.cordoned_log_dirs.clone()).filter(|cordoned| !cordoned.is_empty()),
             ..RegisterBrokerRecord::default()
         }
     }

@@ -119,14 +119,18 @@ impl From<AlterError> for Refusal {
     }
 }
 
-/// New partitions for these replicas, led by the first one that is active; `describe` words the refusal when none is.
+/// New partitions for these replicas, led by the first one that is active and has room; `all_inactive` words the refusal
+/// when none is active.
 fn new_partition(
     image: &MetadataImage,
     replicas: &[i32],
     all_inactive: impl FnOnce() -> Refusal,
 ) -> Result<Partition, Refusal> {
-    let is_active = |id: &&i32| image.broker(**id).is_some_and(RegisteredBroker::is_active);
-    let isr: Vec<i32> = replicas.iter().filter(is_active).copied().collect();
+    let active = replicas.iter().filter_map(|id| image.broker(*id).filter(|broker| broker.is_active()));
+    let active: Vec<&RegisteredBroker> = active.collect();
+    let has_room = active.iter().any(|broker| broker.has_room());
+    let in_sync = active.iter().filter(|broker| !has_room || broker.has_room());
+    let isr: Vec<i32> = in_sync.map(|broker| broker.id).collect();
     let leader = *isr.first().ok_or_else(all_inactive)?;
     let directories = replicas.iter().map(|id| default_directory(image, *id)).collect();
     Ok(Partition { replicas: replicas.to_vec(), directories, isr, leader, ..Partition::default() })

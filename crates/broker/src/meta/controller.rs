@@ -134,9 +134,9 @@ impl Controller {
         let mut attempts = 0;
         loop {
             let known = status.borrow_and_update().clone();
-            // With a disk that does not answer this node is no controller, and the last to hear who is.
+            // With a disk that does not answer, or takes no more, this node is the last to hear who controls.
             let is_stalled = self.quorum.is_disk_stalled();
-            let leader = if is_stalled { known.other_voter(self.node_id, attempts) } else { known.leader };
+            let leader = known.leader.filter(|_| !is_stalled).or_else(|| known.other_voter(self.node_id, attempts));
             attempts += 1;
             let outcome = match leader {
                 Some(leader) if leader == self.node_id => {

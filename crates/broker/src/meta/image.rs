@@ -71,9 +71,16 @@ pub struct RegisteredBroker {
     pub fenced: bool,
     pub in_controlled_shutdown: bool,
     pub log_dirs: Vec<Uuid>,
+    /// Those in which nothing more is to be stored: they are full.
+    pub cordoned_log_dirs: Vec<Uuid>,
 }
 
 impl RegisteredBroker {
+    /// Whether it can take what is produced.
+    pub fn has_room(&self) -> bool {
+        self.log_dirs.is_empty() || self.log_dirs.iter().any(|directory| !self.cordoned_log_dirs.contains(directory))
+    }
+
     /// Whether it may lead partitions.
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use log::{BadRange, EpochEndOffset, FetchedError, Log, LogError};
+use log::{AppendError, BadRange, EpochEndOffset, FetchedError, Log, LogError};
 use wire::batch::{Batch, Batches};
 
 use super::{Outcome, Partition, Passed, Ticket, Until, Waiting};
@@ -154,7 +154,11 @@ impl Partition {
             self.shared.recovery_points.lower(self, header.base_offset)?;
             fetch_offset = header.base_offset;
         }
-        let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now())?;
+        let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now());
+        if let Err(FetchedError::Append(AppendError::DiskFull)) = &appended {
+            self.shared.room.note_refused();
+        }
+        let appended = appended?;
         self.traffic.replication_bytes_in.add(appended.bytes as u64);
         self.role.lock().note_appended(log.log_end_offset(), appended.bytes as i64);
         Ok(())

@@ -39,7 +39,7 @@ pub struct Assignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub epoch: i64,
-    /// Neither fenced nor shutting down.
+    /// Neither fenced nor shutting down, nor without room.
     pub is_active: bool,
 }
 

@@ -26,6 +26,8 @@ pub enum Room {
 pub struct DiskRoom {
     room: AtomicU8,
     is_stalled: AtomicBool,
+    is_cordoned: AtomicBool,
+    has_refused: AtomicBool,
 }
 
 impl DiskRoom {
@@ -48,6 +50,25 @@ impl DiskRoom {
 
     pub fn is_stalled(&self) -> bool {
         self.is_stalled.load(Ordering::Relaxed)
+    }
+
+    /// Whether this broker should be in sync with nothing and lead nothing that others can.
+    pub fn is_cordoned(&self) -> bool {
+        self.is_cordoned.load(Ordering::Relaxed)
+    }
+
+    pub fn set_cordoned(&self, is_cordoned: bool) {
+        self.is_cordoned.store(is_cordoned, Ordering::Relaxed);
+    }
+
+    /// The disk has refused an append, whatever it says of its free space: there are quotas and limits.
+    pub(super) fn note_refused(&self) {
+        self.has_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has since the last call.
+    pub fn take_refused(&self) -> bool {
+        self.has_refused.swap(false, Ordering::Relaxed)
     }
 }
 

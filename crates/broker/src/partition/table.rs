@@ -531,7 +531,8 @@ enum OpenError {
 
 /// What an image says of a broker.
 fn registration(image: &MetadataImage, id: i32) -> Option<Registration> {
-    image.broker(id).map(|broker| Registration { epoch: broker.epoch, is_active: broker.is_active() })
+    let broker = image.broker(id)?;
+    Some(Registration { epoch: broker.epoch, is_active: broker.is_active() && broker.has_room() })
 }
 
 impl OpenTopic {

@@ -38,6 +38,9 @@ const TURN_TICKS: usize = 3;
 /// long, and the others must wait as long again.
 const LONELY_TICKS: u64 = (ELECTION_TICKS + HEARTBEAT_TICKS) as u64;
 
+/// Ticks for which a leader without room on its disk leads at least.
+const ROOM_TICKS: u64 = 50;
+
 /// Ticks after which a snapshot of whose fate nobody has told is taken for lost.
 const SNAPSHOT_TICKS: u64 = 600;
 
@@ -452,6 +455,12 @@ impl<M: StateMachine> Node<M> {
             && !self.is_stalled()
     }
 
+    /// Whether another voter may have the room that this one lacks. Where none has, they do not take turns all the time.
+    fn may_hand_over_for_room(&self) -> bool {
+        let led_ticks = self.led_since_tick.map_or(0, |since| self.ticks - since);
+        !self.is_only_voter() && self.unfinished.is_none() && led_ticks >= ROOM_TICKS
+    }
+
     /// Stops leading before the disk is asked for anything more, which might be the last thing that this thread does for
     /// long. Nothing of it has to be written.
     fn leave_to_others(&mut self) {
@@ -499,6 +508,11 @@ impl<M: StateMachine> Node<M> {
         let batch = self.raft.store().batch_of(values);
         let needed = batch.bytes.len() as u64 + FREE_BYTES_MIN;
         if self.raft.store().free_bytes()? < needed {
+            if self.may_hand_over_for_room() {
+                tracing::warn!("there is no room for metadata; another voter is asked to lead the quorum");
+                self.step_down();
+                return Err(QuorumError::NotLeader);
+            }
             return Err(QuorumError::DiskFull);
         }
         self.raft.propose(Vec::new(), batch.bytes.to_vec())?;

@@ -47,6 +47,7 @@ const FENCE_MS: i64 = 100;
 const BALANCE_MS: i64 = 3000;
 const BALANCE_MAX: usize = 1000;
 const BACKOFF_MS: i64 = 50;
+const DISK_MS: i64 = 100;
 const FLUSH_MS: i64 = 250;
 const CHECKPOINT_MS: i64 = 1000;
 const RETENTION_MS: i64 = 2000;
@@ -583,8 +584,8 @@ impl Process {
 
     fn ask(&mut self, ask: Ask) -> Option<u64> {
         let (status, number) = (self.quorum.status(), self.number());
-        let is_stalled = self.disk_watch.is_stalled();
-        let leader = if is_stalled { status.other_voter(self.id, number as usize) } else { status.leader }?;
+        let known = status.leader.filter(|_| !self.disk_watch.is_stalled());
+        let leader = known.or_else(|| status.other_voter(self.id, number as usize))?;
         self.said.push((leader, Said::Ask(number, ask)));
         Some(number)
     }
@@ -636,6 +637,9 @@ impl Process {
                     broker_epoch,
                     current_metadata_offset: self.metadata.load().offset(),
                     want_fence: self.disk_watch.is_stalled(),
+                    cordoned_log_dirs: Some(
+                        self.replica.is_cordoned().then_some(self.own.directory_id).into_iter().collect(),
+                    ),
                     want_shut_down: self.leaves,
                     ..BrokerHeartbeatRequest::default()
                 };
@@ -715,6 +719,9 @@ impl Process {
     fn upkeep(&mut self) -> Result<(), Ended> {
         self.replica.sync();
         let lag_max_ms = self.config.load().replica_lag_time_max_ms;
+        if self.is_due("disk", DISK_MS) {
+            self.replica.table.watch_disk();
+        }
         if self.is_due("flush", FLUSH_MS) {
             self.replica.flush_in_background();
         }

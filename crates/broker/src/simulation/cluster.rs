@@ -35,6 +35,8 @@ const VOTERS: i32 = 3;
 const REPLICATION_FACTOR: i16 = 3;
 /// The number of a client begins here.
 const CLIENTS: i32 = 1000;
+/// What is free on a disk that is called full, at most: less than any reserve.
+pub(super) const FREE_BYTES_MAX: u64 = 20_000;
 const LAG_MAX_MS: i64 = 1500;
 /// How long a disk takes its time at most when all nodes have started together.
 const SLOW_START_MAX_MS: u64 = 4000;
@@ -69,6 +71,7 @@ struct Machine {
     hangs_until_ms: i64,
     /// When it is started again, if it is.
     starts_at_ms: Option<i64>,
+    is_full: bool,
     /// Up to where each log was on disk, and its end, when the process ended.
     left: BTreeMap<Place, (i64, i64)>,
     /// Whether its process has an operation ahead that fails.
@@ -77,6 +80,7 @@ struct Machine {
 
 pub(super) struct Cluster {
     seed: u64,
+    lag_max_ms: i64,
     pub(super) rng: Rng,
     pub(super) now_ms: i64,
     clock: SimClock,
@@ -98,6 +102,11 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Three voters, and as many brokers more.
     pub(super) fn new(seed: u64, others: i32) -> Self {
+        Self::with_lag_max(seed, others, LAG_MAX_MS)
+    }
+
+    /// One in which a follower may lag for so long.
+    pub(super) fn with_lag_max(seed: u64, others: i32, lag_max_ms: i64) -> Self {
         let clock = SimClock::default();
         let machine = |id: i32| Machine {
             id,
@@ -111,11 +120,13 @@ impl Cluster {
             slow_until_ms: 0,
             hangs_until_ms: 0,
             starts_at_ms: None,
+            is_full: false,
             left: BTreeMap::new(),
             is_failing: false,
         };
         let mut cluster = Self {
             seed,
+            lag_max_ms,
             rng: Rng::new(seed),
             now_ms: 0,
             machines: (0..VOTERS + others).map(machine).collect(),
@@ -187,7 +198,7 @@ impl Cluster {
         self.machines[n].clock.set_wall_shift_ms(0);
         let env = self.env(n);
         let mut config = BrokerConfig::default();
-        (config.node_id, config.replica_lag_time_max_ms) = (n as i32, LAG_MAX_MS);
+        (config.node_id, config.replica_lag_time_max_ms) = (n as i32, self.lag_max_ms);
         let committed = self.ledger.newest.offset();
         match Process::start(env, config, voter(self.machines[n].key), self.starts, committed) {
             Ok(process) => {
@@ -217,7 +228,8 @@ impl Cluster {
             machine.left.extend(process.replica.table.all().iter().map(|p| (place(p), offsets(p))));
         }
         (machine.is_stopped, machine.slow_until_ms, machine.is_failing) = (false, 0, false);
-        machine.hangs_until_ms = 0;
+        // Whoever starts it again sees to its disk.
+        (machine.hangs_until_ms, machine.is_full) = (0, false);
         machine.held.clear();
         machine.disk.clear_faults();
         if loses_power {
@@ -293,6 +305,13 @@ impl Cluster {
                 let until_ms = self.now_ms + 100 + self.rng.below(3000) as i64;
                 self.machines[n].slow_until_ms = until_ms;
             }
+            82 if self.rng.percent(50) => match self.machines[n].is_full {
+                true => self.make_room(n),
+                false => {
+                    let free_bytes = self.rng.below(FREE_BYTES_MAX);
+                    self.fill(n, free_bytes);
+                }
+            },
             82..83 => {
                 let for_ms = 1000 + self.rng.below(6000) as i64;
                 self.hang(n, for_ms);
@@ -336,6 +355,19 @@ impl Cluster {
     pub(super) fn hang(&mut self, n: usize, for_ms: i64) {
         self.note(format!("the disk of {n} hangs for {for_ms} ms"));
         self.machines[n].hangs_until_ms = self.now_ms + for_ms;
+    }
+
+    /// Something else takes the space of a node's disk, but for so much.
+    pub(super) fn fill(&mut self, n: usize, free_bytes: u64) {
+        self.note(format!("the disk of {n} is full but for {free_bytes} bytes"));
+        self.machines[n].disk.set_free_bytes(free_bytes);
+        self.machines[n].is_full = true;
+    }
+
+    pub(super) fn make_room(&mut self, n: usize) {
+        self.note(format!("the disk of {n} has room"));
+        self.machines[n].disk.set_free_bytes(u64::MAX);
+        self.machines[n].is_full = false;
     }
 
     fn go_on(&mut self) {
@@ -608,6 +640,9 @@ impl Cluster {
         self.go_on();
         for n in 0..self.nodes() {
             (self.machines[n].slow_until_ms, self.machines[n].hangs_until_ms) = (0, 0);
+            if self.machines[n].is_full {
+                self.make_room(n);
+            }
             // What failed for good is whole again after a restart.
             if self.machines[n].is_failing || self.rng.percent(20) {
                 let loses_power = self.rng.percent(50);
@@ -641,6 +676,7 @@ impl Cluster {
                 && !machine.is_failing
                 && machine.slow_until_ms < self.now_ms
                 && machine.hangs_until_ms < self.now_ms
+                && !machine.is_full
         };
         let partitions = || self.ledger.newest.topics().flat_map(|topic| &topic.partitions);
         self.machines.iter().all(is_healthy)

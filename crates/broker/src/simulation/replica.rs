@@ -113,6 +113,10 @@ impl Replica {
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
     }
 
+    pub(crate) fn is_cordoned(&self) -> bool {
+        self.shared.room.is_cordoned()
+    }
+
     /// Says whether the disk answers. Returns whether that is news.
     pub(crate) fn set_stalled(&self, is_stalled: bool) -> bool {
         if is_stalled {

@@ -137,7 +137,10 @@ fn check(
     }
     let is_eligible = |member: &BrokerState| {
         image.broker(member.broker_id).is_some_and(|broker| {
-            broker.is_active() && [UNKNOWN_BROKER_EPOCH, broker.epoch].contains(&member.broker_epoch)
+            broker.is_active()
+                && [UNKNOWN_BROKER_EPOCH, broker.epoch].contains(&member.broker_epoch)
+                // A leader without room lets others in, who take over.
+                && (broker.id == broker_id || broker.has_room())
         })
     };
     if isr.iter().all(is_eligible) { Ok(()) } else { Err(ErrorCode::INELIGIBLE_REPLICA) }

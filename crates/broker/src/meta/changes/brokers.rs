@@ -176,6 +176,8 @@ fn requested(request: &BrokerRegistrationRequest) -> RegisteredBroker {
         fenced: false,
         in_controlled_shutdown: false,
         log_dirs: request.log_dirs.clone(),
+        // It says so with its first heartbeat.
+        cordoned_log_dirs: Vec::new(),
     }
 }
 

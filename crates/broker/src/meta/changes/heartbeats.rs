@@ -1,5 +1,6 @@
 //! Signs of life of brokers, and what follows from their absence (`BrokerHeartbeatManager`): brokers are fenced and
-//! unfenced, and hand over what they lead before they stop.
+//! unfenced, and hand over what they lead before they stop. A broker whose directories are cordoned (KIP-1066) has no
+//! room: beyond what Kafka does, it leaves the ISRs and hands over where somebody in sync has room.
 //!
 //! When a broker was last heard of is not part of the metadata. Whoever keeps that says which brokers to fence.
 
@@ -44,6 +45,9 @@ pub(in super::super) fn heartbeat(
     let is_lost = next.log_dirs.is_empty() && !broker.log_dirs.is_empty();
     if is_lost {
         next.log_dirs.clone_from(&broker.log_dirs);
+    }
+    if let Some(cordoned) = &request.cordoned_log_dirs {
+        next.cordoned_log_dirs = next.log_dirs.iter().filter(|dir| cordoned.contains(dir)).copied().collect();
     }
     // The last one that is active goes on with what works: nobody could take over.
     let is_last = !context.image.brokers().any(|other| other.id != broker.id && other.is_active());
@@ -107,6 +111,8 @@ fn change(context: &Context<'_>, brokers: &[RegisteredBroker]) -> Vec<MetadataRe
             fenced: changed(broker.fenced, before.fenced),
             in_controlled_shutdown: changed(broker.in_controlled_shutdown, before.in_controlled_shutdown),
             log_dirs: if broker.log_dirs == before.log_dirs { Vec::new() } else { broker.log_dirs.clone() },
+            cordoned_log_dirs: (broker.cordoned_log_dirs != before.cordoned_log_dirs)
+                .then(|| broker.cordoned_log_dirs.clone()),
             ..BrokerRegistrationChangeRecord::default()
         };
         records.push(record.into());
@@ -227,6 +233,31 @@ mod tests {
         let image = with_fenced(&three(), &[2, 3]);
         let (answer, after) = beat(&image, 1, |request| request.want_shut_down = true);
         assert_eq!((answer, after == image), (Ok((true, false, true)), true));
+    }
+
+    #[test]
+    fn a_broker_without_room_leaves_what_others_can_go_on_with() {
+        let cordon = |request: &mut BrokerHeartbeatRequest| {
+            request.cordoned_log_dirs = Some(vec![Uuid([100 + request.broker_id as u8; 16])]);
+        };
+        let free = |request: &mut BrokerHeartbeatRequest| request.cordoned_log_dirs = Some(Vec::new());
+        let (answer, full) = beat(&three(), 1, cordon);
+        assert_eq!(answer, Ok((true, false, false)), "it goes on serving");
+        assert_eq!((state(&full, 0), state(&full, 1)), ((2, vec![2], vec![]), (2, vec![2], vec![])));
+        // Its only replica can be read all the same.
+        assert_eq!((state(&full, 2), full.partition("t", 2).unwrap().leader_epoch), ((1, vec![1], vec![]), 0));
+        let quiet =
+            |image: &MetadataImage, id: i32, ask: fn(&mut BrokerHeartbeatRequest)| beat(image, id, ask).1 == *image;
+        assert!(quiet(&full, 1, cordon) && quiet(&full, 1, |_| {}));
+        // Where nobody has room nothing changes: who leads refuses what is produced.
+        let (_, both) = beat(&full, 2, cordon);
+        assert_eq!((state(&both, 0), state(&both, 1)), ((2, vec![2], vec![]), (2, vec![2], vec![])));
+        let (_, one) = beat(&both, 1, free);
+        assert!(one.broker(1).unwrap().has_room() && !one.broker(2).unwrap().has_room());
+        assert_eq!(state(&one, 0), (2, vec![2], vec![]), "it is not in sync yet");
+        // A snapshot has it, too.
+        let record = one.broker(2).unwrap().to_record();
+        assert_eq!(applied(&one, &[record.into()]).broker(2), one.broker(2));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Every change of a partition goes through [`Change`]: what is asked of it, and the brokers as they are afterwards.
 //! What always holds after its record:
 //! - The leader is in the ISR and active. A leader in controlled shutdown stays while nobody in the ISR can take over.
+//! - Members of the ISR whose disk is full leave it while others remain that have room.
 //! - Members of the ISR that are not active leave it while others remain. Without an active one the ISR stays as it is
 //!   and the partition has no leader: any of them has all that was acknowledged. Kafka empties the ISR into the
 //!   eligible leader replicas instead, which comes to the same.
@@ -104,6 +105,11 @@ impl<'a> Change<'a> {
         self.is_active(id) || self.is_leaving(id)
     }
 
+    /// Whether a replica can take what is produced.
+    fn has_room(&self, id: i32) -> bool {
+        self.context.image.broker(id).is_some_and(RegisteredBroker::has_room)
+    }
+
     fn has_directory(&self, id: i32) -> bool {
         let directory = self.directory(id);
         self.context.image.broker(id).is_some_and(|broker| match reserved(directory) {
@@ -138,7 +144,10 @@ impl<'a> Change<'a> {
         }
         self.isr.retain(|id| self.wiped != Some(*id));
         let active: Vec<i32> = self.isr.iter().copied().filter(|id| self.is_active(*id)).collect();
-        if !active.is_empty() {
+        let with_room: Vec<i32> = active.iter().copied().filter(|id| self.has_room(*id)).collect();
+        if !with_room.is_empty() {
+            self.isr = with_room;
+        } else if !active.is_empty() {
             self.isr = active;
         } else if self.isr.iter().any(|id| self.is_leaving(*id)) {
             self.isr = vec![before.leader];

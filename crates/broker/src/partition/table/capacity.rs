@@ -6,7 +6,8 @@
 //! 2. Topics with `delete-oldest` lose closed segments, the oldest of all of them on this node first, until enough is
 //!    free. Each replica gives way for itself, as with retention. Active segments stay, and so do the broker's own
 //!    topics and those that are only compacted.
-//! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does.
+//! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does, and the
+//!    controller is told ([`DiskRoom::is_cordoned`](crate::partition::DiskRoom::is_cordoned)): others that have room go on.
 //!
 //! How much goes depends on bytes alone. Timestamps, which come from clocks that jump, decide about the order. What was
 //! removed and is not seen as free yet counts as free for a while ([`Late`]), so that nothing else goes in its place.
@@ -30,6 +31,10 @@ const RESERVE_PART_MAX: u64 = 40;
 const RETENTION_INTERVAL: Duration = Duration::from_secs(5);
 /// How long removed bytes are expected to come back: a reader holds them, or the file system frees them later.
 const LATE_MAX: Duration = Duration::from_secs(30);
+/// A broker that has left the ISRs for want of room comes back with so much of the reserve free beside it.
+const RETURN_PART: u64 = 4;
+/// How long a disk that has refused an append is believed to be full, whatever it says of its free space.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
 /// How often it is said what is wrong with the disk.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -38,6 +43,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Capacity {
     late: Late,
     retention_at: Option<Duration>,
+    is_cordoned: bool,
+    refused_at: Option<Duration>,
     told_at: Option<Duration>,
     /// It was said that the disk is full, and not yet that it no longer is.
     is_told: bool,
@@ -116,6 +123,10 @@ impl PartitionTable {
             true => Room::Enough,
         };
         self.shared.room.set(room);
+        if self.shared.room.take_refused() {
+            capacity.refused_at = Some(now);
+        }
+        self.shared.room.set_cordoned(capacity.cordon(now, free_bytes, reserve_bytes));
         let space = Space { free_bytes, total_bytes, threshold_bytes, reserve_bytes, is_full: room != Room::Enough };
         self.shared.stats.disk.note(now, space);
         capacity.tell(now, room, space);
@@ -223,6 +234,14 @@ impl PartitionTable {
 }
 
 impl Capacity {
+    /// Whether others should go on without this broker. It does not come and go with each segment that is deleted.
+    fn cordon(&mut self, now: Duration, free_bytes: u64, reserve_bytes: u64) -> bool {
+        let wanted_bytes = if self.is_cordoned { reserve_bytes + reserve_bytes / RETURN_PART } else { reserve_bytes };
+        let has_refused = self.refused_at.is_some_and(|at| now.saturating_sub(at) < REFUSED_FOR);
+        self.is_cordoned = free_bytes < wanted_bytes || has_refused;
+        self.is_cordoned
+    }
+
     /// Says now and then what gave way.
     fn tell_deleted(&mut self, now: Duration, deleted: Deleted) {
         self.deleted.segments += deleted.segments;
