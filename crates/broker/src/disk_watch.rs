@@ -18,10 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use log::disk::{DirEntry, Disk, File, OpenMode};
+use log::disk::{DirEntry, Disk, File, OpenMode, is_exhausted};
 use parking_lot::Mutex;
 
 use crate::env::Clock;
+use crate::open_files::OpenFiles;
 
 /// What even a slow disk writes in a second.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 20;
@@ -101,33 +102,54 @@ impl State {
     }
 }
 
-/// A disk that is watched.
+/// A disk that is watched, and whose open files are counted.
 pub struct WatchedDisk {
     disk: Arc<dyn Disk>,
     watch: Arc<DiskWatch>,
+    open_files: Arc<OpenFiles>,
 }
 
 struct WatchedFile {
     file: Arc<dyn File>,
     watch: Arc<DiskWatch>,
+    open_files: Arc<OpenFiles>,
     /// Written through this handle since its last sync began.
     unsynced_bytes: AtomicU64,
 }
 
 impl WatchedDisk {
-    pub fn new(disk: Arc<dyn Disk>, watch: Arc<DiskWatch>) -> Self {
-        Self { disk, watch }
+    pub fn new(disk: Arc<dyn Disk>, watch: Arc<DiskWatch>, open_files: Arc<OpenFiles>) -> Self {
+        Self { disk, watch, open_files }
+    }
+
+    fn open_now(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        match mode {
+            OpenMode::Read | OpenMode::ReadWrite => self.disk.open(path, mode),
+            OpenMode::Create | OpenMode::CreateEmpty => self.watch.watch(0, || self.disk.open(path, mode)),
+        }
+    }
+}
+
+impl Drop for WatchedFile {
+    fn drop(&mut self) {
+        self.open_files.note_closed();
     }
 }
 
 impl Disk for WatchedDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let file = match mode {
-            OpenMode::Read | OpenMode::ReadWrite => self.disk.open(path, mode)?,
-            OpenMode::Create | OpenMode::CreateEmpty => self.watch.watch(0, || self.disk.open(path, mode))?,
+        self.open_files.make_room();
+        let file = match self.open_now(path, mode) {
+            // Connections may have taken more than their part.
+            Err(error) if is_exhausted(&error) => {
+                self.open_files.give_up_some();
+                self.open_now(path, mode)?
+            }
+            opened => opened?,
         };
-        let watch = Arc::clone(&self.watch);
-        Ok(Arc::new(WatchedFile { file, watch, unsynced_bytes: AtomicU64::new(0) }))
+        self.open_files.note_opened();
+        let (watch, open_files) = (Arc::clone(&self.watch), Arc::clone(&self.open_files));
+        Ok(Arc::new(WatchedFile { file, watch, open_files, unsynced_bytes: AtomicU64::new(0) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -280,7 +302,7 @@ mod tests {
         let clock = SimClock::default();
         let watch = Arc::new(DiskWatch::new(Arc::new(clock), Duration::from_millis(2000)));
         let sim = SimDisk::new(1);
-        let disk = WatchedDisk::new(Arc::new(sim.clone()), Arc::clone(&watch));
+        let disk = WatchedDisk::new(Arc::new(sim.clone()), Arc::clone(&watch), Arc::new(OpenFiles::new(u64::MAX)));
         let file = disk.open(Path::new("/a"), OpenMode::Create).unwrap();
         log::disk::write_all_at(&*file, &mut [IoSlice::new(b"abc"), IoSlice::new(b"d")], 0).unwrap();
         assert_eq!(sim.get(Path::new("/a")).unwrap(), b"abcd");

@@ -14,6 +14,7 @@ mod maintenance;
 pub mod meta;
 mod net;
 mod offsets_topic;
+mod open_files;
 mod partition;
 pub mod quorum;
 pub mod recover;

@@ -38,6 +38,7 @@ use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
 use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
+use crate::open_files::OpenFiles;
 use crate::partition::{InlineAppends, PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
@@ -108,7 +109,9 @@ impl Server {
         survive_file_size_limit();
         let stall_timeout = Duration::from_millis(u64::from(config.disk_stall_timeout_ms.unsigned_abs()));
         let disk_watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), stall_timeout));
-        let env = Env { disk: Arc::new(WatchedDisk::new(env.disk, Arc::clone(&disk_watch))), ..env };
+        let open_files = Arc::new(OpenFiles::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)));
+        let disk = WatchedDisk::new(env.disk, Arc::clone(&disk_watch), Arc::clone(&open_files));
+        let env = Env { disk: Arc::new(disk), ..env };
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
@@ -169,6 +172,10 @@ impl Server {
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
         let partitions = Arc::new(table);
+        let giving_up = Arc::downgrade(&partitions);
+        open_files.set_give_up(move |even_used| {
+            giving_up.upgrade().map_or(0, |partitions| partitions.give_up_files(even_used))
+        });
         let peers = Peers::new(sender, listener_name.clone(), request_timeout, Arc::clone(&metadata), quorum.status());
         let peers = Arc::new(peers);
         let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));

@@ -2,8 +2,9 @@
 //!
 //! The writer alone appends; any thread may read. `size` is what readers may see: it is published after the bytes are
 //! written (by [`LogView`](crate::LogView), which also keeps it in step with the log's end offset). Files are opened on
-//! first use and let go when the log was opened or closed, so that an idle log holds no descriptors. Before a file is
-//! renamed or removed it is opened ([`Segment::pin`]): whoever holds the segment reads the same file for ever.
+//! first use and let go when the log was opened or closed, or when descriptors are scarce ([`Segment::give_up_files`]).
+//! Before a file is renamed or removed it is opened ([`Segment::pin`]): whoever holds the segment reads the same file for
+//! ever.
 
 use std::io;
 use std::ops::Range;
@@ -53,6 +54,10 @@ pub(crate) struct Segment {
     log: Handle,
     index: Handle,
     time_index: Handle,
+    /// Whether the files stay open, because they cannot be opened again.
+    is_pinned: AtomicBool,
+    /// Whether any of them was used since somebody looked for idle ones.
+    is_used: AtomicBool,
     size: AtomicU64,
     /// What of `size` is known to be on disk.
     synced_size: AtomicU64,
@@ -114,6 +119,8 @@ impl Segment {
             log: Handle::default(),
             index: Handle::default(),
             time_index: Handle::default(),
+            is_pinned: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
             size: AtomicU64::new(size),
             synced_size: AtomicU64::new(0),
             indexes_synced: AtomicBool::new(false),
@@ -179,6 +186,9 @@ impl Segment {
     }
 
     fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
         if let Some(file) = handle.get() {
             return Ok(file);
         }
@@ -209,10 +219,34 @@ impl Segment {
 
     /// Opens the files that readers may need after they are renamed.
     pub(crate) fn pin(&self) -> io::Result<()> {
+        // First, so that nobody closes what is opened here.
+        self.is_pinned.store(true, Ordering::SeqCst);
+        self.open_files()
+    }
+
+    fn open_files(&self) -> io::Result<()> {
         self.log_file()?;
         self.index_file()?;
         self.time_index_file()?;
         Ok(())
+    }
+
+    /// Lets go of the files that can be opened again, unless they were used since the last call and `even_used` is not
+    /// said. A log file with bytes that are not on disk stays: an error in writing them is told to those who have it
+    /// open. Returns how many were let go.
+    pub(crate) fn give_up_files(&self, even_used: bool) -> usize {
+        if self.is_used.swap(false, Ordering::Relaxed) && !even_used {
+            return 0;
+        }
+        let is_synced = self.last_append_ms().is_none() || self.synced_size() >= self.size();
+        let mut count = 0;
+        for (handle, may_go) in [(&self.log, is_synced), (&self.index, true), (&self.time_index, true)] {
+            let Some(mut file) = handle.0.try_write().filter(|_| may_go) else { continue };
+            if !self.is_pinned.load(Ordering::SeqCst) && file.take().is_some() {
+                count += 1;
+            }
+        }
+        count
     }
 
     /// Lets go of the files, which are opened again on the next use. Not for a segment that was pinned.
@@ -353,7 +387,7 @@ impl Segment {
         state.offsets.release_memory();
         state.times.release_memory();
         // A segment without entries has its files nevertheless, as in Kafka.
-        self.pin()
+        self.open_files()
     }
 
     // --- Durability

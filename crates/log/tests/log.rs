@@ -3,7 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -350,19 +350,52 @@ fn what_a_failed_sync_left_out_is_written_again_by_the_next_process() {
     assert!(!disk.paths().iter().any(|path| file_name(path) == "sync-failed"));
 }
 
+/// Files in a directory that this process has open.
+fn open_files_in(dir: &Path) -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").unwrap();
+    files.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).filter(|path| path.starts_with(dir)).count()
+}
+
+#[test]
+fn files_that_were_not_used_lately_are_given_up_and_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let config = LogConfig { segment_bytes: 1000, ..LogConfig::default() };
+    let one = || batch(1, 600, &mut Rng::new(1), at(0)).build();
+    let (mut log, _) = Log::create(disk, dir.path().join("t-0"), config, Uuid([1; 16]), at(0)).unwrap();
+    let view = log.view();
+    for _ in 0..3 {
+        append(&mut log, one(), at(0)).unwrap();
+    }
+    assert!(open_files_in(dir.path()) > 3);
+    view.give_up_files(true);
+    assert_eq!(open_files_in(dir.path()), 3, "what is not on disk yet stays");
+    view.sync().unwrap();
+    view.give_up_files(false);
+    assert!(open_files_in(dir.path()) >= 3, "they were used");
+    view.give_up_files(false);
+    assert_eq!(open_files_in(dir.path()), 0);
+    // It goes on as if nothing had been.
+    assert_eq!(append(&mut log, one(), at(0)).unwrap().base_offset, 3);
+    assert_eq!(read_all(&view, &mut Rng::new(1)).batches.len(), 4);
+    // What is deleted is read to its end by who has begun.
+    let span = view.span(0, i64::MAX, 10_000).unwrap().unwrap();
+    log.delete_records(2).unwrap();
+    log.remove_deleted_files_now().unwrap();
+    view.give_up_files(true);
+    let mut bytes = vec![0; span.length as usize];
+    read_exact_at(&*span.file, &mut bytes, span.position).unwrap();
+    assert!(bytes.starts_with(&0i64.to_be_bytes()));
+    log.close().unwrap();
+    assert_eq!(open_files_in(dir.path()), 1, "the span's");
+}
+
 #[test]
 fn logs_without_anything_to_do_need_no_descriptors() {
     let dir = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let config = LogConfig::default();
-    let in_dir = |path: PathBuf| path.starts_with(dir.path());
-    let open_files = || {
-        let files = std::fs::read_dir("/proc/self/fd").unwrap();
-        files
-            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-            .filter(|path| in_dir(path.clone()))
-            .count()
-    };
+    let open_files = || open_files_in(dir.path());
     let path = dir.path().join("t-0");
     let (mut log, _) = Log::create(disk.clone(), path.clone(), config.clone(), Uuid([1; 16]), at(0)).unwrap();
     assert!(log.view().span(0, i64::MAX, 100).unwrap().is_none());

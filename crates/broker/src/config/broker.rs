@@ -87,6 +87,8 @@ settings! {
     // Topics.
     "num.partitions" => num_partitions: i32 = "1", AtLeast(1), ReadOnly,
         "Partitions of a topic whose creator does not say.";
+    "max.partitions.per.broker" => max_partitions_per_broker: i32 = "20000", AtLeast(1), ClusterWide,
+        "Replicas that a broker may have; topics and partitions that would bring more are not created.";
     "default.replication.factor" => default_replication_factor: i32 = "1", AtLeast(1), ReadOnly,
         "Replicas of a topic whose creator does not say.";
     "auto.create.topics.enable" => auto_create_topics_enable: bool = "true", Any, ReadOnly,

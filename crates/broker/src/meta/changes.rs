@@ -2,6 +2,7 @@
 //! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
 
 pub(super) mod alter_partition;
+mod bound;
 pub(super) mod brokers;
 pub(super) mod configs;
 pub(super) mod elections;

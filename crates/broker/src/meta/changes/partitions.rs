@@ -6,6 +6,7 @@ use wire::ErrorCode;
 use wire::api::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
 use wire::state::metadata::MetadataRecord;
 
+use super::bound::Bound;
 use super::{Context, Decision, RECORDS_MAX, Refusal, all_inactive, check_assignment, new_partition, place};
 use crate::meta::image::Topic;
 
@@ -21,9 +22,10 @@ pub(in super::super) fn create(
     }
     let mut records = Vec::new();
     let mut answer = Vec::with_capacity(times.len());
+    let mut bound = Bound::new(context);
     for topic in topics {
         let outcome = match times.remove(topic.name.as_str()) {
-            Some(1) => create_one(context, topic, RECORDS_MAX - records.len()),
+            Some(1) => create_one(context, topic, RECORDS_MAX - records.len(), &mut bound),
             Some(_) => Err(Refusal::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.")),
             None => continue,
         };
@@ -50,6 +52,7 @@ fn create_one(
     context: &Context<'_>,
     topic: &CreatePartitionsTopic,
     records_left: usize,
+    bound: &mut Bound,
 ) -> Result<Vec<MetadataRecord>, Refusal> {
     let found: &Topic =
         context.image.topic(&topic.name).ok_or_else(|| Refusal::plain(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
@@ -102,6 +105,7 @@ fn create_one(
             new.collect::<Result<_, _>>()?
         }
     };
+    bound.add(&topic.name, &partitions)?;
     let records = partitions.iter().zip(before as i32..);
     Ok(records.map(|(partition, index)| partition.to_record(found.id, index).into()).collect())
 }

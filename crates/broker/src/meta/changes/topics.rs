@@ -7,6 +7,7 @@ use wire::api::delete_topics::{DeletableTopicResult, DeleteTopicState};
 use wire::state::metadata::{MetadataRecord, RemoveTopicRecord, TopicRecord};
 use wire::{ErrorCode, Uuid};
 
+use super::bound::Bound;
 use super::{Context, Decision, RECORDS_MAX, Refusal, all_inactive, check_assignment, new_partition, place};
 use crate::config::{ConfigMap, alter, describe};
 use crate::meta::image::{ConfigResource, Partition};
@@ -30,6 +31,7 @@ pub(in super::super) fn create(
     let mut answer = Vec::with_capacity(times.len());
     // Names that this request takes, as they would collide with each other.
     let mut taken: BTreeMap<String, TopicName> = BTreeMap::new();
+    let mut bound = Bound::new(context);
     for topic in topics {
         // A name that is there several times is answered once.
         match times.get_mut(topic.name.as_str()) {
@@ -42,7 +44,7 @@ pub(in super::super) fn create(
             }
             _ => continue,
         }
-        match create_one(context, topic, &mut taken) {
+        match create_one(context, topic, &mut taken, &mut bound) {
             Ok((mut created, result)) => {
                 records.append(&mut created);
                 answer.push(result);
@@ -87,6 +89,7 @@ fn create_one(
     context: &Context<'_>,
     topic: &CreatableTopic,
     taken: &mut BTreeMap<String, TopicName>,
+    bound: &mut Bound,
 ) -> Result<(Vec<MetadataRecord>, CreatableTopicResult), Refusal> {
     let name = TopicName::new(&topic.name)
         .map_err(|error| Refusal::new(ErrorCode::INVALID_TOPIC_EXCEPTION, error.to_string()))?;
@@ -106,6 +109,7 @@ fn create_one(
     let settings = settings(topic)?;
     alter::check_topic(context.config, &settings)?;
     let partitions = partitions(context, topic)?;
+    bound.add(&name, &partitions)?;
 
     let id = context.new_id();
     let replication_factor = partitions.first().map_or(0, |partition| partition.replicas.len());

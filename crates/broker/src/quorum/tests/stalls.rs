@@ -10,6 +10,7 @@ use super::handle::{Direct, Switchboard, key};
 use super::*;
 use crate::disk_watch::WatchedDisk;
 use crate::env::Env;
+use crate::open_files::OpenFiles;
 
 /// Longer than any of it should take: there is nothing else to wait for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,7 +35,8 @@ impl Threads {
             let env = Env::real();
             let sim = SimDisk::new(id as u64);
             let watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), Duration::from_millis(300)));
-            let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::new(sim.clone()), Arc::clone(&watch)));
+            let open_files = Arc::new(OpenFiles::new(u64::MAX));
+            let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::new(sim.clone()), Arc::clone(&watch), open_files));
             let options = Options {
                 disk: Arc::clone(&disk),
                 clock: env.clock,
