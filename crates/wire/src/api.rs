@@ -179,7 +179,7 @@ apis! {
     45 AlterPartitionReassignments 0..=1, 0, CHANGES, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
     46 ListPartitionReassignments 0..=0, 0, PARTITIONS, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
     47 OffsetDelete 0..=0, i16::MAX, PARTITIONS, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
-    55 DescribeQuorum 0..=2, 0, FEW, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
+    55 DescribeQuorum 0..=2, 0, PARTITIONS, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
     56 AlterPartition 2..=3, 0, PARTITIONS, alter_partition AlterPartitionRequest AlterPartitionResponse;
     57 UpdateFeatures 0..=2, 0, FEW, update_features UpdateFeaturesRequest UpdateFeaturesResponse;
     60 DescribeCluster 0..=2, 0, FEW, describe_cluster DescribeClusterRequest DescribeClusterResponse;

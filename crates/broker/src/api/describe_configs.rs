@@ -5,7 +5,7 @@
 //! - A broker is this one, by its id; no id stands for what was set for all brokers while they ran.
 //! - A group need not exist: it has the settings that it would start with.
 //! - Passwords are never shown.
-//! - A resource that is named twice is answered once.
+//! - A resource that is named twice with the same keys is answered once.
 //! - A request is answered up to 150,000 settings, or 16 MiB of them; resources beyond are POLICY_VIOLATION. Kafka has
 //!   no such bound.
 //! - The loggers of this broker have their levels (KIP-412).
@@ -41,7 +41,8 @@ pub(super) async fn handle(
     let mut named = HashSet::new();
     let mut results = Vec::with_capacity(request.resources.len());
     for resource in request.resources {
-        if !named.insert((resource.resource_type, resource.resource_name.clone())) {
+        let DescribeConfigsResource { resource_type, resource_name, configuration_keys } = &resource;
+        if !named.insert((*resource_type, resource_name.clone(), configuration_keys.clone())) {
             continue;
         }
         let described = match settings < SETTINGS_MAX && bytes < DESCRIBED_BYTES_MAX {

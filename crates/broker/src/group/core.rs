@@ -297,8 +297,13 @@ impl Group {
 
     /// How much more a member would take with these protocols, whether it is there or new.
     pub fn growth_by_join(&self, request: &JoinGroupRequest) -> usize {
-        let held = self.members.get(&request.member_id).map(|member| protocols_bytes(&member.protocols));
-        protocols_bytes(&request.protocols).saturating_sub(held.unwrap_or(0))
+        /// About what a member takes beside its protocols.
+        const MEMBER_BYTES: usize = 1_000;
+        let asked = protocols_bytes(&request.protocols);
+        match self.members.get(&request.member_id) {
+            Some(member) => asked.saturating_sub(protocols_bytes(&member.protocols)),
+            None => asked + MEMBER_BYTES,
+        }
     }
 
     /// How much more the group would take with these assignments.

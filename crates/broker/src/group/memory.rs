@@ -92,10 +92,12 @@ impl Memory {
 
 /// Whether something fits where so much is used of a bound, and leaves what is smaller its room.
 fn fits(used: usize, bytes: usize, max_bytes: usize) -> bool {
-    let max_bytes = match bytes {
-        0..=SMALL_BYTES_MAX => max_bytes,
-        ..=MEDIUM_BYTES_MAX => max_bytes / 4 * 3,
-        _ => max_bytes / 2,
+    let max_bytes = if bytes <= SMALL_BYTES_MAX {
+        max_bytes
+    } else if bytes <= MEDIUM_BYTES_MAX {
+        max_bytes / 4 * 3
+    } else {
+        max_bytes / 2
     };
     used + bytes <= max_bytes
 }

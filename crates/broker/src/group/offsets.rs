@@ -225,12 +225,13 @@ impl GroupCoordinator {
             });
         }
         let now = self.now();
+        let is_new = !state.groups.contains_key(group_id);
         // A simple consumer's first commit creates its group.
         let group = state.group_or_new(group_id, now, client_host);
         let checked = group.check_commit(now, &request.member_id, request.group_instance_id.as_deref(), generation);
         let mut writes: Vec<OffsetWrite> = Vec::with_capacity(accepted.len());
         if checked.is_ok() {
-            let mut grown = 0;
+            let mut grown = if is_new { group.own_bytes() } else { 0 };
             let mut places: HashMap<(String, i32), usize> = HashMap::new();
             for accepted in accepted.drain(..) {
                 let (topic, partition) = accepted.place;

@@ -205,13 +205,21 @@ fn the_answer_to_an_absurd_request_is_small() {
 
     let topics = vec![describe_producers::TopicRequest { name: "t".to_owned(), partition_indexes: indexes }];
     let response = client.ask(&describe_producers::DescribeProducersRequest { topics });
-    assert_eq!(response.topics[0].partitions.len(), 100_000);
+    assert_eq!(response.topics[0].partitions.len(), 200_000);
+    assert!(response.topics[0].partitions.iter().all(|partition| partition.error_message.is_none()));
 
-    let resource =
-        DescribeConfigsResource { resource_type: 32, resource_name: "group".to_owned(), ..Default::default() };
-    let response = client.ask(&DescribeConfigsRequest { resources: vec![resource; 160_000], ..Default::default() });
+    let resource = |n: usize| DescribeConfigsResource {
+        resource_type: 32,
+        resource_name: format!("group-{n}"),
+        ..Default::default()
+    };
+    let resources = (0..160_000).map(resource).collect();
+    let response = client.ask(&DescribeConfigsRequest { resources, ..Default::default() });
     assert_eq!(response.results[0].error_code, ErrorCode::NONE);
     assert_eq!(response.results[159_999].error_code, ErrorCode::POLICY_VIOLATION);
     let settings: usize = response.results.iter().map(|result| result.configs.len()).sum();
     assert!((150_000..151_000).contains(&settings), "{settings}");
+
+    let request = DescribeConfigsRequest { resources: vec![resource(0); 160_000], ..Default::default() };
+    assert_eq!(client.ask(&request).results.len(), 1, "what is named twice is answered once");
 }

@@ -24,8 +24,10 @@ const MEMORY_PER_BYTE: usize = 150;
 const MEMORY_BYTES: usize = 32 * 1024 * 1024;
 /// A request frame other than Produce may have 8 MiB.
 const REQUEST_BYTES_MAX: usize = 7 * 1024 * 1024;
-/// All but the newest version are tried with so many elements.
+/// All but the newest version are tried with so many elements, and of what is most usual.
 const FEW_ELEMENTS: usize = 1_000;
+/// The newest version is tried with so many, as far as the API allows.
+const MANY_ELEMENTS: usize = 100_000;
 
 /// Requests of one API.
 struct Trial<'a> {
@@ -39,7 +41,8 @@ impl Visitor for Trial<'_> {
 
     fn visit<R: Request>(mut self) {
         for version in R::API.versions {
-            for variant in Variant::ALL {
+            let is_newest = version == *R::API.versions.end();
+            for variant in Variant::ALL.into_iter().filter(|variant| is_newest || *variant == Variant::Topics) {
                 let values = self.fixture.values(R::API.key, variant);
                 for array in 0..arrays::<R>(version, &values) {
                     self.array::<R>(version, &values, array);
@@ -52,7 +55,7 @@ impl Visitor for Trial<'_> {
 impl Trial<'_> {
     fn array<R: Request>(&mut self, version: i16, values: &dyn Values, array: usize) {
         let (one, two) = (size::<R>(version, values, array, 1), size::<R>(version, values, array, 2));
-        let most = (REQUEST_BYTES_MAX / (two - one)).min(R::API.elements_max - 100);
+        let most = (REQUEST_BYTES_MAX / (two - one)).min(R::API.elements_max - 100).min(MANY_ELEMENTS);
         self.request::<R>(version, values, array, 1);
         self.request::<R>(version, values, array, FEW_ELEMENTS.min(most));
         if version == *R::API.versions.end() {

@@ -98,7 +98,7 @@ async fn metadata_of_offsets_that_are_there_is_bounded() {
     for number in 0..20 {
         let group_id = format!("g{number}");
         let mut request = commit_request(&group_id, &[("t1", 0, 1)]);
-        request.topics[0].partitions[0].committed_metadata = Some("x".repeat(4_000));
+        request.topics[0].partitions[0].committed_metadata = Some("x".repeat(3_700));
         if world.commit(&group_id, &[("t1", 0, 1)]).await == [ErrorCode::NONE]
             && errors(&world.groups.offset_commit(9, CALLER.client_host, request).await)
                 == [ErrorCode::INVALID_COMMIT_OFFSET_SIZE]
