@@ -1,5 +1,7 @@
 //! The login, where there is a password: a cookie for people, HTTP Basic for programs.
 
+mod attempts;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Form, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -16,7 +19,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
 use tokio::time::sleep;
 
+use self::attempts::{Attempts, TooMany};
 use crate::Console;
+use crate::connections::PeerAddress;
 use crate::failure::render;
 use crate::visit::Frame;
 
@@ -24,7 +29,7 @@ const COOKIE: &str = "parshall_console";
 const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// The oldest gives way to one more.
 const SESSIONS_MAX: usize = 1000;
-/// Before the answer to a wrong password. One is looked at after the other, so guessing is slow.
+/// Before the answer to a wrong password. Those of one address are looked at one after the other, so guessing is slow.
 const WRONG_PASSWORD_PAUSE: Duration = Duration::from_millis(500);
 
 /// A password, as its digest.
@@ -59,8 +64,7 @@ fn hash(bytes: &[u8]) -> [u8; 32] {
 pub(crate) struct Sessions {
     /// By the digest of their token: when each began.
     began: Mutex<HashMap<[u8; 32], Instant>>,
-    /// Held while a password is looked at.
-    attempt: tokio::sync::Mutex<()>,
+    attempts: Attempts,
 }
 
 impl Sessions {
@@ -78,6 +82,16 @@ impl Sessions {
         }
         began.insert(hash(token.as_bytes()), Instant::now());
         Some(token)
+    }
+
+    /// Looks at a password in its turn, and takes its time with a wrong one.
+    async fn is_right(&self, password: &Password, given: &str, peer: PeerAddress) -> Result<bool, TooMany> {
+        let _turn = self.attempts.turn(peer.0).await?;
+        let is_right = password.is(given);
+        if !is_right {
+            sleep(WRONG_PASSWORD_PAUSE).await;
+        }
+        Ok(is_right)
     }
 
     fn has(&self, token: &str) -> bool {
@@ -100,13 +114,12 @@ pub(crate) async fn check(State(console): State<Arc<Console>>, request: Request,
     if token(request.headers()).is_some_and(|token| console.sessions.has(token)) {
         return next.run(request).await;
     }
-    if let Some(given) = basic_password(request.headers()) {
-        let _one = console.sessions.attempt.lock().await;
-        if password.is(&given) {
-            drop(_one);
-            return next.run(request).await;
+    if let (Some(given), Some(peer)) = (basic_password(request.headers()), request.extensions().get()) {
+        match console.sessions.is_right(password, &given, *peer).await {
+            Ok(true) => return next.run(request).await,
+            Ok(false) => {}
+            Err(too_many) => return too_many.into_response(),
         }
-        sleep(WRONG_PASSWORD_PAUSE).await;
     }
     let is_page =
         request.headers().get(header::ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/html"));
@@ -147,12 +160,19 @@ pub(crate) struct Attempt {
     password: String,
 }
 
-pub(crate) async fn log_in(State(console): State<Arc<Console>>, Form(attempt): Form<Attempt>) -> Response {
-    let _one = console.sessions.attempt.lock().await;
-    let is_right = console.options.password.as_ref().is_some_and(|password| password.is(&attempt.password));
-    if !is_right {
-        sleep(WRONG_PASSWORD_PAUSE).await;
-        return render(StatusCode::FORBIDDEN, &Login { frame: Frame::default(), is_wrong: true });
+pub(crate) async fn log_in(
+    State(console): State<Arc<Console>>,
+    Extension(peer): Extension<PeerAddress>,
+    Form(attempt): Form<Attempt>,
+) -> Response {
+    let is_right = match &console.options.password {
+        Some(password) => console.sessions.is_right(password, &attempt.password, peer).await,
+        None => Ok(false),
+    };
+    match is_right {
+        Ok(true) => {}
+        Ok(false) => return render(StatusCode::FORBIDDEN, &Login { frame: Frame::default(), is_wrong: true }),
+        Err(too_many) => return too_many.into_response(),
     }
     let Some(token) = console.sessions.begin() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let seconds = SESSION_LIFETIME.as_secs();

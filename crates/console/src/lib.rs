@@ -11,6 +11,7 @@ mod access;
 mod address;
 mod api;
 mod assets;
+mod bodies;
 mod cluster;
 mod connections;
 mod diagnosis;
@@ -50,12 +51,14 @@ pub use local::{Local, NodeReport, Rebalance};
 
 use access::Sessions;
 use cluster::Cluster;
-use connections::Connections;
+use metrics::Scrape;
 
 /// Looks at records that are under way at a time: each may take some memory.
 const LOOKS_MAX: usize = 4;
 /// Pages that follow new records.
 const FOLLOWERS_MAX: usize = 32;
+/// Pages that listen for news. They take half of the connections, so that there is room for others.
+const LISTENERS_MAX: usize = 128;
 
 /// How the console meets those who ask.
 #[derive(Debug, Default)]
@@ -76,10 +79,12 @@ pub struct Console {
     laboratory: Option<Arc<dyn Laboratory>>,
     clusters: RwLock<Vec<Arc<Cluster>>>,
     sessions: Sessions,
-    /// Held while the page of metrics is made: one at a time is enough.
-    scrape: Mutex<()>,
+    /// The last page of metrics, held while the next is made: one at a time is enough.
+    scrape: Mutex<Option<Scrape>>,
     looks: Arc<Semaphore>,
     followers: Arc<Semaphore>,
+    listeners: Arc<Semaphore>,
+    large_bodies: Arc<Semaphore>,
 }
 
 impl Console {
@@ -94,6 +99,8 @@ impl Console {
             scrape: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            large_bodies: Arc::new(Semaphore::new(bodies::LARGE_MAX)),
         })
     }
 
@@ -111,8 +118,5 @@ impl Console {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, console: Arc<Console>) {
-    // It never ends with an error: a failed accept is tried again.
-    if let Err(error) = axum::serve(Connections::new(listener), router::routes(console)).await {
-        tracing::error!(%error, "the console has ended");
-    }
+    connections::serve(listener, router::routes(console)).await;
 }

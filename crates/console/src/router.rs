@@ -11,17 +11,13 @@ use crate::page::{
     broker, clusters, configs, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
     moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
-use crate::reassignment::PLAN_BYTES_MAX;
-use crate::{Console, access, api, assets, events, failure, health, host, metrics, origin};
+use crate::{Console, access, api, assets, bodies, events, failure, health, host, metrics, origin};
 
 /// Of forms: a record that is produced is the largest.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Of forms with a plan of moves: it is larger there than by itself.
-const PLAN_BODY_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
-
 fn plan_route(route: MethodRouter<Arc<Console>>) -> MethodRouter<Arc<Console>> {
-    route.layer(DefaultBodyLimit::max(PLAN_BODY_BYTES_MAX))
+    route.layer(DefaultBodyLimit::max(bodies::BODY_BYTES_MAX))
 }
 
 pub(crate) fn routes(console: Arc<Console>) -> Router {
@@ -83,6 +79,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/health/ready", get(health::ready))
         .fallback(failure::no_page)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(&console), bodies::read))
         .layer(from_fn_with_state(Arc::clone(&console), access::check))
         .layer(from_fn(origin::check))
         .layer(from_fn(origin::protect))
