@@ -14,7 +14,7 @@ const BETWEEN_BROKERS: &str = "table of what brokers say to each other";
 /// yet; and AlterPartition, BrokerRegistration, BrokerHeartbeat and AllocateProducerIds, which come in a Forward.
 const NOT_SERVED: [i16; 9] = [17, 24, 26, 36, 56, 57, 62, 63, 67];
 /// What a client listener refuses.
-const ONLY_BETWEEN_BROKERS: [i16; 5] = [123, 124, 125, 126, 127];
+const ONLY_BETWEEN_BROKERS: [i16; 6] = [122, 123, 124, 125, 126, 127];
 
 fn table(rows: impl Fn(&Api) -> bool) -> String {
     let mut out =

@@ -31,13 +31,17 @@ fn read<T: Wire>(bytes: &Bytes, version: i16) -> T {
     T::read(&mut Reader::new(bytes, version, true)).unwrap()
 }
 
-/// The message has these bytes, they are read back, and no part of them is taken for the whole.
+/// The message has these bytes in the first version, they are read back, and no part of them is taken for the whole.
 fn check<T: Wire + PartialEq + Debug>(message: &T, expected: &[u8]) {
-    let bytes = written(message, 0);
+    check_in(0, message, expected);
+}
+
+fn check_in<T: Wire + PartialEq + Debug>(version: i16, message: &T, expected: &[u8]) {
+    let bytes = written(message, version);
     assert_eq!(bytes, expected);
-    assert_eq!(&read::<T>(&bytes, 0), message);
+    assert_eq!(&read::<T>(&bytes, version), message);
     for end in 0..bytes.len() {
-        assert!(recode::<T>(&bytes.slice(..end), 0, true).is_err(), "at {end}");
+        assert!(recode::<T>(&bytes.slice(..end), version, true).is_err(), "at {end}");
     }
 }
 
@@ -63,7 +67,7 @@ fn the_keys_of_our_own_are_above_all_of_kafkas() {
     let last = ApiKey::iter().map(|key| key as i16).max().unwrap();
     let own: Vec<_> = api::TABLE.iter().filter(|api| api.key > last).collect();
     assert!(own.iter().map(|api| api.key).eq(OWN));
-    assert!(own.iter().all(|api| api.versions == (0..=0) && api.flexible_since == 0));
+    assert!(own.iter().all(|api| *api.versions.start() == 0 && api.flexible_since == 0));
 }
 
 #[test]
@@ -118,9 +122,9 @@ fn messages_of_the_quorum() {
 fn a_node_says_hello() {
     let request =
         QuorumHelloRequest { node_id: 3, directory_id: DIRECTORY, cluster_id: None, wants_confirmation: true };
-    check(&request, &[IDS, &[0, 1, 0]].concat());
+    check_in(1, &request, &[IDS, &[0, 1, 0]].concat());
     let blank = QuorumHelloResponse { node_id: 3, directory_id: DIRECTORY, ..Default::default() };
-    check(&blank, &[&[0, 0, 0], IDS, &[0, 1, 1], &[0xff; 20], &[0]].concat());
+    check_in(1, &blank, &[&[0, 0, 0], IDS, &[0, 1, 1], &[0xff; 20], &[0]].concat());
     let response = QuorumHelloResponse {
         cluster_id: Some("c".into()),
         voters: vec![node()],
@@ -132,7 +136,7 @@ fn a_node_says_hello() {
         ..blank
     };
     let quorum = [0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 4, 0];
-    check(&response, &[&[0, 0, 0], IDS, &[2, b'c', 2], &NODE, &[3], &NODE, &NODE, &quorum].concat());
+    check_in(1, &response, &[&[0, 0, 0], IDS, &[2, b'c', 2], &NODE, &[3], &NODE, &NODE, &quorum].concat());
 }
 
 #[test]
@@ -179,6 +183,19 @@ fn kafka_skips_how_far_a_follower_has_synced() {
         } else {
             assert_eq!((ours.synced_offset, tagged), (3, Some(&3i64.to_be_bytes()[..])));
         }
+    }
+}
+
+#[test]
+fn kafka_skips_which_process_a_follower_is() {
+    for version in 15..=18 {
+        let state = fetch::ReplicaState { replica_id: 3, replica_epoch: 5, incarnation_id: DIRECTORY };
+        let request = fetch::FetchRequest { replica_state: state.clone(), ..Default::default() };
+        let bytes = written(&request, version);
+        assert_eq!(read::<fetch::FetchRequest>(&bytes, version).replica_state, state);
+        let theirs = FetchRequest::decode(&mut bytes.clone(), version).unwrap().replica_state;
+        assert_eq!((theirs.replica_id.0, theirs.replica_epoch), (3, 5));
+        assert_eq!(theirs.unknown_tagged_fields[&TAG], &DIRECTORY.0[..]);
     }
 }
 

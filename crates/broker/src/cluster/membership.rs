@@ -48,7 +48,7 @@ pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
         }
         // Whoever knows the cluster knows its voters, and one of them leads.
         let mut places = addresses(broker, membership);
-        places.extend(meet_all(broker).await.iter().map(|voter| address(&voter.host, voter.port)));
+        places.extend(meet_all(broker, ASK_TIMEOUT).await.iter().map(|voter| address(&voter.host, voter.port)));
         let mut asked = BTreeSet::new();
         for address in places.into_iter().filter(|address| asked.insert(address.clone())) {
             match ask(&address, own.node_id, &request).await {
@@ -67,12 +67,13 @@ pub async fn join(broker: &Broker, own: &Voter, membership: &Membership) {
     }
 }
 
-/// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes.
-pub(super) async fn meet_all(broker: &Broker) -> Vec<Voter> {
+/// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes. Each
+/// of them is given so long to answer.
+pub(super) async fn meet_all(broker: &Broker, patience: Duration) -> Vec<Voter> {
     let Ok(membership) = broker.config().membership() else { return Vec::new() };
     let mut voters = Vec::new();
     for address in addresses(broker, &membership) {
-        voters.extend(meet(broker, &address).await);
+        voters.extend(timeout(patience, meet(broker, &address)).await.unwrap_or_default());
     }
     voters
 }

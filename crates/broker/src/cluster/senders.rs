@@ -30,7 +30,8 @@ const GONE_TIMEOUT: Duration = Duration::from_millis(400);
 /// Members are asked at the same time that differ in their node ids by less than this, and each one thing at a time.
 const LANES: usize = 16;
 
-/// How often other members are asked about one that this node does not know.
+/// How often other members are asked about one that this node does not know, and how long each may take to answer.
+const MEET_TIMEOUT: Duration = Duration::from_millis(300);
 const MEET_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Members that are remembered: more than a quorum has.
@@ -144,7 +145,7 @@ impl Senders {
             }
             *met = Some(now);
         }
-        membership::meet_all(broker).await;
+        membership::meet_all(broker, MEET_TIMEOUT).await;
         known()
     }
 

@@ -174,7 +174,8 @@ async fn a_change_is_there_when_it_is_answered() {
     assert_eq!(world.grow("a", 5).await, ErrorCode::NONE);
     assert_eq!(world.set(ResourceKind::Topic, "a", "retention.ms", "5").await, ErrorCode::NONE);
     assert_eq!(*told.settings.lock(), [ConfigResource::topic("a")]);
-    let block = AllocateProducerIdsRequest { broker_id: 1, broker_epoch: -1 };
+    let broker_epoch = world.cache.load().broker(1).unwrap().epoch;
+    let block = AllocateProducerIdsRequest { broker_id: 1, broker_epoch };
     let first = world.controller.ask(block.clone()).await.unwrap();
     let second = world.controller.ask(block).await.unwrap();
     assert_eq!((first.producer_id_start, second.producer_id_start), (0, 1000));

@@ -22,6 +22,7 @@ use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::{self, Applied, MetadataCache, MetadataDelta, MetadataImage, NO_LEADER};
 use crate::partition::{Acks, Outcome, Partition, Ticket, Touched};
+use crate::replication::follow::AnswerError;
 use crate::replication::isr::Round;
 use crate::simulation::env::SimClock;
 use crate::simulation::replica::{Replica, bytes_of, records};
@@ -292,7 +293,12 @@ impl Cluster {
 
     pub(super) fn take_response(&mut self, id: i32, leader: i32, response: FetchResponse) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        node.replica.take_response(leader, response).unwrap_or_else(|error| panic!("{error}"));
+        match node.replica.take_response(leader, response) {
+            Ok(()) => {}
+            // The leader has not heard of the last start yet.
+            Err(AnswerError::Refused(ErrorCode::STALE_BROKER_EPOCH)) => node.replica.disconnect(leader),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// A connection broke: whatever was under way is lost.
