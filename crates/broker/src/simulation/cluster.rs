@@ -36,7 +36,7 @@ const REPLICATION_FACTOR: i16 = 3;
 /// The number of a client begins here.
 const CLIENTS: i32 = 1000;
 /// What is free on a disk that is called full, at most: less than any reserve.
-pub(super) const FREE_BYTES_MAX: u64 = 20_000;
+pub(super) const FREE_BYTES_MAX: u64 = 1000;
 const LAG_MAX_MS: i64 = 1500;
 /// How long a disk takes its time at most when all nodes have started together.
 const SLOW_START_MAX_MS: u64 = 4000;

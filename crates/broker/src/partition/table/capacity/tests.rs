@@ -320,3 +320,33 @@ fn what_came_back_is_known_although_it_was_written_to_at_once() {
     late.look(at(3) + LATE_MAX, 1600, 300);
     assert_eq!(late.available_bytes(), 1600, "it does not come any more");
 }
+
+#[test]
+fn a_node_without_room_is_cordoned_until_there_is_some_beside_the_reserve() {
+    let node = Node::new(&[1], &[("a", HAS_NO_POLICY)]);
+    let is_cordoned = || {
+        node.table.watch_disk();
+        node.table.shared.room.is_cordoned()
+    };
+    node.fill_up_to(400_001);
+    assert!(!is_cordoned());
+    node.fill_up_to(399_999);
+    assert!(is_cordoned());
+    node.remove_other();
+    node.fill_up_to(450_000);
+    assert!(is_cordoned(), "the next segment would have it come back");
+    node.remove_other();
+    node.fill_up_to(500_000);
+    assert!(!is_cordoned());
+
+    // A quota: the disk says that there is room, and takes nothing.
+    node.disk.set_file_bytes_max(1000);
+    let (code, _) = refusal(node.send("a", 1, 2000));
+    assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
+    assert!(is_cordoned());
+    node.disk.set_file_bytes_max(u64::MAX);
+    node.clock.pass(4999);
+    assert!(is_cordoned());
+    node.clock.pass(1);
+    assert!(!is_cordoned());
+}
