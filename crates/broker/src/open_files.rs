@@ -81,8 +81,16 @@ impl OpenFiles {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
+
+    use log::{Disk, Log, LogConfig, LogView, Origin, SimDisk};
+    use wire::Uuid;
+    use wire::batch::BatchBuilder;
 
     use super::*;
+    use crate::disk_watch::{DiskWatch, WatchedDisk};
+    use crate::env::Clock;
+    use crate::simulation::env::SimClock;
 
     /// Files of which some are idle and some cannot be given up, and how often each kind was asked for.
     fn open_files(idle: usize, used: usize, kept: usize) -> (Arc<OpenFiles>, Arc<Mutex<[usize; 2]>>) {
@@ -107,6 +115,38 @@ mod tests {
             files.make_room();
             assert_eq!(*asked.lock(), expected, "{idle} {used} {kept}");
         }
+    }
+
+    #[test]
+    fn more_logs_than_descriptors_take_turns() {
+        let (clock, files) = (Arc::new(SimClock::default()), Arc::new(OpenFiles::new(32)));
+        let watch = Arc::new(DiskWatch::new(clock.clone(), Duration::from_secs(2)));
+        let disk: Arc<dyn Disk> = Arc::new(WatchedDisk::new(Arc::new(SimDisk::new(1)), watch, Arc::clone(&files)));
+        let views = Arc::new(Mutex::new(Vec::<Arc<LogView>>::new()));
+        let all = Arc::clone(&views);
+        files.set_give_up(move |even_used| all.lock().iter().map(|view| view.give_up_files(even_used)).sum());
+        let now = clock.now();
+        let mut logs: Vec<Log> = Vec::new();
+        for n in 0..100 {
+            let dir = format!("/data/t-{n}").into();
+            let (log, _) =
+                Log::create(Arc::clone(&disk), dir, LogConfig::default(), Uuid([1; 16]), now).expect("the disk works");
+            views.lock().push(log.view());
+            logs.push(log);
+        }
+        for round in 1..=3 {
+            for log in &mut logs {
+                let mut builder = BatchBuilder::new();
+                builder.push(now.wall_ms, None, Some(b"value"), &[]);
+                let appended = log.append(&[builder.build()], Origin::Client, 0, now).expect("the disk works");
+                assert!(appended.iter().all(Result::is_ok));
+                log.view().sync().expect("the disk works");
+                assert!(files.count.load(Ordering::Relaxed) <= files.max + 4);
+                assert_eq!(log.log_end_offset(), round);
+                assert!(!log.view().read(0, round, 1000).expect("the disk works").is_empty());
+            }
+        }
+        drop((logs, views));
     }
 
     #[test]

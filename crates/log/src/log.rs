@@ -608,7 +608,10 @@ impl Log {
             Err(error) if !matches!(error, LogError::Failed(_)) => {
                 Err(self.view.fail("truncating failed", &io::Error::other(error)))
             }
-            result => result.map(|()| end_offset),
+            result => {
+                self.active.unpin();
+                result.map(|()| end_offset)
+            }
         }
     }
 

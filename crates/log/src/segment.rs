@@ -224,6 +224,11 @@ impl Segment {
         self.open_files()
     }
 
+    /// Its files stay where they are: they may be closed again.
+    pub(crate) fn unpin(&self) {
+        self.is_pinned.store(false, Ordering::SeqCst);
+    }
+
     fn open_files(&self) -> io::Result<()> {
         self.log_file()?;
         self.index_file()?;
