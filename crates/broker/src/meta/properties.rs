@@ -241,7 +241,9 @@ mod tests {
             assert_eq!(start(&disk, 3, None), Ok(expected.clone()));
             assert_eq!(disk.get(path).unwrap(), bytes);
         }
-        [&own, &copy].map(|path| disk.put(path, &bytes[..30]));
+        for path in [&own, &copy] {
+            disk.put(path, &bytes[..30]);
+        }
         assert!(start(&disk, 3, None).unwrap_err().contains("checksum"));
         assert_eq!(disk.get(&own).unwrap(), bytes[..30], "it is left as it is");
     }
