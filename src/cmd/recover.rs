@@ -14,9 +14,9 @@ use broker::recover::{self, Action, Node, Plan};
 /// A node of several sets its metadata aside, and is sent that of the others when it starts; its partitions stay. Do so
 /// with one node at a time, while most of the others run.
 ///
-/// A node alone goes on with all that can be read of its metadata, and with the topics whose partitions are on its disk.
-/// What was changed last may be lost: a topic that was created, a setting. A topic that only its partitions tell of
-/// keeps all its records, until its settings are set again.
+/// A node alone goes on with all that can be read of its metadata, and with the topics whose partitions are on its
+/// disk. What was changed last may be lost: a topic that was created, a setting. A topic that only its partitions tell
+/// of keeps all its records, until its settings are set again.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -85,6 +85,9 @@ fn describe(plan: &Plan) {
             );
             for (topic, partitions) in &rebuild.found_topics {
                 println!("Found on the disk: {partitions} partitions of topic {topic}");
+            }
+            for directory in &rebuild.left_alone {
+                println!("Left alone on the disk: {directory}");
             }
             if !rebuild.found_topics.is_empty() {
                 println!("The settings of those topics are lost: they keep all records until retention.ms is set");

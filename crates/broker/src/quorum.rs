@@ -9,9 +9,9 @@
 //!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka, and a change of the
 //!   members is a KRaftVoters control batch.
 //! - A batch is on disk before the next one is written, or the place where several begin is. After a crash only the
-//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and so is
-//!   a log that ends before what it was noted to have on disk. Then the node does not start rather than forget a change
-//!   that it had promised. [`recover`] says how to go on.
+//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and so
+//!   is a log that ends before what it was noted to have on disk. Then the node does not start rather than forget a
+//!   change that it had promised. [`recover`] says how to go on.
 //! - Snapshots and the vote are on disk twice. What is damaged is made anew from the other copy, and never removed.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.

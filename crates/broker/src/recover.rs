@@ -86,14 +86,16 @@ pub struct Rebuild {
     /// Topics that only their partitions tell of, and how many of those there are. Their settings are lost, so they
     /// keep all records until somebody sets it otherwise.
     pub found_topics: BTreeMap<String, usize>,
+    /// Directories of partitions that are of no topic that is known, and why.
+    pub left_alone: Vec<String>,
     /// Up to where the metadata can be read, and was on disk.
     pub end_offset: i64,
     pub noted_offset: i64,
     pub known_topics: usize,
 }
 
-/// Keeps a node from starting as long as the file is held, and fails where one runs.
-pub async fn lock(data_dir: &Path) -> Result<std::fs::File, crate::StartError> {
+/// Keeps a node from starting as long as what is returned is held, and fails where one runs.
+pub async fn lock(data_dir: &Path) -> Result<impl Send + 'static, crate::StartError> {
     crate::server::lock(data_dir).await
 }
 
@@ -121,9 +123,11 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
         let (host, port) = (String::new(), 0);
         VoterSet::new(vec![Voter { node_id: own.node_id, directory_id: own.directory_id, host, port }])
     });
-    let (records, found_topics, known_topics) = records(disk, data_dir, &readable, own.node_id, own.directory_id)?;
+    let found = find(disk, data_dir, &readable, own.node_id, own.directory_id)?;
+    let Found { records, found_topics, known_topics, left_alone } = found;
     let (end_offset, noted_offset) = (readable.end_offset, readable.noted_offset);
-    let rebuild = Rebuild { readable, voters, records, found_topics, end_offset, noted_offset, known_topics };
+    let rebuild =
+        Rebuild { readable, voters, records, found_topics, left_alone, end_offset, noted_offset, known_topics };
     Ok(Plan { dir, trouble, action: Action::Rebuild(Box::new(rebuild)) })
 }
 
@@ -142,10 +146,16 @@ impl Plan {
     }
 }
 
-type Found = (Vec<MetadataRecord>, BTreeMap<String, usize>, usize);
+/// What metadata can be made of.
+struct Found {
+    records: Vec<MetadataRecord>,
+    found_topics: BTreeMap<String, usize>,
+    known_topics: usize,
+    left_alone: Vec<String>,
+}
 
 /// The state that can be read, and what the directories of partitions say beyond that.
-fn records(
+fn find(
     disk: &dyn Disk,
     data_dir: &Path,
     readable: &Readable,
@@ -164,10 +174,11 @@ fn records(
     records.push(ProducerIdsRecord { broker_id: node_id, broker_epoch: -1, next_producer_id }.into());
 
     let mut found_topics = BTreeMap::new();
-    for ((name, topic_id), epochs) in partitions_on_disk(disk, data_dir)? {
+    let (on_disk, mut left_alone) = partitions_on_disk(disk, data_dir)?;
+    for ((name, topic_id), epochs) in on_disk {
         let known = match image.topic(&name) {
             Some(known) if known.id != topic_id => {
-                tracing::warn!(topic = %name, "a directory is of an older topic of this name; it is left alone");
+                left_alone.push(format!("partitions of {name} with topic id {topic_id}, which is another topic's"));
                 continue;
             }
             known => known.map_or(0, |known| known.partitions.len()),
@@ -202,17 +213,16 @@ fn records(
             records.push(partition.into());
         }
     }
-    let known_topics = image.topic_count();
-    Ok((records, found_topics, known_topics))
+    Ok(Found { records, found_topics, known_topics: image.topic_count(), left_alone })
 }
 
 type OnDisk = BTreeMap<(TopicName, Uuid), BTreeMap<usize, i32>>;
 
-/// The partitions that have a directory, and the last leader epoch of each. One without a readable topic id is that of
-/// the others of its name.
-fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<OnDisk> {
+/// The partitions that have a directory, and the last leader epoch of each; and those of which no file tells the topic
+/// id, nor that of another partition of the same name.
+fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<(OnDisk, Vec<String>)> {
     let mut found = OnDisk::new();
-    let mut nameless = Vec::new();
+    let (mut nameless, mut left_alone) = (Vec::new(), Vec::new());
     for entry in disk.read_dir(data_dir)?.into_iter().filter(|entry| entry.is_dir && entry.name != METADATA_DIR) {
         let Some((topic, index)) = entry.name.rsplit_once('-') else { continue };
         let (Ok(topic), Ok(index)) = (TopicName::new(topic), index.parse::<usize>()) else { continue };
@@ -226,10 +236,10 @@ fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<OnDisk> {
     for (name, index, epoch) in nameless {
         match found.iter_mut().find(|((topic, _), _)| *topic == name) {
             Some((_, indexes)) => _ = indexes.insert(index, epoch),
-            None => tracing::warn!(topic = %name, partition = index, "a directory without topic id is left alone"),
+            None => left_alone.push(format!("partition {index} of {name}, whose topic id cannot be read")),
         }
     }
-    Ok(found)
+    Ok((found, left_alone))
 }
 
 /// Of the file `leader-epoch-checkpoint`; -1 if it does not say.

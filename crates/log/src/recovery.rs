@@ -453,8 +453,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether the base offset of a log's last batch, which its CRC does not cover, has a flipped bit: no batch behind it
-    /// can tell. Only logs that are compacted have gaps.
+    /// Whether the base offset of a log's last batch, which its CRC does not cover, has a flipped bit: no batch behind
+    /// it can tell. Only logs that are compacted have gaps.
     fn is_misplaced(&self, header: &BatchHeader, expected: i64, found: &Found) -> bool {
         let is_last = found.upper_offset == i64::MAX;
         let is_end = self.options.clean_shutdown && header.next_offset() == self.options.recovery_point;
@@ -523,9 +523,9 @@ impl Opening {
     }
 
     /// Up to which offset the bytes from `position` on, which hold no valid batch, had records that were on disk by the
-    /// recovery point; `next_offset` if none. What the bytes say themselves is not believed: their checksum does not fit.
-    /// The recovery point may be another log's, of a topic with the same name, so it is believed only as far as there
-    /// are bytes for it.
+    /// recovery point; `next_offset` if none. What the bytes say themselves is not believed: their checksum does not
+    /// fit. The recovery point may be another log's, of a topic with the same name, so it is believed only as far as
+    /// there are bytes for it.
     fn damaged_end(&self, segment: &Segment, position: u64, next_offset: i64) -> i64 {
         let bytes = segment.size() - position;
         let at_most = next_offset.saturating_add_unsigned(bytes);

@@ -1,8 +1,8 @@
 //! Reading a segment's batches in order, and finding the way back after damage.
 //!
 //! [`Scanner`] is a window over the file: bounded memory however large a batch claims to be. [`Walk`] steps from header
-//! to header. Where no valid batch is, it searches for the next one ([`Scanner::find_batch`]) and yields the bytes
-//! in between as a [`BadRange`]. A header whose checksum does not fit is believed in nothing, neither its length nor its
+//! to header. Where no valid batch is, it searches for the next one ([`Scanner::find_batch`]) and yields the bytes in
+//! between as a [`BadRange`]. A header whose checksum does not fit is believed in nothing, neither its length nor its
 //! offsets. A walk that does not check all checksums believes a header that is followed by exactly what it says, and
 //! checks the others.
 
@@ -271,9 +271,9 @@ impl Walk {
         Ok(Some(Item::Bad { range, is_tail: found.is_none() }))
     }
 
-    /// Whether a plausible batch is what it seems: its CRC fits, or, without `verify`, it is followed by exactly what it
-    /// says. Base offset and leader epoch are not covered by the CRC: if they jump up, and what is behind it is back where
-    /// one would expect it, it was not the log that jumped.
+    /// Whether a plausible batch is what it seems: its CRC fits, or, without `verify`, it is followed by exactly what
+    /// it says. Base offset and leader epoch are not covered by the CRC: if they jump up, and what is behind it is back
+    /// where one would expect it, it was not the log that jumped.
     fn is_believable(&mut self, header: &BatchHeader, offsets: Offsets) -> io::Result<bool> {
         // In this order the window moves forward only.
         if self.verify && !self.scanner.crc_fits(self.position, header)? {

@@ -1,7 +1,7 @@
 //! `meta.properties`: whose data directory this is (`org.apache.kafka.metadata.properties.MetaProperties`, version 1).
 //!
-//! A digit that flipped would be another node or another cluster, so a comment holds a checksum of the rest, and there is
-//! a copy of the file. Files of Kafka's have neither, and are taken as they are.
+//! A digit that flipped would be another node or another cluster, so a comment holds a checksum of the rest, and there
+//! is a copy of the file. Files of Kafka's have neither, and are taken as they are.
 
 use std::io;
 use std::path::{Path, PathBuf};

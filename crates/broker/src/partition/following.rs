@@ -184,8 +184,8 @@ impl Partition {
     }
 
     /// Cuts the log where it is damaged, to fetch from there on again what the leader has: for damage that a replica's
-    /// bytes do not fit into. Of a replica in sync only the end of the log is cut, behind which nothing can be read: what
-    /// is valid behind other damage may be needed, should the leader be lost. Returns whether it was cut.
+    /// bytes do not fit into. Of a replica in sync only the end of the log is cut, behind which nothing can be read:
+    /// what is valid behind other damage may be needed, should the leader be lost. Returns whether it was cut.
     pub fn cut_damage(
         self: &Arc<Self>,
         leader_epoch: i32,

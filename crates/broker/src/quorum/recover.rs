@@ -65,11 +65,7 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Readable> {
         let (index, commit) = (readable.index, hard_state.commit);
         readable.trouble.push(format!("it can be read up to entry {index}, and entry {commit} was committed"));
     }
-    let term = i32::try_from(hard_state.term).unwrap_or(i32::MAX);
-    if term < readable.epoch && !readable.entries.is_empty() && hard_state.term > 0 {
-        readable.trouble.push(format!("it has epoch {}, and this node has seen {term}", readable.epoch));
-    }
-    readable.epoch = readable.epoch.max(term);
+    readable.epoch = readable.epoch.max(i32::try_from(hard_state.term).unwrap_or(i32::MAX));
     Ok(readable)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter,
 //! the voters first. What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file
-//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none. Each has a copy.
+//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none. Each has a
+//! copy.
 
 use std::io;
 use std::ops::RangeInclusive;

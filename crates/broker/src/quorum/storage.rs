@@ -194,8 +194,8 @@ impl Storage {
         if view.log_end_offset() < next_offset
             || is_behind && view.epoch_for_offset(next_offset - 1) != Some(self.snapshot_id.epoch)
         {
-            // A snapshot has just been installed that the log does not lead to, or the log was lost. The snapshot has all
-            // that was in it, unless more was noted.
+            // A snapshot has just been installed that the log does not lead to, or the log was lost. The snapshot has
+            // all that was in it, unless more was noted.
             if self.synced.offset() > next_offset {
                 return Err(QuorumError::corrupt(format!("it does not lead to the snapshot at offset {next_offset}")));
             }
@@ -241,10 +241,6 @@ impl Storage {
                 <(HardState, _)>::default()
             }
             Err(QuorumError::Corrupt(reason)) => return Err(QuorumError::VoteLost(reason)),
-            Ok(Some((state, _))) if state.term < self.last_term() && !self.entries.is_empty() => {
-                let (last_term, term) = (self.last_term(), state.term);
-                return Err(QuorumError::corrupt(format!("it has epoch {last_term}, and this node has seen {term}")));
-            }
             Ok(None) if !changes.is_alone && !self.entries.is_empty() => {
                 return Err(QuorumError::VoteLost("the file raft-state is not there".into()));
             }

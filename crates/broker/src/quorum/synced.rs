@@ -1,9 +1,9 @@
 //! The file `synced-offset`: up to where the metadata log was on disk, so that its end cannot be lost unnoticed.
 //!
 //! A batch that is torn at the end of the log was promised to nobody, and is cut. A damaged or missing one that was
-//! promised looks the same; this file tells them apart. It is written in place after each sync of the log and not synced
-//! itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. Before the log is
-//! cut it is lowered, durably. It has two slots, written in turn, so that a torn write leaves the other.
+//! promised looks the same; this file tells them apart. It is written in place after each sync of the log and not
+//! synced itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. Before the
+//! log is cut it is lowered, durably. It has two slots, written in turn, so that a torn write leaves the other.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Mends batches that have gone bad on this node's disk with those of other replicas.
 //!
-//! It reads as a consumer does, so it works the same on leaders and followers. The replica is not in sync meanwhile. What
-//! was cut off or compacted has other bytes elsewhere, which do not fit: a follower cuts its log there and fetches it
-//! again, a leader hands over to a replica that is whole and does so then.
+//! It reads as a consumer does, so it works the same on leaders and followers. The replica is not in sync meanwhile.
+//! What was cut off or compacted has other bytes elsewhere, which do not fit: a follower cuts its log there and fetches
+//! it again, a leader hands over to a replica that is whole and does so then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -241,8 +241,8 @@ fn a_torn_batch_behind_a_cut_is_no_damage() {
     }
 }
 
-/// A log that lost some of what was on disk, or has it damaged: its replica is out of sync until it has all of it again,
-/// and what was left of the torn batch is fetched anew.
+/// A log that lost some of what was on disk, or has it damaged: its replica is out of sync until it has all of it
+/// again, and what was left of the torn batch is fetched anew.
 #[test]
 fn what_a_follower_has_lost_is_fetched_again() {
     for lost_bytes in [1, 20, 61, 100, 200] {
