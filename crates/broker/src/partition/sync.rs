@@ -193,8 +193,8 @@ impl Partition {
         }
     }
 
-    /// Has what lies below an offset brought to the disks of all in-sync replicas, as far as the log goes. Returns what to
-    /// wait for; `None` if it is there, or if this node does not lead.
+    /// Has what lies below an offset brought to the disks of all in-sync replicas, as far as the log goes. Returns what
+    /// to wait for; `None` if it is there, or if this node does not lead.
     ///
     /// Where fewer are in sync than `min.insync.replicas` wants, it ends with NOT_ENOUGH_REPLICAS_AFTER_APPEND when all
     /// that are have it.
