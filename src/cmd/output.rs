@@ -14,7 +14,7 @@ pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(64 * 1024, io::stdout().lock())
 }
 
-/// Prints lines of text. What a terminal would take for a command stands there escaped: names in a cluster are anybody's.
+/// Prints lines of text. What a terminal would take for a command stands there escaped: anybody names things.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     write(escaped(text, |c| c == '\n' || c == '\t').as_bytes())
 }

@@ -132,8 +132,8 @@ async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::
 /// Waits until this node has all the metadata that was committed when it began to wait.
 ///
 /// What it knows itself is as old as its last stop, and so may be what a leader says that has been elected since or
-/// replaced: only a leader that most voters have confirmed knows all that was committed. Whatever becomes of that leader
-/// afterwards, what it has named is committed and arrives.
+/// replaced: only a leader that most voters have confirmed knows all that was committed. Whatever becomes of that
+/// leader afterwards, what it has named is committed and arrives.
 pub async fn catch_up(broker: &Arc<Broker>, own: &Voter, patience: Duration) -> Result<(), MembershipError> {
     let give_up = Instant::now() + patience;
     loop {

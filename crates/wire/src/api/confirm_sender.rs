@@ -1,5 +1,5 @@
-//! ConfirmSender (key 122), version 0, flexible since 0. Ours: a node that got a request asks its sender, at the address
-//! where the cluster knows that one, whether it was its own.
+//! ConfirmSender (key 122), version 0, flexible since 0. Ours: a node that got a request asks its sender, at the
+//! address where the cluster knows that one, whether it was its own.
 
 use crate::{ErrorCode, Uuid};
 
