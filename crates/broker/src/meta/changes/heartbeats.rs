@@ -236,6 +236,16 @@ mod tests {
     }
 
     #[test]
+    fn the_last_active_broker_is_not_fenced_at_its_own_wish() {
+        let wants_fence = |request: &mut BrokerHeartbeatRequest| request.want_fence = true;
+        let image = with_fenced(&three(), &[2, 3]);
+        assert_eq!(beat(&image, 1, wants_fence), (Ok((true, false, false)), image.clone()));
+        // The others wait until somebody is there, or their disks answer.
+        assert_eq!(beat(&image, 2, wants_fence).0, Ok((true, true, false)));
+        assert_eq!(beat(&image, 2, |_| {}).0, Ok((true, false, false)));
+    }
+
+    #[test]
     fn a_broker_without_room_leaves_what_others_can_go_on_with() {
         let cordon = |request: &mut BrokerHeartbeatRequest| {
             request.cordoned_log_dirs = Some(vec![Uuid([100 + request.broker_id as u8; 16])]);
