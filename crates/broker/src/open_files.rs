@@ -1,8 +1,9 @@
 //! How many files this process has open, and who gives some up when they become too many.
 //!
 //! Each log opens its files when it needs them and keeps them. There may be more of them than descriptors, so whoever
-//! opens one beyond the bound has the logs give up what they did not use lately ([`PartitionTable::give_up_files`]), and
-//! if that is little, all that can be opened again. The bound is half of the descriptors: the rest is for connections.
+//! opens one beyond the bound has the logs give up what they did not use lately ([`PartitionTable::give_up_files`]),
+//! and if that is little, all that can be opened again. The bound is half of the descriptors: the rest is for
+//! connections.
 //!
 //! [`PartitionTable::give_up_files`]: crate::partition::PartitionTable::give_up_files
 

@@ -234,7 +234,8 @@ pub struct QuorumStatus {
 }
 
 impl QuorumStatus {
-    /// Whom to ask instead of the leader, where that is not known: the other voters in turn. A node alone decides itself.
+    /// Whom to ask instead of the leader, where that is not known: the other voters in turn. A node alone decides
+    /// itself.
     pub fn other_voter(&self, node_id: i32, attempt: usize) -> Option<i32> {
         let ids = self.voters.voters.iter().map(|voter| voter.node_id);
         let others: Vec<i32> = ids.filter(|id| *id != node_id).collect();
@@ -306,8 +307,8 @@ impl Quorum {
         self.status.clone()
     }
 
-    /// Whether this node's disk does not answer. What the status says may be old then: the quorum's thread waits for the
-    /// disk, too.
+    /// Whether this node's disk does not answer. What the status says may be old then: the quorum's thread waits for
+    /// the disk, too.
     pub fn is_disk_stalled(&self) -> bool {
         self.disk_watch.is_stalled()
     }

@@ -6,9 +6,9 @@
 //! never parked: followers ask again soon.
 //!
 //! Nodes are killed, lose power, alone or all at once, start together on disks that keep them waiting, are stopped and
-//! go on, lose their disks or one log, and have slow, hanging, full or failing ones; the network delays, loses, repeats,
-//! reorders and is cut one way or both; wall clocks jump; partitions move. The [`ledger`] sees everything and knows
-//! what must hold.
+//! go on, lose their disks or one log, and have slow, hanging, full or failing ones; the network delays, loses,
+//! repeats, reorders and is cut one way or both; wall clocks jump; partitions move. The [`ledger`] sees everything and
+//! knows what must hold.
 //!
 //! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
 

@@ -1,8 +1,8 @@
 //! The console's connections: so many at a time, each with deadlines, and some that are kept for those who watch.
 //!
 //! When all ordinary places are taken, further connections are still accepted, into a reserve: there one request is
-//! answered, and only if it asks for health or metrics. Who keeps a place of the reserve without asking gives way to the
-//! next. So a flood may keep pages from people for a while, but does not make a broker look dead.
+//! answered, and only if it asks for health or metrics. Who keeps a place of the reserve without asking gives way to
+//! the next. So a flood may keep pages from people for a while, but does not make a broker look dead.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

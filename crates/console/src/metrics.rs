@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::Console;
 
-/// A page that was made. Whoever asked before it was begun, and had to wait, takes it too: however many ask, one page is
-/// made after the other.
+/// A page that was made. Whoever asked before it was begun, and had to wait, takes it too: however many ask, one page
+/// is made after the other.
 pub(crate) struct Scrape {
     began: Instant,
     text: Bytes,

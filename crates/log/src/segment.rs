@@ -2,9 +2,9 @@
 //!
 //! The writer alone appends; any thread may read. `size` is what readers may see: it is published after the bytes are
 //! written (by [`LogView`](crate::LogView), which also keeps it in step with the log's end offset). Files are opened on
-//! first use and let go when the log was opened or closed, or when descriptors are scarce ([`Segment::give_up_files`]).
-//! Before a file is renamed or removed it is opened ([`Segment::pin`]): whoever holds the segment reads the same file for
-//! ever.
+//! first use and let go again ([`files`]).
+
+mod files;
 
 use std::io;
 use std::ops::Range;
@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use wire::batch::{BatchHeader, HEADER_BYTES};
 
+use self::files::Handle;
 use crate::checked::Checked;
 use crate::disk::{Disk, File, OpenMode};
 use crate::error::ReadError;
@@ -30,21 +31,6 @@ const NO_TIMESTAMP: i64 = -1;
 const TIMESTAMP_WALK_BYTES_MAX: u64 = 64 * 1024;
 /// How many places readers are likely to ask for next are remembered.
 const HINTS: usize = 8;
-
-/// A file that may be open.
-#[derive(Default)]
-struct Handle(RwLock<Option<Arc<dyn File>>>);
-
-impl Handle {
-    fn get(&self) -> Option<Arc<dyn File>> {
-        self.0.read().clone()
-    }
-
-    /// Keeps a file, unless there is one.
-    fn get_or_keep(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::clone(self.0.write().get_or_insert(file))
-    }
-}
 
 pub(crate) struct Segment {
     disk: Arc<dyn Disk>,
@@ -183,82 +169,6 @@ impl Segment {
 
     pub(crate) fn set_last_append_ms(&self, monotonic_ms: i64) {
         self.last_append_ms.store(monotonic_ms, Ordering::Relaxed);
-    }
-
-    fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
-        if !self.is_used.load(Ordering::Relaxed) {
-            self.is_used.store(true, Ordering::Relaxed);
-        }
-        if let Some(file) = handle.get() {
-            return Ok(file);
-        }
-        let mode = if kind == Kind::Log { OpenMode::ReadWrite } else { OpenMode::Create };
-        let file = match self.disk.open(&self.path(kind), mode) {
-            Ok(file) => file,
-            // Renamed in the meantime, so somebody pinned it.
-            Err(error) => return handle.get().ok_or(error),
-        };
-        // Checked after the opening: another log may have taken over the directory's name by then.
-        if self.retired.load(Ordering::SeqCst) {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the log was deleted"));
-        }
-        Ok(handle.get_or_keep(file))
-    }
-
-    pub(crate) fn log_file(&self) -> io::Result<Arc<dyn File>> {
-        self.file(&self.log, Kind::Log)
-    }
-
-    fn index_file(&self) -> io::Result<Arc<dyn File>> {
-        self.file(&self.index, Kind::Index)
-    }
-
-    fn time_index_file(&self) -> io::Result<Arc<dyn File>> {
-        self.file(&self.time_index, Kind::TimeIndex)
-    }
-
-    /// Opens the files that readers may need after they are renamed.
-    pub(crate) fn pin(&self) -> io::Result<()> {
-        // First, so that nobody closes what is opened here.
-        self.is_pinned.store(true, Ordering::SeqCst);
-        self.open_files()
-    }
-
-    /// Its files stay where they are: they may be closed again.
-    pub(crate) fn unpin(&self) {
-        self.is_pinned.store(false, Ordering::SeqCst);
-    }
-
-    fn open_files(&self) -> io::Result<()> {
-        self.log_file()?;
-        self.index_file()?;
-        self.time_index_file()?;
-        Ok(())
-    }
-
-    /// Lets go of the files that can be opened again, unless they were used since the last call and `even_used` is not
-    /// said. A log file with bytes that are not on disk stays: an error in writing them is told to those who have it
-    /// open. Returns how many were let go.
-    pub(crate) fn give_up_files(&self, even_used: bool) -> usize {
-        if self.is_used.swap(false, Ordering::Relaxed) && !even_used {
-            return 0;
-        }
-        let is_synced = self.last_append_ms().is_none() || self.synced_size() >= self.size();
-        let mut count = 0;
-        for (handle, may_go) in [(&self.log, is_synced), (&self.index, true), (&self.time_index, true)] {
-            let Some(mut file) = handle.0.try_write().filter(|_| may_go) else { continue };
-            if !self.is_pinned.load(Ordering::SeqCst) && file.take().is_some() {
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// Lets go of the files, which are opened again on the next use. Not for a segment that was pinned.
-    pub(crate) fn release(&self) {
-        for handle in [&self.log, &self.index, &self.time_index] {
-            *handle.0.write() = None;
-        }
     }
 
     fn walk(&self, file: Arc<dyn File>, size: u64, upper_offset: i64, verify: bool) -> Walk {

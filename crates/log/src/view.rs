@@ -121,9 +121,9 @@ impl LogView {
         self.published.read()
     }
 
-    /// Lets go of files that are opened again on the next use: of segments that were not used since the last call, or of
-    /// all. Returns how many were let go. Waits for nobody: whoever holds a lock of this log may be the one who needs a
-    /// descriptor.
+    /// Lets go of files that are opened again on the next use: of segments that were not used since the last call, or
+    /// of all. Returns how many were let go. Waits for nobody: whoever holds a lock of this log may be the one who
+    /// needs a descriptor.
     pub fn give_up_files(&self, even_used: bool) -> usize {
         let Some(published) = self.published.try_read() else { return 0 };
         published.segments.iter().map(|segment| segment.give_up_files(even_used)).sum()

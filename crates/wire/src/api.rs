@@ -78,8 +78,8 @@ pub struct Api {
 const PARTITIONS: usize = 250_000;
 /// For APIs that name groups, their members, or what they are assigned.
 const GROUPS: usize = 10_000;
-/// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions that
-/// can be created at once may name three replicas of each, and as much again for settings.
+/// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions
+/// that can be created at once may name three replicas of each, and as much again for settings.
 const CHANGES: usize = 100_000;
 /// For APIs whose requests have hardly an array.
 const FEW: usize = 1_000;

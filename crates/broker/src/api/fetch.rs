@@ -41,7 +41,8 @@ use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, 
 
 /// Followers are no preferred replicas before.
 const FOLLOWER_READS_SINCE: i16 = 11;
-/// The longest that a request is parked, whatever it says. A client whose connection is gone has asked anew long before.
+/// The longest that a request is parked, whatever it says. A client whose connection is gone has asked anew long
+/// before.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// How much of one answer is copied into memory. Small spans beyond are sent from their files, as large ones are.
 const COPIED_BYTES_MAX: usize = 1024 * 1024;

@@ -62,8 +62,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The partitions that a request has named so far. Topics have a number each, so that a name, however long, is not looked
-/// at again for each of its partitions.
+/// The partitions that a request has named so far. Topics have a number each, so that a name, however long, is not
+/// looked at again for each of its partitions.
 #[derive(Default)]
 struct Named<'a> {
     topics: BTreeMap<&'a str, usize>,
@@ -120,8 +120,8 @@ impl From<AlterError> for Refusal {
     }
 }
 
-/// New partitions for these replicas, led by the first one that is active and has room; `all_inactive` words the refusal
-/// when none is active.
+/// New partitions for these replicas, led by the first one that is active and has room; `all_inactive` words the
+/// refusal when none is active.
 fn new_partition(
     image: &MetadataImage,
     replicas: &[i32],

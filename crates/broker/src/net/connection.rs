@@ -6,9 +6,9 @@
 //! any other request waits until those before it are answered, as a Kafka broker would have it, and until most of what
 //! they were answered has left.
 //!
-//! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that of
-//! answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor reads
-//! is closed after a while, and sooner when others wait for the memory that it holds.
+//! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that
+//! of answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor
+//! reads is closed after a while, and sooner when others wait for the memory that it holds.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

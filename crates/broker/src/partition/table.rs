@@ -254,8 +254,8 @@ impl PartitionTable {
         }
     }
 
-    /// Has logs let go of files that they did not use since the last time, or of all that can be opened again. Returns how
-    /// many that were. Waits for nobody.
+    /// Has logs let go of files that they did not use since the last time, or of all that can be opened again. Returns
+    /// how many that were. Waits for nobody.
     pub fn give_up_files(&self, even_used: bool) -> usize {
         let Some(topics) = self.topics.try_read() else { return 0 };
         let partitions = topics.by_id.values().flat_map(|topic| topic.partitions.iter().filter_map(Slot::open));

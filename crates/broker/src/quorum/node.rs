@@ -319,8 +319,8 @@ impl<M: StateMachine> Node<M> {
         if !is_meant || message.to != raft.id || message.from == raft.id {
             return Ok(());
         }
-        // Who is elected counts on it that what it has is on disk. Nobody is elected by what comes with its entries, but
-        // somebody may say so.
+        // Who is elected counts on it that what it has is on disk. Nobody is elected by what comes with its entries,
+        // but somebody may say so.
         if matches!(message.get_msg_type(), MsgTimeoutNow | MsgRequestVoteResponse | MsgRequestPreVoteResponse) {
             self.drive()?;
         }
@@ -455,14 +455,15 @@ impl<M: StateMachine> Node<M> {
             && !self.is_stalled()
     }
 
-    /// Whether another voter may have the room that this one lacks. Where none has, they do not take turns all the time.
+    /// Whether another voter may have the room that this one lacks. Where none has, they do not take turns all the
+    /// time.
     fn may_hand_over_for_room(&self) -> bool {
         let led_ticks = self.led_since_tick.map_or(0, |since| self.ticks - since);
         !self.is_only_voter() && self.unfinished.is_none() && led_ticks >= ROOM_TICKS
     }
 
-    /// Stops leading before the disk is asked for anything more, which might be the last thing that this thread does for
-    /// long. Nothing of it has to be written.
+    /// Stops leading before the disk is asked for anything more, which might be the last thing that this thread does
+    /// for long. Nothing of it has to be written.
     fn leave_to_others(&mut self) {
         if self.leads() && self.unfinished.is_none() {
             tracing::warn!("the disk does not answer; another voter is asked to lead the metadata quorum");

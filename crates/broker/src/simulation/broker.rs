@@ -4,6 +4,8 @@
 //! how a broker catches up, registers and gives signs of life, when it fetches, syncs and looks after its logs. What is
 //! decided in these steps is the server's own code.
 
+mod hanging_disk;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -304,38 +306,6 @@ impl Process {
         self.answer_producers(world);
         self.send_raft(world)?;
         Ok(std::mem::take(&mut self.said))
-    }
-
-    /// Has somebody wait for the disk as long as it hangs, and does what follows when that is long.
-    fn feel_disk(&mut self, hangs: bool) {
-        match self.hanging.take() {
-            Some(waiting) if !hangs => self.disk_watch.end(waiting),
-            waiting if hangs => self.hanging = waiting.or_else(|| Some(self.disk_watch.begin(0))),
-            _ => {}
-        }
-        let is_stalled = self.disk_watch.is_stalled();
-        if self.replica.set_stalled(is_stalled) {
-            // A fenced broker must not be silent meanwhile.
-            self.heartbeats = Lane::default();
-        }
-    }
-
-    fn leads_quorum(&self) -> bool {
-        self.quorum.status().leader == Some(self.id)
-    }
-
-    /// Whether something can be heard while the disk hangs: other threads and tasks wait.
-    fn goes_without_disk(&self, said: &Said) -> bool {
-        use MessageType::{MsgAppendResponse, MsgHeartbeatResponse};
-        match said {
-            Said::Raft(_, message) => {
-                self.leads_quorum() && matches!(message.get_msg_type(), MsgAppendResponse | MsgHeartbeatResponse)
-            }
-            // Who waits for the disk is only queued.
-            Said::Produce(_, _, _, acks) => *acks == Acks::All || self.disk_watch.is_stalled(),
-            Said::Join(_) | Said::Died(_) | Said::Fetched(..) | Said::Commit(..) => false,
-            _ => true,
-        }
     }
 
     /// Calls the quorum's node. A disk that fails it is the end of the process.

@@ -618,7 +618,8 @@ impl Cluster {
         }
     }
 
-    /// Until something that is sent from now on is acknowledged in every partition. Returns after how many milliseconds.
+    /// Until something that is sent from now on is acknowledged in every partition. Returns after how many
+    /// milliseconds.
     pub(super) fn run_until_all_progress(&mut self) -> i64 {
         let began_ms = self.now_ms;
         let before: Vec<_> = self.producers.iter().map(Producer::acknowledged).collect();

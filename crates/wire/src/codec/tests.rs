@@ -1,3 +1,5 @@
+//! Fields by version, tagged fields, and bounds of what a reader allocates.
+
 use super::*;
 
 message! {

@@ -1,7 +1,7 @@
 //! Fetches of followers: replication.
 //!
-//! Only a broker fetches as one, in the epoch of its registration (KIP-903) and with the number of its process, which no
-//! client is told: the others are STALE_BROKER_EPOCH.
+//! Only a broker fetches as one, in the epoch of its registration (KIP-903) and with the number of its process, which
+//! no client is told: the others are STALE_BROKER_EPOCH.
 //!
 //! A follower reads to the end of the log. Where it wants to read says what it has, so each fetch moves what this node
 //! knows of it, and with it the high watermark and the durable offset.

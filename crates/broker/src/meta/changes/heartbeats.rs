@@ -101,18 +101,18 @@ fn hands_over(context: &Context<'_>, id: i32, records: &[MetadataRecord]) -> boo
 fn change(context: &Context<'_>, brokers: &[RegisteredBroker]) -> Vec<MetadataRecord> {
     let mut records: Vec<MetadataRecord> = Vec::new();
     let mut ids = Vec::new();
-    for broker in brokers {
-        let Some(before) = context.image.broker(broker.id).filter(|before| *before != broker) else { continue };
-        ids.push(broker.id);
+    for now in brokers {
+        let Some(before) = context.image.broker(now.id).filter(|before| *before != now) else { continue };
+        ids.push(now.id);
         let changed = |is: bool, was: bool| i8::from(is) - i8::from(was);
         let record = BrokerRegistrationChangeRecord {
-            broker_id: broker.id,
-            broker_epoch: broker.epoch,
-            fenced: changed(broker.fenced, before.fenced),
-            in_controlled_shutdown: changed(broker.in_controlled_shutdown, before.in_controlled_shutdown),
-            log_dirs: if broker.log_dirs == before.log_dirs { Vec::new() } else { broker.log_dirs.clone() },
-            cordoned_log_dirs: (broker.cordoned_log_dirs != before.cordoned_log_dirs)
-                .then(|| broker.cordoned_log_dirs.clone()),
+            broker_id: now.id,
+            broker_epoch: now.epoch,
+            fenced: changed(now.fenced, before.fenced),
+            in_controlled_shutdown: changed(now.in_controlled_shutdown, before.in_controlled_shutdown),
+            log_dirs: if now.log_dirs == before.log_dirs { Vec::new() } else { now.log_dirs.clone() },
+            cordoned_log_dirs: (now.cordoned_log_dirs != before.cordoned_log_dirs)
+                .then(|| now.cordoned_log_dirs.clone()),
             ..BrokerRegistrationChangeRecord::default()
         };
         records.push(record.into());
