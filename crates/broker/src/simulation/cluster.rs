@@ -278,7 +278,8 @@ impl Cluster {
                 }
             }
             0..16 => self.end_all(),
-            16..32 => (0..count).for_each(|n| self.start(n)),
+            16..28 => (0..count).for_each(|n| self.start(n)),
+            28..32 => self.lose_log(n),
             32..40 => self.start(n),
             40..46 => {
                 let nodes: Vec<i32> = (0..count as i32).collect();
@@ -323,8 +324,7 @@ impl Cluster {
                 self.machines[n].disk.fail(op, self.rng.below(20), Errno::IO);
                 self.machines[n].is_failing = true;
             }
-            83..88 => self.wipe(n),
-            88..90 => self.lose_log(n),
+            83..90 => self.wipe(n),
             90..94 => self.reassign(),
             94..97 if self.machines[n].process.as_ref().is_some_and(Process::serves) => {
                 let days = self.rng.below(7) as i64 - 3;
