@@ -164,7 +164,7 @@ fn find(
 ) -> Result<Found, RecoverError> {
     let mut image = MetadataImage::default();
     for (values, at) in readable.snapshot.iter().chain(&readable.entries) {
-        let records: Result<Vec<_>, _> = values.iter().map(|value| MetadataRecord::read(value)).collect();
+        let records: Result<Vec<_>, _> = values.iter().map(MetadataRecord::read).collect();
         let records = records.map_err(|error| RecoverError::Record(error.to_string()))?;
         image = image.apply(&records, at.offset, at.epoch)?.0;
     }

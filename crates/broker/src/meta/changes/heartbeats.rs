@@ -113,7 +113,6 @@ fn change(context: &Context<'_>, brokers: &[RegisteredBroker]) -> Vec<MetadataRe
             log_dirs: if now.log_dirs == before.log_dirs { Vec::new() } else { now.log_dirs.clone() },
             cordoned_log_dirs: (now.cordoned_log_dirs != before.cordoned_log_dirs)
                 .then(|| now.cordoned_log_dirs.clone()),
-            ..BrokerRegistrationChangeRecord::default()
         };
         records.push(record.into());
     }
