@@ -110,6 +110,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
+    broker::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
     let shown = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
     let loaded = configuration(args)?;

@@ -15,6 +15,7 @@ pub mod meta;
 mod net;
 mod offsets_topic;
 mod open_files;
+pub mod panics;
 mod partition;
 pub mod quorum;
 pub mod recover;

@@ -22,6 +22,7 @@ pub const NAMES: &[&str] = &[
     "broker.meta",
     "broker.net",
     "broker.offsets_topic",
+    "broker.panics",
     "broker.partition",
     "broker.quorum",
     "broker.replication",

@@ -24,8 +24,8 @@ pub use memory::Memory;
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;
-use crate::Broker;
 use crate::config::BrokerConfig;
+use crate::{Broker, panics};
 
 /// Descriptors that connections leave to log files, or an eighth of all where that is less.
 const DESCRIPTOR_RESERVE_MAX: u64 = 256;
@@ -96,7 +96,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                 let (broker, stats) = (Arc::clone(&broker), Arc::clone(&stats));
                 connections.spawn(async move {
                     let reason = match connection {
-                        Ok(connection) => connection.run().await,
+                        Ok(connection) => panics::catch(connection.run()).await.unwrap_or(CloseReason::Panicked),
                         Err(error) => error.into(),
                     };
                     drop(admitted);

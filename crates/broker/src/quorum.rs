@@ -59,6 +59,7 @@ pub use voters::{Voter, VoterKey, VoterSet};
 
 use crate::disk_watch::DiskWatch;
 use crate::env::{Clock, Random};
+use crate::panics;
 
 /// The directory of the metadata log in a data directory.
 pub const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -279,7 +280,7 @@ impl Quorum {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (quorum, driver) = Self::prepare(node)?;
         let run = move || runtime.block_on(driver.run());
-        let thread = thread::Builder::new().name("quorum".to_owned()).spawn(run)?;
+        let thread = panics::essential_thread("quorum".to_owned(), run)?;
         Ok((quorum, thread))
     }
 

@@ -39,6 +39,7 @@ use crate::meta::properties::{self, PropertiesError};
 use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
 use crate::open_files::OpenFiles;
+use crate::panics::essential;
 use crate::partition::{InlineAppends, PartitionTable, Shared, Syncer};
 use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
@@ -229,10 +230,10 @@ impl Server {
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
             listeners.into_iter().partition(|listener| listener.is_inter_broker);
         for listener in inter_broker {
-            connections.spawn(net::serve(Arc::clone(&broker), listener));
+            connections.spawn(essential("a listener", net::serve(Arc::clone(&broker), listener)));
         }
         let mut background = JoinSet::new();
-        background.spawn(links::follow(Arc::clone(&broker), events));
+        background.spawn(essential("what follows the links", links::follow(Arc::clone(&broker), events)));
         if membership != Membership::Alone {
             let (broker, own) = (Arc::clone(&broker), own.clone());
             background.spawn(async move { membership::join(&broker, &own, &membership).await });
@@ -253,7 +254,8 @@ impl Server {
         metadata.subscribe_after(Arc::clone(&replication) as _, |image| replication.follow_all(image));
         let asking = Arc::new(broker.controller.clone());
         let changes = Arc::clone(&broker.shared.isr_changes);
-        background.spawn(isr::run(node_id, changes, Arc::clone(&metadata), asking));
+        let changing = isr::run(node_id, changes, Arc::clone(&metadata), asking);
+        background.spawn(essential("what changes in-sync replicas", changing));
         let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
         let mender = Mender {
             node_id,
@@ -261,8 +263,9 @@ impl Server {
             metadata: Arc::clone(&metadata),
             damaged: Arc::clone(&broker.shared.damaged),
         };
-        background.spawn(mender.run());
-        background.spawn(isr::watch_lag(Arc::clone(&partitions), lag_max));
+        background.spawn(essential("what repairs logs", mender.run()));
+        let watching = isr::watch_lag(Arc::clone(&partitions), lag_max);
+        background.spawn(essential("what watches followers", watching));
         let follower = Arc::new(GroupFollower {
             groups: Arc::clone(&groups),
             partitions: Arc::clone(&partitions),
@@ -284,13 +287,14 @@ impl Server {
         let previous_epoch = metadata.load().broker(node_id).map(|broker| broker.epoch);
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));
         let epoch = lifecycle.register(patience).await?;
-        background.spawn(Arc::clone(&lifecycle).run(epoch));
-        background.spawn(Arc::clone(&lifecycle).watch_session());
-        background.spawn(watch(Arc::clone(&broker)));
-        background.spawn(groups.run());
+        background.spawn(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)));
+        let watching = Arc::clone(&lifecycle).watch_session();
+        background.spawn(essential("what watches this broker's session", watching));
+        background.spawn(essential("what watches the brokers", watch(Arc::clone(&broker))));
+        background.spawn(essential("the groups' clock", groups.run()));
         maintenance::start(&broker, &mut background);
         for listener in for_clients {
-            connections.spawn(net::serve(Arc::clone(&broker), listener));
+            connections.spawn(essential("a listener", net::serve(Arc::clone(&broker), listener)));
         }
         Ok(Self {
             broker,

@@ -33,6 +33,10 @@ use crate::net::{CloseReason, Limit};
 pub struct Count(AtomicU64);
 
 impl Count {
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }

@@ -17,6 +17,7 @@ use wire::state::metadata::MetadataRecord;
 use super::apply::MetadataDelta;
 use super::image::{ConfigResource, MetadataImage};
 use crate::config::BrokerConfig;
+use crate::panics;
 use crate::quorum::{Position, StateMachine, StateMachineError};
 
 /// Images that are committed and wait to be published. Beyond, the quorum waits.
@@ -119,8 +120,7 @@ impl Publisher {
     /// Gives the publishing a thread.
     pub fn start(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> std::io::Result<Self> {
         let (mut publisher, backlog) = Self::prepare(cache, config);
-        let thread = std::thread::Builder::new().name("metadata".to_owned());
-        publisher.thread = Some(thread.spawn(move || backlog.run())?);
+        publisher.thread = Some(panics::essential_thread("metadata".to_owned(), move || backlog.run())?);
         Ok(publisher)
     }
 

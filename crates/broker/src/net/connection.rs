@@ -85,11 +85,13 @@ pub enum CloseReason {
     SilentProduceFailed,
     #[error("{0}")]
     ResponseTooLarge(#[from] ResponseTooLarge),
+    #[error("a request met a mistake in this program")]
+    Panicked,
 }
 
 impl CloseReason {
     /// Short names of all reasons, which [`Self::place`] points into.
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "closed",
         "io",
         "idle",
@@ -102,6 +104,7 @@ impl CloseReason {
         "response_too_large",
         "slow_reader",
         "no_memory",
+        "panicked",
     ];
 
     pub fn place(&self) -> usize {
@@ -118,6 +121,7 @@ impl CloseReason {
             Self::ResponseTooLarge(_) => 9,
             Self::SlowReader => 10,
             Self::NoMemory => 11,
+            Self::Panicked => 12,
         }
     }
 }

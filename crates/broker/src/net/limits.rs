@@ -132,6 +132,13 @@ impl LogLimit {
         }
     }
 
+    /// Tells of a mistake of this program.
+    pub fn error_of(&self, error: &dyn Display, message: &str) {
+        if let Some(left_out) = self.speak(Peer::Others, Instant::now()) {
+            tracing::error!(%error, left_out = (left_out > 0).then_some(left_out), "{message}");
+        }
+    }
+
     /// Whether a line may be written now, and how many were left out before it.
     fn speak(&self, peer: Peer, now: Instant) -> Option<u64> {
         let mut speakers = self.0.lock();

@@ -14,6 +14,7 @@ use wire::ErrorCode;
 
 use super::role::Progress;
 use super::{Outcome, Partition, Passed, Ticket};
+use crate::panics;
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.
@@ -51,8 +52,8 @@ impl Syncer {
         let syncer = Arc::new(Self { queue: Mutex::default(), work: Condvar::new() });
         let threads = (0..THREADS).map(|n| {
             let syncer = Arc::clone(&syncer);
-            let thread = std::thread::Builder::new().name(format!("sync-{n}"));
-            thread.spawn(move || syncer.run()).expect("the system has room for a thread at start")
+            let thread = panics::essential_thread(format!("sync-{n}"), move || syncer.run());
+            thread.expect("the system has room for a thread at start")
         });
         let threads = threads.collect();
         (syncer, threads)

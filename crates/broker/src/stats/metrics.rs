@@ -9,8 +9,8 @@ use prometheus_client::registry::Registry;
 
 use super::page::Page;
 use super::{groups, partitions, process, quorum};
-use crate::Broker;
 use crate::net::{CloseReason, Limit};
+use crate::{Broker, panics};
 
 /// What a broker tells of itself. It holds nothing that a stop would wait for.
 pub struct Metrics {
@@ -108,7 +108,8 @@ fn write_node(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("node_id", &node_id), ("cluster_id", &broker.cluster_id)];
     page.gauges("parshall_build", "Which node this is", [(labels, 1u64)])?;
     let uptime = broker.env.clock.monotonic().as_secs_f64();
-    page.gauge("parshall_uptime_seconds", "Since the process began", uptime)
+    page.gauge("parshall_uptime_seconds", "Since the process began", uptime)?;
+    page.counter("parshall_panics", "Mistakes of the program that ended what it was doing", panics::count())
 }
 
 fn write_connections(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
