@@ -24,7 +24,7 @@ use wire::api::produce::{
 use wire::batch::{self, Batch};
 use wire::{ErrorCode, Records, Uuid};
 
-use super::{Call, leaders};
+use super::{Call, RequestContext, leaders};
 use crate::Broker;
 use crate::meta::{is_internal, validate_name};
 use crate::net::{CloseReason, Frame};
@@ -78,7 +78,7 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
                 if is_internal(&partition.topic) && !from_admin_client {
                     return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
                 }
-                let batch = check(broker, &partition, call.context.api_version, data)?;
+                let batch = check(broker, &partition, &call.context, data)?;
                 Ok((partition, batch, acks))
             });
             match checked {
@@ -106,17 +106,29 @@ fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Resu
 }
 
 /// Validates the one batch that a producer sends for a partition.
-fn check(broker: &Broker, partition: &Partition, version: i16, data: PartitionProduceData) -> Result<Batch, Refusal> {
+fn check(
+    broker: &Broker,
+    partition: &Partition,
+    context: &RequestContext,
+    data: PartitionProduceData,
+) -> Result<Batch, Refusal> {
     let records = match data.records {
         Some(Records::Inline(bytes)) => bytes,
         _ => Bytes::new(),
     };
     let rules = &partition.settings().rules;
-    batch::validate(&records, rules, version, broker.env.clock.now_ms()).map_err(|error| Refusal {
+    let batch = batch::validate(&records, rules, context.api_version, broker.env.clock.now_ms());
+    let batch = batch.map_err(|error| Refusal {
         code: error.code(),
         records: error.rejected().iter().map(|record| (record.index, record.reason.to_string())).collect(),
         message: Some(error.to_string()),
-    })
+    })?;
+    if records.as_ptr_range().contains(&batch.bytes.as_ptr()) {
+        return Ok(batch);
+    }
+    // It was compressed anew, and is no part of the frame, which is charged.
+    let bytes = broker.memory.charge(batch.bytes, context.client_address.ip(), context.is_inter_broker);
+    Ok(Batch { bytes, ..batch })
 }
 
 impl Pending {

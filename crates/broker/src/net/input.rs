@@ -32,14 +32,20 @@ pub struct Input {
 }
 
 /// A buffer that is charged until its last slice is gone.
-struct Charged {
-    bytes: Vec<u8>,
+pub(super) struct Charged<B> {
+    bytes: B,
     _permit: Permit,
 }
 
-impl AsRef<[u8]> for Charged {
+impl<B: AsRef<[u8]> + Send + 'static> Charged<B> {
+    pub(super) fn share(bytes: B, permit: Permit) -> Bytes {
+        Bytes::from_owner(Self { bytes, _permit: permit })
+    }
+}
+
+impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.as_ref()
     }
 }
 
@@ -63,7 +69,7 @@ impl Input {
         if !self.growing.is_empty() {
             let bytes = std::mem::take(&mut self.growing);
             let permit = std::mem::replace(&mut self.permit, self.share.empty_permit());
-            self.arrived = Bytes::from_owner(Charged { bytes, _permit: permit });
+            self.arrived = Charged::share(bytes, permit);
         }
         self.arrived.split_to(size)
     }

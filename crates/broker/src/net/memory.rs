@@ -1,12 +1,14 @@
 //! How much memory the process may have, and the pools of it that peers may take.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use log::disk::{Disk, OpenMode, read_up_to};
 
 use super::Budget;
-use super::input::READ_BYTES;
+use super::input::{Charged, READ_BYTES};
 use crate::config::BrokerConfig;
 
 /// Requests may take this part of the memory, where `queued.max.request.bytes` says nothing else.
@@ -38,6 +40,15 @@ impl Memory {
         // A buffer is a little larger than what it is for.
         let largest = usize::try_from(config.socket_request_max_bytes).unwrap_or(0) + READ_BYTES;
         Self { requests: Budget::new(bytes(size), largest), answers: Budget::new(bytes(size / ANSWERS_PART), 0) }
+    }
+}
+
+impl Memory {
+    /// Charges what was made of a request and outlives it, such as a batch that was compressed anew.
+    pub fn charge(&self, bytes: Bytes, address: IpAddr, is_inter_broker: bool) -> Bytes {
+        let mut permit = self.requests.share(address, is_inter_broker).empty_permit();
+        permit.resize(bytes.len());
+        Charged::share(bytes, permit)
     }
 }
 
@@ -109,5 +120,16 @@ mod tests {
         let memory = Memory::new(&BrokerConfig::default(), &disk);
         assert_eq!(memory.requests.size_bytes(), 1 << 27);
         assert_eq!(memory.answers.size_bytes(), 1 << 26);
+    }
+
+    #[test]
+    fn what_was_made_of_a_request_is_charged_until_its_last_slice_is_gone() {
+        let memory = Memory::new(&BrokerConfig::default(), &log::SimDisk::new(1));
+        let batch = memory.charge(Bytes::from(vec![0; 1000]), [127, 0, 0, 1].into(), false);
+        let queued = batch.slice(10..20);
+        drop(batch);
+        assert_eq!(memory.requests.used_bytes(), 1000);
+        drop(queued);
+        assert_eq!(memory.requests.used_bytes(), 0);
     }
 }
