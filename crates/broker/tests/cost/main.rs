@@ -2,6 +2,8 @@
 //! than a small multiple of their bytes, in memory and in the answer. An API that is added is tried without being named
 //! here; one whose work grows with the square of its elements does not answer in time.
 
+#![allow(clippy::disallowed_methods)]
+
 #[path = "../common/mod.rs"]
 mod common;
 
