@@ -48,7 +48,7 @@ class Hello:
 
 
 def message(kind, to, origin, term, index=0, commit=0, reject_hint=0, entries=b"\1", snapshot=b"\1"):
-    numbers = struct.pack(">bQQqqqqq?q?", kind, to, origin, term, 1, index, commit, 1, False, reject_hint, True)
+    numbers = struct.pack(">bQQqqqqq?q?q", kind, to, origin, term, 1, index, commit, 1, False, reject_hint, True, 0)
     return numbers + entries + snapshot + b"\0"
 
 

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 /// A request up to this size is small: large ones leave [`RESERVE_BYTES`] to those.
 pub const SMALL_BYTES_MAX: usize = 1 << 20;
-/// What large requests cannot take, and half of it what one address cannot.
+/// What large requests cannot take; half of it they cannot take of what their address may have.
 const RESERVE_BYTES: usize = 16 << 20;
 /// Brokers may take this part of the pool beyond its end, so that clients that took all of it do not silence a node.
 const INTER_BROKER_PART: usize = 8;
@@ -183,6 +183,7 @@ impl Share {
         } else {
             (budget.size, budget.address_max)
         };
+        let address_max = if is_large { address_max - RESERVE_BYTES / 2 } else { address_max };
         budget.used.load(SeqCst) + bytes <= total_max
             && self.used.load(SeqCst) + bytes <= address_max
             && (!is_large || budget.used_large.load(SeqCst) + bytes <= budget.large_max)
@@ -319,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn large_requests_leave_room_to_small_ones_of_their_address() {
+        let budget = Budget::new(200 * MIB, 10 * MIB);
+        let share = budget.share(A, false);
+        let mut held = Vec::new();
+        while share.has_room(MIB, true) {
+            held.push(take(&share, MIB, true));
+        }
+        assert!(share.has_room(RESERVE_BYTES / 2, false));
+        assert!(!share.has_room(RESERVE_BYTES / 2 + 1, false));
+    }
+
+    #[test]
     fn an_address_never_gets_all() {
         let budget = Budget::new(200 * MIB, 10 * MIB);
         let (a, b) = (budget.share(A, false), budget.share(B, false));
@@ -327,7 +340,7 @@ mod tests {
             held.push(take(&a, MIB, false));
         }
         assert_eq!(held.len(), 100);
-        assert!(b.has_room(100 * MIB, true));
+        assert!(b.has_room(100 * MIB, false));
     }
 
     #[test]

@@ -17,6 +17,9 @@ use super::budget::{Permit, SMALL_BYTES_MAX, Share, Waiting};
 
 /// How much is read at once, at least.
 pub const READ_BYTES: usize = 64 * 1024;
+/// How much is read of a frame at first where there is no room: enough to know how large it claims to be, and all of a
+/// request that asks for little.
+const FIRST_READ_BYTES: usize = 2 * 1024;
 /// A beginning of a frame up to this size moves to a buffer of its own while the rest is awaited.
 const RELEASE_BYTES_MAX: usize = READ_BYTES / 4;
 
@@ -29,6 +32,8 @@ pub struct Input {
     /// For the memory of `growing`.
     permit: Permit,
     waiting: Option<Waiting>,
+    /// There was no room when nothing had arrived yet.
+    is_pressed: bool,
 }
 
 /// A buffer that is charged until its last slice is gone.
@@ -52,7 +57,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
 impl Input {
     pub fn new(share: Arc<Share>) -> Self {
         let permit = share.empty_permit();
-        Self { share, arrived: Bytes::new(), growing: Vec::new(), permit, waiting: None }
+        Self { share, arrived: Bytes::new(), growing: Vec::new(), permit, waiting: None, is_pressed: false }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -74,7 +79,8 @@ impl Input {
         self.arrived.split_to(size)
     }
 
-    /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known.
+    /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known. The
+    /// first of it are read in any case: who asks for little does not wait behind those who send much.
     pub fn poll_room(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
         let is_large = frame_size.is_some_and(|size| size > SMALL_BYTES_MAX);
         if let Some(waiting) = &mut self.waiting {
@@ -83,9 +89,14 @@ impl Input {
             self.permit.merge(permit);
             return Poll::Ready(());
         }
+        self.is_pressed = false;
         let more = (self.bytes().len() + self.room(frame_size)).saturating_sub(self.permit.bytes());
         if is_large {
             self.permit.make_large();
+        }
+        self.is_pressed = self.bytes().is_empty() && !self.share.has_room(more, is_large);
+        if self.is_pressed {
+            return Poll::Ready(());
         }
         if self.share.has_room(more, is_large) {
             if is_large {
@@ -103,6 +114,9 @@ impl Input {
     /// How much to make room for: no more than has arrived already, whatever the frame claims, but a whole read.
     fn room(&self, frame_size: Option<usize>) -> usize {
         let arrived = self.bytes().len();
+        if arrived == 0 && self.is_pressed {
+            return FIRST_READ_BYTES;
+        }
         let missing = frame_size.map_or(READ_BYTES, |size| size.saturating_sub(arrived));
         match frame_size {
             // Its buffer holds nothing else: no beginning of another frame keeps it.
@@ -252,5 +266,18 @@ mod tests {
         assert!(pair.poll_room(None).is_ready());
         pair.send(100, None).await;
         assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (200, 200));
+    }
+
+    #[tokio::test]
+    async fn a_little_of_a_request_is_read_where_there_is_no_room() {
+        let mut pair = Pair::new(0).await;
+        let mut others = pair.budget.share(Ipv4Addr::LOCALHOST.into(), false).empty_permit();
+        others.resize(8 * MIB);
+        pair.peer.write_all(&[7; 3000]).await.unwrap();
+        pair.stream.readable().await.unwrap();
+        assert!(pair.poll_room(None).is_ready());
+        pair.input.read(&mut pair.stream, None).await.unwrap();
+        assert_eq!(pair.input.bytes().len(), FIRST_READ_BYTES);
+        assert!(pair.poll_room(None).is_pending(), "the rest has to wait");
     }
 }

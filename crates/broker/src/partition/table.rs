@@ -435,6 +435,9 @@ impl PartitionTable {
                 "a stored batch is damaged and unreadable; the log goes on behind it"
             );
         }
+        // What a process that was killed had appended may be in the page cache only. Consumers do not read it before it
+        // is on disk, so it is brought there before they can ask.
+        log.view().sync()?;
         Ok(log)
     }
 
