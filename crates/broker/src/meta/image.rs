@@ -78,7 +78,8 @@ pub struct RegisteredBroker {
 impl RegisteredBroker {
     /// Whether it can take what is produced.
     pub fn has_room(&self) -> bool {
-        self.log_dirs.is_empty() || self.log_dirs.iter().any(|directory| !self.cordoned_log_dirs.contains(directory))
+        let Self { log_dirs, cordoned_log_dirs, .. } = self;
+        log_dirs.is_empty() || log_dirs.iter().any(|directory| !cordoned_log_dirs.contains(directory))
     }
 
     /// Whether it may lead partitions.

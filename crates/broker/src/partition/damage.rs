@@ -44,8 +44,13 @@ impl Partition {
 
     /// What readers of a bad batch are told.
     pub fn damage_error(&self) -> ErrorCode {
-        // Clients take the one for final; for the other they come back, perhaps to another broker.
-        if self.is_being_mended() { ErrorCode::KAFKA_STORAGE_ERROR } else { ErrorCode::CORRUPT_MESSAGE }
+        // Clients take the one for final; for the other they come back, perhaps to another broker. Where no other replica
+        // is there is nobody to wait for.
+        if self.is_being_mended() && !self.is_alone() {
+            ErrorCode::KAFKA_STORAGE_ERROR
+        } else {
+            ErrorCode::CORRUPT_MESSAGE
+        }
     }
 
     /// The first place where bytes are bad or missing and others could be. Where there is none the damage is forgotten.

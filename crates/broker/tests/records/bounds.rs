@@ -17,9 +17,13 @@ use crate::{append, batch, create, fetch_request, request};
 
 const REQUEST_BYTES_MAX: usize = 8 << 20;
 
-/// One whose memory for requests is small: that of the largest request, and 16 MiB.
+/// One whose memory for requests is small: that of the largest request, and 16 MiB. The kernel keeps little for it.
 fn small_broker() -> TestBroker {
-    TestBroker::start_with(&[("socket.request.max.bytes", "8388608"), ("queued.max.request.bytes", "1")])
+    TestBroker::start_with(&[
+        ("socket.request.max.bytes", "8388608"),
+        ("queued.max.request.bytes", "1"),
+        ("socket.send.buffer.bytes", "65536"),
+    ])
 }
 
 /// The beginning of a Produce that claims to be as large as one may be.
@@ -134,7 +138,7 @@ fn a_request_starts_when_most_of_the_answer_before_has_left() {
 /// A request with an answer of a megabyte.
 fn huge_answer() -> BytesMut {
     let topic = |n: usize| MetadataRequestTopic { name: Some(format!("{n:0>249}")), ..Default::default() };
-    let topics = Some((0..4000).map(topic).collect());
+    let topics = Some((0..8000).map(topic).collect());
     let metadata = MetadataRequest { topics, ..Default::default() };
     let mut bytes = BytesMut::new();
     frame::write_request(&mut bytes, 9, 1, "test", &metadata);
