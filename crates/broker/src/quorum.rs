@@ -228,7 +228,7 @@ pub struct QuorumStatus {
     pub own_epoch: Option<i32>,
     /// Empty while the node is blank.
     pub voters: Arc<VoterSet>,
-    /// The first offset that is not known to be committed.
+    /// The first offset that is not known to be committed, or not applied here yet.
     pub high_watermark: i64,
     /// Its log on this node takes no more.
     pub has_failed: bool,

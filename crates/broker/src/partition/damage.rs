@@ -44,8 +44,8 @@ impl Partition {
 
     /// What readers of a bad batch are told.
     pub fn damage_error(&self) -> ErrorCode {
-        // Clients take the one for final; for the other they come back, perhaps to another broker. Where no other replica
-        // is there is nobody to wait for.
+        // Clients take the one for final; for the other they come back, perhaps to another broker. Where there is no
+        // other replica there is nobody to wait for.
         if self.is_being_mended() && !self.is_alone() {
             ErrorCode::KAFKA_STORAGE_ERROR
         } else {

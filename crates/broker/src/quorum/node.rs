@@ -239,7 +239,8 @@ impl<M: StateMachine> Node<M> {
 
     pub fn status(&self) -> QuorumStatus {
         let storage = self.raft.store();
-        let committed = storage.offset_of(self.raft.raft.raft_log.committed.min(storage.last_index()));
+        // What is committed and not applied, as on a disk without room, this node does not know yet.
+        let committed = storage.offset_of(self.applied);
         QuorumStatus {
             leader: voters::node_id(self.raft.raft.leader_id).filter(|_| self.failure.is_none()),
             epoch: i32::try_from(self.raft.raft.term).unwrap_or(i32::MAX),
