@@ -327,7 +327,7 @@ impl Change {
             broker.log_dirs = record.log_dirs.clone();
         }
         if let Some(cordoned) = &record.cordoned_log_dirs {
-            broker.cordoned_log_dirs.clone_from(cordoned);
+            broker.cordoned_directories.clone_from(cordoned);
         }
         Ok(())
     }
@@ -445,7 +445,7 @@ impl RegisteredBroker {
             fenced: record.fenced,
             in_controlled_shutdown: record.in_controlled_shutdown,
             log_dirs: record.log_dirs.clone(),
-            cordoned_log_dirs: record.cordoned_log_dirs.clone().unwrap_or_default(),
+            cordoned_directories: record.cordoned_log_dirs.clone().unwrap_or_default(),
         }
     }
 
@@ -471,7 +471,7 @@ impl RegisteredBroker {
             fenced: self.fenced,
             in_controlled_shutdown: self.in_controlled_shutdown,
             log_dirs: self.log_dirs.clone(),
-            cordoned_log_dirs: Some(self.cordoned_log_dirs.clone()).filter(|cordoned| !cordoned.is_empty()),
+            cordoned_log_dirs: Some(self.cordoned_directories.clone()).filter(|cordoned| !cordoned.is_empty()),
             ..RegisterBrokerRecord::default()
         }
     }

@@ -72,14 +72,13 @@ pub struct RegisteredBroker {
     pub in_controlled_shutdown: bool,
     pub log_dirs: Vec<Uuid>,
     /// Those in which nothing more is to be stored: they are full.
-    pub cordoned_log_dirs: Vec<Uuid>,
+    pub cordoned_directories: Vec<Uuid>,
 }
 
 impl RegisteredBroker {
     /// Whether it can take what is produced.
     pub fn has_room(&self) -> bool {
-        let Self { log_dirs, cordoned_log_dirs, .. } = self;
-        log_dirs.is_empty() || log_dirs.iter().any(|directory| !cordoned_log_dirs.contains(directory))
+        self.log_dirs.is_empty() || self.log_dirs.iter().any(|directory| !self.cordoned_directories.contains(directory))
     }
 
     /// Whether it may lead partitions.

@@ -169,7 +169,7 @@ mod tests {
                 fenced: *fenced,
                 in_controlled_shutdown: false,
                 log_dirs: Vec::new(),
-                cordoned_log_dirs: Vec::new(),
+                cordoned_directories: Vec::new(),
             };
             (*id, broker)
         });

@@ -177,7 +177,7 @@ fn requested(request: &BrokerRegistrationRequest) -> RegisteredBroker {
         in_controlled_shutdown: false,
         log_dirs: request.log_dirs.clone(),
         // It says so with its first heartbeat.
-        cordoned_log_dirs: Vec::new(),
+        cordoned_directories: Vec::new(),
     }
 }
 

@@ -47,7 +47,7 @@ pub(in super::super) fn heartbeat(
         next.log_dirs.clone_from(&broker.log_dirs);
     }
     if let Some(cordoned) = &request.cordoned_log_dirs {
-        next.cordoned_log_dirs = next.log_dirs.iter().filter(|dir| cordoned.contains(dir)).copied().collect();
+        next.cordoned_directories = next.log_dirs.iter().filter(|dir| cordoned.contains(dir)).copied().collect();
     }
     // The last one that is active goes on with what works: nobody could take over.
     let is_last = !context.image.brokers().any(|other| other.id != broker.id && other.is_active());
@@ -111,8 +111,8 @@ fn change(context: &Context<'_>, brokers: &[RegisteredBroker]) -> Vec<MetadataRe
             fenced: changed(now.fenced, before.fenced),
             in_controlled_shutdown: changed(now.in_controlled_shutdown, before.in_controlled_shutdown),
             log_dirs: if now.log_dirs == before.log_dirs { Vec::new() } else { now.log_dirs.clone() },
-            cordoned_log_dirs: (now.cordoned_log_dirs != before.cordoned_log_dirs)
-                .then(|| now.cordoned_log_dirs.clone()),
+            cordoned_log_dirs: (now.cordoned_directories != before.cordoned_directories)
+                .then(|| now.cordoned_directories.clone()),
         };
         records.push(record.into());
     }
