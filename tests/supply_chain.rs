@@ -2,9 +2,9 @@
 //! there twice, and what nobody maintains any more. Everything that is not as it should be is named here with a reason,
 //! and has to be taken off its list when it is gone.
 //!
-//! `cargo deny` looks at the same, but is itself 300 crates, whose build takes longer than all tests of most changes;
-//! and what it knows beyond this, the advisories of RustSec, is a database to be downloaded. Those that concern us are
-//! in [`EXCEPTIONS`]; `cargo audit`, where there is a network, says whether there are others.
+//! `cargo deny` looks at the same and has to be built first; what it knows beyond this, the advisories of RustSec, is a
+//! database to be downloaded. Those that concern us are in [`EXCEPTIONS`]; `cargo audit`, where there is a network,
+//! says whether there are others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
