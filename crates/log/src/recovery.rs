@@ -29,8 +29,11 @@ use crate::{markers, metadata, snapshot};
 /// A marker is a single record with two small fields.
 const MARKER_BYTES_MAX: usize = 256;
 
-/// How far in front of a snapshot batches are looked for that a producer may send again.
+/// How far in front of a snapshot batches are looked for that a producer may send again: so many offsets, and more where
+/// these are in less than so many batches, up to the greater.
 const RECALLED_OFFSETS: i64 = 5000;
+const RECALLED_OFFSETS_MAX: i64 = 64 * RECALLED_OFFSETS;
+const RECALLED_BATCHES: usize = 500;
 
 /// What the owner of the log remembers of it.
 #[derive(Clone, Copy, Debug)]
@@ -163,9 +166,7 @@ impl Log {
         self.previous_snapshot = -1;
         self.remove_snapshots(|offset| offset < last_snapshot && !self.is_base_offset(offset))?;
         if self.producers.len() > 0 {
-            let view = self.view.clone();
-            let start = from.saturating_sub(RECALLED_OFFSETS).max(view.log_start_offset());
-            self.producers.recall(view.headers(start, from).filter_map(Result::ok));
+            self.recall_producers(from);
         }
         let parts = self.view.published().with_sizes();
         for part in parts.iter().filter(|part| part.upper_offset > from && part.size > 0) {
@@ -210,6 +211,22 @@ impl Log {
             self.producers.enforce_limit(self.config.producers_max);
         }
         Ok(from)
+    }
+}
+
+impl Log {
+    /// Completes what a snapshot at `offset` says of producers with the batches in front of it.
+    fn recall_producers(&mut self, offset: i64) {
+        let (view, mut offsets) = (self.view.clone(), RECALLED_OFFSETS);
+        loop {
+            let start = offset.saturating_sub(offsets).max(view.log_start_offset());
+            let headers: Vec<_> = view.headers(start, offset).filter_map(Result::ok).collect();
+            let is_all = start == view.log_start_offset() || offsets >= RECALLED_OFFSETS_MAX;
+            if is_all || headers.len() >= RECALLED_BATCHES {
+                return self.producers.recall(headers.into_iter());
+            }
+            offsets *= 8;
+        }
     }
 }
 

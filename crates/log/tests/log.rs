@@ -103,6 +103,24 @@ fn idempotence_follows_kafka() {
 }
 
 #[test]
+fn large_batches_that_come_again_are_known_after_a_restart() {
+    let config = LogConfig::default();
+    let (disk, mut log) = new_log(&config);
+    let count = 20_000;
+    let sent: Vec<Batch> =
+        (0..5).map(|n| batch(count as usize, 1, &mut Rng::new(1), at(0)).producer(9, 1, n * count).build()).collect();
+    for batch in &sent {
+        append(&mut log, batch.clone(), at(0)).unwrap();
+    }
+    log.close().unwrap();
+    let (mut log, _) = open(&disk, &config, options(log.log_end_offset(), true));
+    for (batch, base_offset) in sent.iter().zip((0..).step_by(count as usize)) {
+        let again = append(&mut log, batch.clone(), at(0)).unwrap();
+        assert_eq!((again.base_offset, again.is_duplicate), (base_offset, true));
+    }
+}
+
+#[test]
 fn sequences_wrap_to_zero() {
     let (_, mut log) = new_log(&small_config());
     append(&mut log, of_producer(0, i32::MAX - 1, 4), at(0)).unwrap();
