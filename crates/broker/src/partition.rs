@@ -201,7 +201,7 @@ impl Partition {
             in_sync_replicas: AtomicI32::new(0),
             replica_count: AtomicI32::new(0),
             high_watermark: AtomicI64::new(high_watermark),
-            durable_offset: AtomicI64::new(0),
+            durable_offset: AtomicI64::new(high_watermark),
             sync_wanted: AtomicI64::new(-1),
             withholds: AtomicBool::new(false),
             leader_high_watermark: AtomicI64::new(-1),

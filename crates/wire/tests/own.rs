@@ -200,18 +200,20 @@ fn kafka_skips_which_process_a_follower_is() {
 }
 
 #[test]
-fn kafka_skips_what_a_leader_wants_synced() {
+fn kafka_skips_what_a_leader_says_of_the_disk() {
     for version in 12..=18 {
         let partition = fetch::PartitionData {
             high_watermark: 5,
             sync_wanted_offset: 3,
+            durable_offset: 2,
             records: Some(Records::Inline(Bytes::new())),
             ..Default::default()
         };
         let responses = vec![fetch::FetchableTopicResponse { partitions: vec![partition], ..Default::default() }];
         let bytes = written(&fetch::FetchResponse { responses, ..Default::default() }, version);
         let ours: fetch::FetchResponse = read(&bytes, version);
-        assert_eq!(ours.responses[0].partitions[0].sync_wanted_offset, 3);
+        let own = &ours.responses[0].partitions[0];
+        assert_eq!((own.sync_wanted_offset, own.durable_offset), (3, 2));
         let theirs = FetchResponse::decode(&mut bytes.clone(), version).unwrap();
         let theirs = &theirs.responses[0].partitions[0];
         assert_eq!((theirs.high_watermark, &theirs.unknown_tagged_fields[&TAG][..]), (5, &3i64.to_be_bytes()[..]));

@@ -214,6 +214,8 @@ struct Read {
     preferred_read_replica: Option<i32>,
     /// Up to where a follower has to sync, and does not have yet.
     sync_wanted: Option<i64>,
+    /// What a follower is told of the durable offset; -1 for a consumer.
+    durable_offset: i64,
     span: Option<Span>,
     /// There may be something, but it has to be checked first.
     is_cold: bool,
@@ -230,6 +232,7 @@ impl Read {
             diverging: None,
             preferred_read_replica: None,
             sync_wanted: None,
+            durable_offset: -1,
             span: None,
             is_cold: false,
             urgent: false,
@@ -245,6 +248,7 @@ impl Read {
             diverging: None,
             preferred_read_replica: None,
             sync_wanted: None,
+            durable_offset: -1,
             span: None,
             is_cold: false,
             urgent: true,
@@ -446,10 +450,12 @@ async fn respond(
             || read.preferred_read_replica.is_some()
             || read.sync_wanted.is_some()
             || target.sent_high_watermark != read.high_watermark
-            || target.sent_log_start_offset != read.log_start_offset;
+            || target.sent_log_start_offset != read.log_start_offset
+            || target.sent_durable_offset != read.durable_offset;
         sent.push(sessions::Sent {
             high_watermark: read.high_watermark,
             log_start_offset: read.log_start_offset,
+            durable_offset: read.durable_offset,
             has_records,
         });
         if !changed {
@@ -542,6 +548,7 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered) -> Parti
         aborted_transactions: None,
         preferred_read_replica: read.preferred_read_replica.unwrap_or(-1),
         sync_wanted_offset: read.sync_wanted.unwrap_or(-1),
+        durable_offset: read.durable_offset,
         records: Some(records),
         ..Default::default()
     }

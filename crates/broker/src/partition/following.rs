@@ -10,6 +10,7 @@ use bytes::Bytes;
 use log::{AppendError, BadRange, EpochEndOffset, FetchedError, Log, LogError};
 use wire::batch::{Batch, Batches};
 
+use super::replica::Promised;
 use super::{Outcome, Partition, Passed, Ticket, Until, Waiting};
 
 /// Where a follower goes on, and what it tells its leader of itself.
@@ -90,25 +91,26 @@ impl Partition {
         result
     }
 
-    /// Appends what the leader sent for `fetch_offset`, and takes over its high watermark and log start offset. What
+    /// Appends what the leader sent for `fetch_offset`, and takes over where its log starts and what it promises. What
     /// stands in front of trouble is appended; the next answer begins with the trouble.
     pub fn append_from_leader(
         self: &Arc<Self>,
         leader_epoch: i32,
         fetch_offset: i64,
         fetched: &Bytes,
-        leader_high_watermark: i64,
+        leader_promises: Promised,
         leader_log_start_offset: i64,
     ) -> Result<(), FollowError> {
         let (replicated, end) = self.follow_in(leader_epoch, |log| {
-            self.leader_high_watermark.store(leader_high_watermark, Ordering::Release);
+            self.leader_high_watermark.store(leader_promises.high_watermark, Ordering::Release);
             let start = log.log_end_offset();
             let result = match fetched.is_empty() {
                 true => Ok(()),
                 false => self.append_batches(log, leader_epoch, fetch_offset, fetched),
             };
             let end = log.log_end_offset();
-            let high_watermark = leader_high_watermark.min(end);
+            let high_watermark = leader_promises.high_watermark.min(end);
+            self.durable_offset.fetch_max(leader_promises.durable_offset.min(end), Ordering::AcqRel);
             let is_news = high_watermark > self.high_watermark();
             if is_news {
                 self.high_watermark.store(high_watermark, Ordering::Release);
@@ -214,6 +216,7 @@ impl Partition {
         let end = log.truncate_to(offset, self.shared.env.clock.now())?;
         self.shared.recovery_points.lower(self, end)?;
         self.high_watermark.fetch_min(end, Ordering::AcqRel);
+        self.durable_offset.fetch_min(end, Ordering::AcqRel);
         self.role.lock().note_truncated(end);
         tracing::info!(
             topic = %self.topic, partition = self.index, leader_epoch = self.leader_epoch(), before, end,
@@ -229,6 +232,7 @@ impl Partition {
             log.truncate_fully_and_start_at(offset, self.shared.env.clock.now())?;
             self.shared.recovery_points.lower(self, offset)?;
             self.high_watermark.store(offset, Ordering::Release);
+            self.durable_offset.store(offset, Ordering::Release);
             self.role.lock().note_truncated(-1);
             tracing::warn!(
                 topic = %self.topic, partition = self.index, before, offset,

@@ -61,6 +61,13 @@ pub struct Own {
     pub synced_offset: i64,
 }
 
+/// The two offsets as they are known from an earlier leadership, here or elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promised {
+    pub high_watermark: i64,
+    pub durable_offset: i64,
+}
+
 /// What a follower says of itself when it fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowerFetch {
@@ -180,18 +187,20 @@ impl Follower {
 }
 
 impl Leadership {
-    /// Begins to lead with what this node knows: its log, which the epoch starts behind, and a high watermark from
-    /// before. Nobody remembers who waits for what is above that, so that it all counts as written with `acks=all`.
+    /// Begins to lead with what this node knows: its log, which the epoch starts behind, and the two offsets from
+    /// before. Nobody remembers who waits for what is above the high watermark, so that it all counts as written with
+    /// `acks=all`.
     pub fn begin(
         node_id: i32,
         assignment: Assignment,
         limits: Limits,
         own: Own,
-        high_watermark: i64,
+        promised: Promised,
         registration: impl Fn(i32) -> Option<Registration>,
         now_ms: i64,
     ) -> Self {
-        let high_watermark = high_watermark.min(own.log_end_offset);
+        let high_watermark = promised.high_watermark.min(own.log_end_offset);
+        let durable_offset = promised.durable_offset.min(own.synced_offset);
         let mut withheld = Withheld::default();
         if limits.withholds {
             withheld.push(high_watermark, own.log_end_offset);
@@ -207,7 +216,7 @@ impl Leadership {
             reached: Own { log_end_offset: 0, synced_offset: 0 },
             withheld,
             high_watermark,
-            durable_offset: 0,
+            durable_offset,
         };
         leadership.update(assignment, registration, now_ms);
         leadership

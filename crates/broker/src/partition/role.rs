@@ -17,7 +17,7 @@ use wire::ErrorCode;
 use super::Partition;
 use super::queue::Queued;
 use super::replica::{
-    AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Proposal, Registration,
+    AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Promised, Proposal, Registration,
 };
 use crate::config::AckDurability;
 use crate::meta;
@@ -184,12 +184,11 @@ impl Partition {
                     lag_max_ms: self.shared.lag_max_ms,
                     withholds: settings.ack_durability == AckDurability::Disk,
                 };
-                let (own, high_watermark) = (self.own(), self.high_watermark());
-                let leadership =
-                    Leadership::begin(node_id, assignment, limits, own, high_watermark, registrations, now_ms);
+                let (own, promised) = (self.own(), self.promised());
+                let leadership = Leadership::begin(node_id, assignment, limits, own, promised, registrations, now_ms);
                 tracing::info!(
                     topic = %self.topic, partition = self.index, leader_epoch = state.leader_epoch,
-                    start_offset = own.log_end_offset, high_watermark, isr = ?state.isr, "leads the partition"
+                    start_offset = own.log_end_offset, high_watermark = promised.high_watermark, isr = ?state.isr, "leads the partition"
                 );
                 // What a former leadership had is no measure of this one.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
@@ -307,6 +306,10 @@ impl Partition {
 
     pub(super) fn own(&self) -> Own {
         Own { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
+    }
+
+    fn promised(&self) -> Promised {
+        Promised { high_watermark: self.high_watermark(), durable_offset: self.durable_offset() }
     }
 
     pub(super) fn now_ms(&self) -> i64 {

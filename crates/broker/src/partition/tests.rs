@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Uuid};
 
+use super::replica::Promised;
 use super::*;
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta;
@@ -173,12 +174,14 @@ fn nothing_of_an_older_leadership_is_appended() {
 #[test]
 fn a_follower_takes_from_the_leader_of_its_epoch_only() {
     let partition = partition(&SimDisk::new(4));
-    let from_leader = |epoch| partition.append_from_leader(epoch, 0, &batch().bytes, 1, 0);
+    let promises = Promised { high_watermark: 1, durable_offset: 0 };
+    let from_leader = |epoch| partition.append_from_leader(epoch, 0, &batch().bytes, promises, 0);
     assert!(matches!(from_leader(0), Err(FollowError::RoleChanged)), "it leads");
     partition.take_role(&led_by(2, 5), &|_| None);
     assert!(matches!(from_leader(4), Err(FollowError::RoleChanged)));
     from_leader(5).expect("it follows in this epoch");
     assert_eq!((partition.view().log_end_offset(), partition.high_watermark()), (1, 1));
+    assert_eq!(partition.durable_offset(), 0);
     let (refused, _) = send(&partition, None, Acks::Leader);
     assert_eq!(wait(&refused), ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
     assert_eq!(partition.check_leader_in_epoch(4), Err(ErrorCode::FENCED_LEADER_EPOCH));

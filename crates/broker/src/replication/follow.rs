@@ -23,6 +23,7 @@ use wire::{ErrorCode, Records, Uuid};
 use super::Key;
 use crate::config::BrokerConfig;
 use crate::meta::MetadataImage;
+use crate::partition::replica::Promised;
 use crate::partition::{FollowError, Partition, Quota};
 
 /// How long a partition waits after an answer that cannot be used: at first, and at most.
@@ -363,6 +364,6 @@ fn take_over(partition: &Arc<Partition>, told: &FetchPartition, data: PartitionD
         Some(Records::Inline(bytes)) => bytes,
         _ => bytes::Bytes::new(),
     };
-    let (high_watermark, log_start_offset) = (data.high_watermark, data.log_start_offset);
-    Ok(partition.append_from_leader(leader_epoch, told.fetch_offset, &bytes, high_watermark, log_start_offset)?)
+    let promises = Promised { high_watermark: data.high_watermark, durable_offset: data.durable_offset };
+    Ok(partition.append_from_leader(leader_epoch, told.fetch_offset, &bytes, promises, data.log_start_offset)?)
 }

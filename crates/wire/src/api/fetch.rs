@@ -77,6 +77,8 @@ crate::message! {
         snapshot_id: SnapshotId, 12.., tag 2;
         /// Ours: somebody waits until the follower has its log up to here on disk.
         sync_wanted_offset: i64 = -1, 12.., tag 10000;
+        /// Ours: up to where all in-sync replicas have the log on disk.
+        durable_offset: i64 = -1, 12.., tag 10001;
         aborted_transactions: Option<Vec<AbortedTransaction>>, 4..;
         preferred_read_replica: i32 = -1, 11..;
         records: Option<Records>, 0..;

@@ -90,6 +90,7 @@ impl Follower {
             read.high_watermark = partition.high_watermark();
             read.last_stable_offset = partition.last_stable_offset();
         }
+        read.durable_offset = partition.durable_offset();
         if room.is_quota_exceeded && partition.is_throttled_as_leader() && !partition.is_in_sync(self.id) {
             read.span = None;
         }

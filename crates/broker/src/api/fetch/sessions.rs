@@ -51,6 +51,7 @@ pub struct Target {
     /// What the client was told last.
     pub sent_high_watermark: i64,
     pub sent_log_start_offset: i64,
+    pub sent_durable_offset: i64,
 }
 
 type Key = (Uuid, Arc<str>, i32);
@@ -65,6 +66,7 @@ impl Target {
 pub struct Sent {
     pub high_watermark: i64,
     pub log_start_offset: i64,
+    pub durable_offset: i64,
     pub has_records: bool,
 }
 
@@ -127,6 +129,7 @@ impl Targets {
                     partition: Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                     sent_high_watermark: i64::MIN,
                     sent_log_start_offset: i64::MIN,
+                    sent_durable_offset: i64::MIN,
                 });
             }
         }
@@ -191,6 +194,7 @@ impl Targets {
         for (place, sent) in sent.iter().enumerate().map(|(i, sent)| ((first + i) % count, sent)) {
             self.list[place].sent_high_watermark = sent.high_watermark;
             self.list[place].sent_log_start_offset = sent.log_start_offset;
+            self.list[place].sent_durable_offset = sent.durable_offset;
             if self.list[place].known_high_watermark != i64::MAX {
                 self.list[place].known_high_watermark = sent.high_watermark;
             }
@@ -406,7 +410,10 @@ mod tests {
     }
 
     fn sent(with_records: &[bool]) -> Vec<Sent> {
-        with_records.iter().map(|&has_records| Sent { high_watermark: 7, log_start_offset: 0, has_records }).collect()
+        with_records
+            .iter()
+            .map(|&has_records| Sent { high_watermark: 7, log_start_offset: 0, durable_offset: -1, has_records })
+            .collect()
     }
 
     fn order(targets: &Targets) -> Vec<i32> {

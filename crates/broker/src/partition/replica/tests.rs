@@ -22,7 +22,7 @@ fn own(log_end_offset: i64) -> Own {
 
 fn lead(isr: &[i32], min_insync_replicas: usize, log_end_offset: i64) -> Leadership {
     let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds: false };
-    Leadership::begin(1, assignment(0, isr), limits, own(log_end_offset), 0, |_| active(7), 0)
+    Leadership::begin(1, assignment(0, isr), limits, own(log_end_offset), Promised::default(), |_| active(7), 0)
 }
 
 fn fetch(fetch_offset: i64, now_ms: i64) -> FollowerFetch {
@@ -105,7 +105,8 @@ fn a_leader_shows_nothing_that_its_predecessor_may_not_have_shown() {
     let limits = Limits { min_insync_replicas: 1, lag_max_ms: LAG_MAX_MS, withholds: true };
     let begin = |isr: &[i32], synced_offset| {
         let own = Own { log_end_offset: 10, synced_offset };
-        Leadership::begin(1, assignment(0, isr), limits, own, 4, |_| None, 0)
+        let promised = Promised { high_watermark: 4, durable_offset: 4 };
+        Leadership::begin(1, assignment(0, isr), limits, own, promised, |_| None, 0)
     };
     assert_eq!(offsets(&begin(&[1], 7)), (7, 7));
     assert_eq!(offsets(&begin(&[1], 10)), (10, 10));
@@ -492,7 +493,7 @@ fn live(seed: u64) -> Vec<(i64, i64, usize)> {
     let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds };
     let listed: Vec<i32> = isr.iter().copied().collect();
     let mut model = Model {
-        leadership: Leadership::begin(1, assignment(0, &listed), limits, own, 0, |_| active(7), 0),
+        leadership: Leadership::begin(1, assignment(0, &listed), limits, own, Promised::default(), |_| active(7), 0),
         now_ms: 0,
         own,
         isr: isr.clone(),

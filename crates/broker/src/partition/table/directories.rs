@@ -77,8 +77,10 @@ impl PartitionTable {
             }
             // Without other replicas it is the log's end anyway.
             if !partition.is_alone() {
-                // What is not on disk may be gone at the next start, and is not missed then.
-                new.high_watermarks.insert(key, partition.high_watermark().min(partition.view().synced_offset()));
+                // What is not on disk, here or on another in-sync replica, may be gone at the next start: nobody reads
+                // it then, nor misses it.
+                let durable_offset = partition.durable_offset().min(partition.view().synced_offset());
+                new.high_watermarks.insert(key, partition.high_watermark().min(durable_offset));
             }
             let recovery_point = partition.recovery_point();
             recovery_points.push((partition, recovery_point));

@@ -120,6 +120,27 @@ fn a_follower_syncs_for_nobody_unless_somebody_waits() {
     assert_eq!(follower.view().synced_offset(), 2);
 }
 
+/// Of what was written with acks=1 a power loss leaves more on one disk than on another.
+#[test]
+fn what_the_disks_of_others_may_lack_is_not_read_after_a_power_loss() {
+    let mut cluster = Cluster::new(6, 2, &[]);
+    cluster.produce(1, Acks::Leader);
+    cluster.fetch(2);
+    cluster.fetch(2);
+    let noted = |cluster: &mut Cluster| {
+        cluster.nodes[&2].replica.flush_in_background();
+        let follower = cluster.nodes[&2].partition();
+        assert_eq!((follower.view().synced_offset(), follower.high_watermark()), (1, 1));
+        cluster.nodes[&2].replica.table.write_checkpoints().expect("the disk works");
+        cluster.crash(2, true);
+        cluster.start(2);
+        cluster.nodes[&2].partition().high_watermark()
+    };
+    assert_eq!(noted(&mut cluster), 0, "the leader's disk does not have it");
+    cluster.settle();
+    assert_eq!(noted(&mut cluster), 1);
+}
+
 #[test]
 fn one_that_was_away_comes_back_into_the_isr_and_counts_again() {
     let mut cluster = Cluster::new(5, 3, &[("min.insync.replicas", "2")]);
