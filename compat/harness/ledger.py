@@ -184,6 +184,15 @@ def account(numbers, acknowledged, sent):
     )
 
 
+def repeats(values):
+    """Of a Load's topic as it was read, the numbers that are there more than once: number -> (partition, offset) pairs."""
+    places = collections.defaultdict(list)
+    for partition, read in values.items():
+        for offset, value in read:
+            places[int(value.split(b":", 1)[0])].append((partition, offset))
+    return {number: at for number, at in places.items() if len(at) > 1}
+
+
 def settle_load(load, values):
     """The account of a Load, given what was read of its topic. Order counts within a partition."""
     everywhere, disorder = [], 0

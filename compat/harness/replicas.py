@@ -39,6 +39,20 @@ def batches(directory, end):
         raise ValueError(f"the log ends at {expected}, before the high watermark {end}")
 
 
+def sender(directory, offset):
+    """Who sent what is at an offset: producer id, producer epoch and sequence."""
+    for path in sorted(directory.glob("*.log")):
+        data, position = path.read_bytes(), 0
+        while position + 61 <= len(data):
+            base, length = struct.unpack_from(">qi", data, position)
+            (last_delta,) = struct.unpack_from(">i", data, position + 23)
+            if base <= offset <= base + last_delta:
+                producer_id, epoch, sequence = struct.unpack_from(">qhi", data, position + 43)
+                return producer_id, epoch, sequence + offset - base
+            position += 12 + length
+    raise ValueError(f"no batch has the offset {offset}")
+
+
 def differences(directories, end):
     """`directories`: node -> directory of the partition. What differs, in words, and how many batches were compared."""
     wrong, logs = [], {}

@@ -257,6 +257,8 @@ class Trial(faulting.Fault):
             values, errors = ledger.read_all(bootstrap, name, count)
             account = judge(values)
             self.say(f"{name}: {account}")
+            if name == "ledger" and account.repeated:
+                account = self.explain_repeats(account, values)
             self.require(f"{name}: {account}", not account.wrong())
             self.require(f"{name}: reading it back met {dict(errors)}", not errors)
             total += account
@@ -266,6 +268,21 @@ class Trial(faulting.Fault):
         self.require(f"the client gave up {failed} records: {dict(work.load.refused)}", tolerate_failures or not failed)
         self.account(total)
         self.figures["client_failures"] = failed
+
+    def explain_repeats(self, account, values):
+        """Where the copies of a record are, and who sent them. Those that librdkafka has sent in different producer epochs
+        are its own doing: it begins a new epoch when a later batch is out of order, and sends in it what was on its way in the
+        one before, which may be there already. A broker has no part in that; what came twice in one epoch is counted."""
+        own = 0
+        for number, places in ledger.repeats(values).items():
+            senders = []
+            for partition, offset in places:
+                node = self.servers.control.partitions(["ledger"])["ledger", partition].leader
+                senders.append(replicas.sender(self.servers.nodes[node].log_directory("ledger", partition), offset))
+            own += len({(producer_id, epoch) for producer_id, epoch, _ in senders}) - 1
+            self.say(f"record {number} is at {places}, sent as (producer id, epoch, sequence) {senders}")
+        self.figures["sent_in_two_epochs"] = self.figures.get("sent_in_two_epochs", 0) + own
+        return dataclasses.replace(account, repeated=account.repeated - own)
 
     def account(self, account):
         """Adds to what the trial counted in all."""
