@@ -29,8 +29,8 @@ use crate::{markers, metadata, snapshot};
 /// A marker is a single record with two small fields.
 const MARKER_BYTES_MAX: usize = 256;
 
-/// How far in front of a snapshot batches are looked for that a producer may send again: so many offsets, and more where
-/// these are in less than so many batches, up to the greater.
+/// How far in front of a snapshot batches are looked for that a producer may send again: so many offsets, and more
+/// where these are in less than so many batches, up to the greater.
 const RECALLED_OFFSETS: i64 = 5000;
 const RECALLED_OFFSETS_MAX: i64 = 64 * RECALLED_OFFSETS;
 const RECALLED_BATCHES: usize = 500;
