@@ -41,12 +41,11 @@ class Disk:
 
     def fill(self):
         """Takes all the space that is left, for somebody else's file."""
-        with open(self.mount / "filler", "wb") as filler:
+        with open(self.mount / "filler", "wb", buffering=0) as filler:
             for size in (1 << 20, 1 << 12):
                 try:
                     while True:
                         filler.write(bytes(size))
-                        filler.flush()
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise

@@ -185,12 +185,12 @@ def account(numbers, acknowledged, sent):
 
 
 def repeats(values):
-    """Of a Load's topic as it was read, the numbers that are there more than once: number -> (partition, offset) pairs."""
+    """Values that are there more than once, and where: (value, [(partition, offset), ...]) pairs."""
     places = collections.defaultdict(list)
     for partition, read in values.items():
         for offset, value in read:
-            places[int(value.split(b":", 1)[0])].append((partition, offset))
-    return {number: at for number, at in places.items() if len(at) > 1}
+            places[value].append((partition, offset))
+    return [(value, found) for value, found in places.items() if len(found) > 1]
 
 
 def settle_load(load, values):

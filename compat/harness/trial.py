@@ -257,8 +257,8 @@ class Trial(faulting.Fault):
             values, errors = ledger.read_all(bootstrap, name, count)
             account = judge(values)
             self.say(f"{name}: {account}")
-            if name == "ledger" and account.repeated:
-                account = self.explain_repeats(account, values)
+            if account.repeated:
+                account = self.explain_repeats(name, account, values)
             self.require(f"{name}: {account}", not account.wrong())
             self.require(f"{name}: reading it back met {dict(errors)}", not errors)
             total += account
@@ -269,18 +269,22 @@ class Trial(faulting.Fault):
         self.account(total)
         self.figures["client_failures"] = failed
 
-    def explain_repeats(self, account, values):
+    def explain_repeats(self, topic, account, values):
         """Where the copies of a record are, and who sent them. Those that librdkafka has sent in different producer epochs
         are its own doing: it begins a new epoch when a later batch is out of order, and sends in it what was on its way in the
         one before, which may be there already. A broker has no part in that; what came twice in one epoch is counted."""
-        own = 0
-        for number, places in ledger.repeats(values).items():
+        own, leaders = 0, self.servers.control.partitions([topic])
+        for value, places in ledger.repeats(values):
             senders = []
             for partition, offset in places:
-                node = self.servers.control.partitions(["ledger"])["ledger", partition].leader
-                senders.append(replicas.sender(self.servers.nodes[node].log_directory("ledger", partition), offset))
-            own += len({(producer_id, epoch) for producer_id, epoch, _ in senders}) - 1
-            self.say(f"record {number} is at {places}, sent as (producer id, epoch, sequence) {senders}")
+                leader = self.servers.nodes[leaders[topic, partition].leader]
+                senders.append(replicas.sender(leader.log_directory(topic, partition), offset))
+            epochs = {(producer_id, epoch) for producer_id, epoch, _ in senders if producer_id >= 0}
+            own += max(len(epochs) - 1, 0)
+            self.say(
+                f"{topic}: {value[:20]} is there more than once, at (partition, offset) {places}, "
+                f"sent as (producer id, epoch, sequence) {senders}"
+            )
         self.figures["sent_in_two_epochs"] = self.figures.get("sent_in_two_epochs", 0) + own
         return dataclasses.replace(account, repeated=account.repeated - own)
 
@@ -365,7 +369,7 @@ def arguments():
     parser.add_argument("--busy", type=loops, metavar="CPU,DISK", help="how many loops keep the machine busy where a trial wants that")
     parser.add_argument("--quick", action="store_true", help="the short form: a few cycles of what matters most")
     parser.add_argument("--json", metavar="FILE", help="append what came out, one object per trial and line")
-    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs of trials that failed")
+    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs and data of trials that failed")
     parser.add_argument("--table", nargs="+", metavar="FILE", help="no trial: a table of what such files hold")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
@@ -373,11 +377,9 @@ def arguments():
     return options
 
 
-def keep_logs(home, directory):
-    for path in pathlib.Path(home).glob("node-*/*.log"):
-        target = pathlib.Path(directory) / path.parent.name
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target / path.name)
+def keep_nodes(home, directory):
+    for node in pathlib.Path(home).glob("node-*"):
+        shutil.copytree(node, pathlib.Path(directory) / node.name, dirs_exist_ok=True)
 
 
 def run_one(chosen, options):
@@ -396,7 +398,7 @@ def run_one(chosen, options):
             one.fallen()
         one.close()
         if one.wrong and options.keep:
-            keep_logs(home, pathlib.Path(options.keep) / chosen.name)
+            keep_nodes(home, pathlib.Path(options.keep) / chosen.name)
         shutil.rmtree(home, ignore_errors=True)
     took = time.monotonic() - started
     if options.json:
