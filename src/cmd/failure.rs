@@ -30,7 +30,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let hint = error.chain().find_map(|cause| cause.downcast_ref()).and_then(hint);
-    let text = one_line(&format!("{error:#}"));
+    let text = one_line(&with_causes(error));
     let text = visible(&text);
     match hint {
         Some(hint) => eprintln!("error: {text}; {hint}"),
@@ -93,6 +93,17 @@ fn hint(error: &ClientError) -> Option<&'static str> {
     }
 }
 
+/// The error and what led to it. A cause that the words before it end with is not said twice.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 fn one_line(text: &str) -> String {
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
@@ -115,6 +126,13 @@ mod tests {
     #[test]
     fn an_error_of_many_lines_becomes_one() {
         assert_eq!(one_line("a\n  b\n\nc"), "a; b; c");
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = io::Error::other("the disk is gone");
+        let said = anyhow::Error::from(error).context("cannot read: the disk is gone").context("cannot start");
+        assert_eq!(with_causes(&said), "cannot start: cannot read: the disk is gone");
     }
 
     #[test]
