@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,6 +136,9 @@ impl Storage {
         let (snapshot, damaged) = newest_snapshot(&**disk, dir)?;
         let snapshot_id = snapshot.as_ref().map_or(SnapshotId { end_offset: 0, epoch: 0 }, |snapshot| snapshot.id);
         let noted = synced::read(&**disk, dir)?.unwrap_or(0);
+        if noted > snapshot_id.end_offset && !has_log(&**disk, dir)? {
+            return Err(QuorumError::corrupt(format!("it is not there, and was on disk up to {noted}")));
+        }
         let mut log = open_log(disk, dir, config, noted.max(snapshot_id.end_offset), &**clock)?;
         let state = state_file::read(&**disk, dir);
         if let Ok(Some((_, Some(offset)))) = &state {
@@ -437,7 +440,7 @@ impl Storage {
             Some(Ok(appended)) => appended,
             Some(Err(log::AppendError::DiskFull)) => return Err(QuorumError::DiskFull),
             Some(Err(log::AppendError::Exhausted)) => {
-                let error = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+                let error = io::Error::from(io::ErrorKind::OutOfMemory);
                 return Err(QuorumError::Log(LogError::Exhausted(Arc::new(error))));
             }
             Some(Err(error)) => return Err(QuorumError::Raft(error.to_string().into())),
@@ -564,6 +567,10 @@ fn newest_snapshot(disk: &dyn Disk, dir: &Path) -> Result<(Option<Snapshot>, Vec
     Ok((None, damaged))
 }
 
+fn has_log(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
+    Ok(disk.read_dir(dir)?.iter().any(|entry| entry.name.ends_with(".log")))
+}
+
 fn open_log(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -572,7 +579,7 @@ fn open_log(
     clock: &dyn Clock,
 ) -> Result<Log, QuorumError> {
     let now = clock.now();
-    let is_new = disk.read_dir(dir)?.iter().all(|entry| !entry.name.ends_with(".log"));
+    let is_new = !has_log(&**disk, dir)?;
     let is_named = log::metadata::read_topic_id(&**disk, dir)? == Some(TOPIC_ID);
     let (log, report) = if is_new && !is_named {
         Log::create(disk.clone(), dir.to_owned(), config, TOPIC_ID, now)?

@@ -47,6 +47,8 @@ fn try_start(sim: &SimDisk, expected: &[Bytes], snapshot_bytes: u64, what: &str)
     for (path, bytes) in before.iter().filter(|(path, _)| is_needed(path)) {
         assert_eq!(after.get(path), Some(bytes), "{what}: {} after {error}", path.display());
     }
+    let is_new = |path: &&PathBuf| is_needed(path) && !before.contains_key(*path);
+    assert_eq!(after.keys().find(is_new), None, "{what}: a file is there that was not");
     // What can be read is what was first.
     let readable = recover::read(sim, dir).unwrap();
     assert!(!readable.trouble.is_empty(), "{what}: {error}");
