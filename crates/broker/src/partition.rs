@@ -214,10 +214,6 @@ impl Partition {
             waiters: Waiters::default(),
             sync: SyncState::default(),
         });
-        // What a process that was killed had appended is not on disk yet, and nobody else will ask for it.
-        if partition.view.synced_offset() < partition.view.log_end_offset() {
-            partition.note_dirty();
-        }
         if !partition.view.bad_ranges().is_empty() {
             partition.note_damage();
         }
