@@ -266,6 +266,56 @@ fn a_broker_with_a_new_disk_gets_everything_back() {
     cluster.holds("t", 1..=700);
 }
 
+fn recover(dir: &Path, broker: i64) -> (Option<i32>, String) {
+    let mut command = Command::new(PARSHALL);
+    command.args(["recover", "--confirm", "--data-dir"]).arg(dir.join(format!("broker-{broker}")));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// Flips a bit in the last batch of a broker's metadata log.
+#[expect(clippy::disallowed_methods, reason = "files of the test")]
+fn damage_metadata(dir: &Path, broker: i64) {
+    let log = dir.join(format!("broker-{broker}/__cluster_metadata-0/00000000000000000000.log"));
+    let mut bytes = std::fs::read(&log).unwrap();
+    let last = bytes.len() - 5;
+    bytes[last] ^= 4;
+    std::fs::write(&log, bytes).unwrap();
+}
+
+#[test]
+fn a_broker_whose_metadata_is_damaged_rejoins_the_others_while_they_are_a_quorum() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(dir.path());
+    cluster.ok(&[&CREATE[..], &["--partitions", "3"]].concat(), "");
+    cluster.produce("t", 1..=100);
+    cluster.until_well();
+    cluster.kill(3);
+    cluster.told("warning: broker 3 has ended");
+    damage_metadata(dir.path(), 3);
+    assert_eq!(cluster.start_again(3).0.wait().unwrap().code(), Some(1));
+    cluster.produce("t", 101..=200);
+    let (code, said) = recover(dir.path(), 3);
+    assert!(code == Some(0) && said.contains("goes on without this node"), "{said}");
+    let _again = cluster.start_again(3);
+    eventually("it votes again", || {
+        let (code, status) = cluster.status();
+        let voters: Vec<_> = status["quorum"]["voters"].as_array()?.iter().map(|voter| &voter["id"]).collect();
+        (code == 0 && voters == [1, 2, 3]).then_some(())
+    });
+    cluster.produce("t", 201..=300);
+
+    // Two at once: what they have is all that most voters have.
+    for broker in [1, 2] {
+        cluster.kill(broker);
+        cluster.told(&format!("warning: broker {broker} has ended"));
+        damage_metadata(dir.path(), broker);
+    }
+    let (code, said) = recover(dir.path(), 1);
+    assert!(code == Some(1) && said.contains("most voters") && said.contains("--without-quorum"), "{said}");
+    assert!(!dir.path().join("broker-1/__cluster_metadata-0.damaged.1").exists());
+}
+
 #[test]
 #[expect(clippy::disallowed_methods, reason = "files of the test")]
 fn the_lab_measures_three_brokers_of_its_own() {

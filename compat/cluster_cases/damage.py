@@ -48,6 +48,38 @@ def tail_flipped(t):
     _damaged(t, harm)
 
 
+def _flip_metadata(node):
+    """Flips a bit in the last batch of a node's metadata log; a second time puts it back."""
+    log = max(path for path in (node.data / "__cluster_metadata-0").glob("*.log") if path.stat().st_size > 0)
+    data = bytearray(log.read_bytes())
+    data[-5] ^= 4
+    log.write_bytes(data)
+
+
+def _recover(t, node):
+    command = [install.parshall(), "recover", "--data-dir", node.data, "--confirm"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    t.say((done.stdout.strip() + done.stderr.strip()).replace("\n", "; "))
+    return done
+
+
+def _refuses_to_start(t, node):
+    try:
+        node.start(wait_s=20)
+        t.require(f"node {node.number} starts with a damaged metadata log", False)
+    except RuntimeError as error:
+        t.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
+    node.meant = True
+
+
+def _rejoins(t, node):
+    t.expect("exit code of recover", _recover(t, node).returncode, 0)
+    with t.pause("return without metadata"):
+        node.start()
+        t.servers.wait_whole()
+    wait_for_voters(t)
+
+
 @trial.trial("metadata-flipped", (10,), "kill -9 of a node, a bit in its metadata log flips; it refuses, is recovered and rejoins", cycles=3, quick=1)
 def metadata_flipped(t):
     servers, work = t.begin()
@@ -55,22 +87,27 @@ def metadata_flipped(t):
         node = servers.nodes[cycle % 3 + 1]
         with t.pause("kill", work.probe.led_by(node.number)):
             node.kill()
-        log = max(path for path in (node.data / "__cluster_metadata-0").glob("*.log") if path.stat().st_size > 0)
-        data = bytearray(log.read_bytes())
-        data[-5] ^= 4
-        log.write_bytes(data)
-        try:
-            node.start(wait_s=20)
-            t.require(f"node {node.number} starts with a damaged metadata log", False)
-        except RuntimeError as error:
-            t.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
-        node.meant = True
-        command = [install.parshall(), "recover", "--data-dir", node.data, "--confirm"]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        t.say(done.stdout.strip().replace("\n", "; ") or done.stderr)
-        t.expect("exit code of recover", done.returncode, 0)
-        with t.pause("return without metadata"):
-            node.start()
-            servers.wait_whole()
-        wait_for_voters(t)
+        _flip_metadata(node)
+        _refuses_to_start(t, node)
+        _rejoins(t, node)
+    t.finish()
+
+
+@trial.trial("metadata-flipped-two", (10,), "the same on two nodes at once: neither is recovered before one of them is as it was", cycles=3)
+def metadata_flipped_two(t):
+    servers, _work = t.begin()
+    for cycle in t.each():
+        one, other = (servers.nodes[(cycle + step) % 3 + 1] for step in range(2))
+        one.kill(), other.kill()
+        for node in (one, other):
+            _flip_metadata(node)
+            _refuses_to_start(t, node)
+        for node in (one, other):
+            done = _recover(t, node)
+            t.expect("exit code of recover without a quorum", done.returncode, 1)
+            t.require("it does not say why", "most voters" in done.stderr)
+            t.require("metadata is set aside", not list(node.data.glob("*.damaged.*")))
+        _flip_metadata(one)
+        one.start()
+        _rejoins(t, other)
     t.finish()

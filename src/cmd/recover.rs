@@ -11,8 +11,9 @@ use broker::recover::{self, Action, Node, Plan};
 /// Says what is wrong and what would be done about it. With --confirm it is done. The partitions of the node are not
 /// touched, and nothing is removed: what is replaced is renamed.
 ///
-/// A node of several sets its metadata aside, and is sent that of the others when it starts; its partitions stay. Do so
-/// with one node at a time, while most of the others run.
+/// A node of several sets its metadata aside, and is sent that of the others when it starts; its partitions stay. The
+/// others have to run: it is done when a leader of the metadata quorum answers that most voters follow without this
+/// node. So one node is recovered at a time.
 ///
 /// A node alone goes on with all that can be read of its metadata, and with the topics whose partitions are on its
 /// disk. What was changed last may be lost: a topic that was created, a setting. A topic that only its partitions tell
@@ -39,6 +40,12 @@ pub(crate) struct Args {
     /// The node is one of several, and the others have the metadata
     #[arg(long)]
     rejoin: bool,
+    /// Ports between brokers of other nodes, where nothing on the disk says where those are
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', conflicts_with = "alone")]
+    bootstrap_controller: Vec<String>,
+    /// Rejoin others that cannot be asked. If most of them lack their metadata, that of the cluster is lost
+    #[arg(long, conflicts_with_all = ["alone", "bootstrap_controller"])]
+    without_quorum: bool,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -58,13 +65,21 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     if matches!(plan.action, Action::Nothing) {
         return Ok(());
     }
+    if !args.without_quorum {
+        let leader = plan.find_leader(&args.bootstrap_controller).await;
+        let leader = leader.context("the metadata stays as it is; --without-quorum sets it aside all the same")?;
+        if let Some(leader) = leader {
+            println!("Node {leader} leads the metadata quorum, which goes on without this node");
+        }
+    }
     if !args.confirm {
         println!("Nothing was changed. To do so: add --confirm");
         return Ok(());
     }
     let kept_as = plan.carry_out(&*env.disk, env.clock.now_ms()).context("the metadata is not recovered")?;
-    if let Some(kept_as) = kept_as {
-        println!("Done. What was damaged is kept in {}. Start the node now", kept_as.display());
+    match kept_as {
+        Some(kept_as) => println!("Done. What was damaged is kept in {}. Start the node now", kept_as.display()),
+        None => println!("Done. Start the node now"),
     }
     Ok(())
 }
@@ -75,7 +90,9 @@ fn describe(plan: &Plan) {
     }
     match &plan.action {
         Action::Nothing => println!("The metadata is whole: there is nothing to recover"),
-        Action::Rejoin => println!("The metadata is set aside; the node is sent that of the others when it starts"),
+        Action::Rejoin { .. } => {
+            println!("The metadata is set aside; the node is sent that of the others when it starts")
+        }
         Action::Rebuild(rebuild) => {
             println!(
                 "The metadata is made anew from what can be read: {} topics, up to offset {} of {}",

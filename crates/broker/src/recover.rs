@@ -1,8 +1,10 @@
 //! Recovering a node whose metadata is damaged, as its operator asks for it with `parshall recover`.
 //!
-//! A node of several sets its metadata aside and is sent that of the others when it starts. A node alone goes on with
-//! what can be read of its own, and with the topics whose partitions lie on its disk. Partitions are not touched, and
-//! nothing is removed: what is replaced is renamed.
+//! A node of several sets its metadata aside and is sent that of the others when it starts, which have to be a quorum
+//! without it. A node alone goes on with what can be read of its own, and with the topics whose partitions lie on its
+//! disk. Partitions are not touched, and nothing is removed: what is replaced is renamed.
+
+mod others;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +15,8 @@ use log::disk::{Disk, read_file};
 use wire::Uuid;
 use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord};
 
-use crate::meta::properties::{self, PropertiesError};
+use crate::config::address;
+use crate::meta::properties::{self, MetaProperties, PropertiesError};
 use crate::meta::{self, ApplyError, MetadataImage, TopicName};
 use crate::quorum::recover::{Readable, read, set_aside_dir};
 use crate::quorum::{METADATA_DIR, QuorumError, Voter, VoterSet};
@@ -45,6 +48,16 @@ pub enum RecoverError {
     UnknownQuorum,
     #[error("{0} other nodes vote on the metadata, so this node is to rejoin them and not to go on alone: --rejoin")]
     NotAlone(usize),
+    #[error(
+        "nothing on this disk says where the other nodes are: name the ports between brokers of some with \
+         --bootstrap-controller HOST:PORT"
+    )]
+    UnknownOthers,
+    #[error(
+        "no leader of the metadata quorum that most voters follow answers at {asked}; start the other nodes first, as \
+         metadata that most of them lack would be lost"
+    )]
+    NoQuorum { asked: String },
 }
 
 /// What the operator says of the node.
@@ -63,6 +76,7 @@ pub enum Node {
 #[derive(Debug)]
 pub struct Plan {
     dir: PathBuf,
+    own: MetaProperties,
     /// What is wrong, a line each. Empty if the node can start as it is.
     pub trouble: Vec<String>,
     pub action: Action,
@@ -72,8 +86,8 @@ pub struct Plan {
 pub enum Action {
     /// The metadata is whole.
     Nothing,
-    /// The metadata is set aside, and sent by the others.
-    Rejoin,
+    /// The metadata is set aside, and sent by the others. Where they are as far as it can be read.
+    Rejoin { addresses: Vec<String> },
     /// The metadata is made anew from what can be read.
     Rebuild(Box<Rebuild>),
 }
@@ -106,10 +120,11 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
     let readable = read(disk, &dir)?;
     let trouble = readable.trouble.clone();
     if trouble.is_empty() {
-        return Ok(Plan { dir, trouble, action: Action::Nothing });
+        return Ok(Plan { dir, own, trouble, action: Action::Nothing });
     }
-    let others = readable.voters.as_ref().map(|set| set.voters.iter().filter(|v| v.node_id != own.node_id).count());
-    let is_alone = match (node, others) {
+    let others: Option<Vec<&Voter>> =
+        readable.voters.as_ref().map(|set| set.voters.iter().filter(|voter| voter.node_id != own.node_id).collect());
+    let is_alone = match (node, others.as_ref().map(Vec::len)) {
         (Node::OneOfSeveral, _) => false,
         (Node::Alone, Some(others @ 1..)) => return Err(RecoverError::NotAlone(others)),
         (Node::Alone, _) => true,
@@ -117,7 +132,8 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
         (Node::Unknown, None) => return Err(RecoverError::UnknownQuorum),
     };
     if !is_alone {
-        return Ok(Plan { dir, trouble, action: Action::Rejoin });
+        let addresses = others.iter().flatten().map(|voter| address(&voter.host, voter.port)).collect();
+        return Ok(Plan { dir, own, trouble, action: Action::Rejoin { addresses } });
     }
     let voters = readable.voters.clone().unwrap_or_else(|| {
         let (host, port) = (String::new(), 0);
@@ -128,19 +144,37 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
     let (end_offset, noted_offset) = (readable.end_offset, readable.noted_offset);
     let rebuild =
         Rebuild { readable, voters, records, found_topics, left_alone, end_offset, noted_offset, known_topics };
-    Ok(Plan { dir, trouble, action: Action::Rebuild(Box::new(rebuild)) })
+    Ok(Plan { dir, own, trouble, action: Action::Rebuild(Box::new(rebuild)) })
 }
 
 impl Plan {
+    /// Makes sure that the others have the metadata: most voters follow a leader while this node is down. Returns the
+    /// leader's id. Asks at `more` addresses, too.
+    pub async fn find_leader(&self, more: &[String]) -> Result<Option<i32>, RecoverError> {
+        match &self.action {
+            Action::Rejoin { addresses } => {
+                let addresses = addresses.iter().chain(more).cloned().collect();
+                Ok(Some(others::find_leader(&self.own, addresses).await?))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Does it. Durable when this returns; returns the name under which the metadata is kept that was replaced.
     pub fn carry_out(self, disk: &dyn Disk, now_ms: i64) -> Result<Option<PathBuf>, RecoverError> {
         match self.action {
             Action::Nothing => Ok(None),
-            Action::Rejoin => Ok(Some(set_aside_dir(disk, &self.dir)?)),
+            Action::Rejoin { .. } => {
+                if disk.exists(&self.dir)? {
+                    // The node gets another id of its disk when it starts. With this one it could vote as before,
+                    // should somebody need what is set aside.
+                    self.own.write(disk, &self.dir)?;
+                }
+                Ok(set_aside_dir(disk, &self.dir)?)
+            }
             Action::Rebuild(rebuild) => {
                 let values: Vec<Bytes> = rebuild.records.iter().map(MetadataRecord::write).collect();
-                let kept_as = rebuild.readable.replace(disk, &self.dir, rebuild.voters, values, now_ms)?;
-                Ok(Some(kept_as))
+                Ok(rebuild.readable.replace(disk, &self.dir, rebuild.voters, values, now_ms)?)
             }
         }
     }

@@ -27,7 +27,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use wire::api::confirm_sender::NodeIdentity;
 
 use crate::api::{FetchSessions, ProducerIds};
-use crate::cluster::first_start::{FirstStart, FirstStartError, first_start};
+use crate::cluster::first_start::{FirstStart, FirstStartError, Past, first_start};
 use crate::cluster::links::{self, Links};
 use crate::cluster::membership::{self, MembershipError};
 use crate::cluster::watch::watch;
@@ -412,7 +412,8 @@ impl Identity {
         }
         let mut properties = properties::open(disk, data_dir, config.node_id, given, &*env.random)?;
         // One of several is sent the metadata by the others.
-        if is_blank && *membership == Membership::Alone && has_partitions(disk, data_dir)? {
+        let past = if is_blank && has_partitions(disk, data_dir)? { Past::Bereft } else { Past::Blank };
+        if past == Past::Bereft && *membership == Membership::Alone {
             return Err(StartError::MetadataMissing { dir: metadata_dir });
         }
         if is_blank && properties.cluster_id.is_some() {
@@ -430,7 +431,7 @@ impl Identity {
         let known = properties.cluster_id.clone();
         let known = given.or(known.as_deref());
         let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
-        let found = first_start(membership, &own, known, socket, env, patience).await?;
+        let found = first_start(membership, &own, past, known, socket, env, patience).await?;
         let (cluster_id, voters) = match found {
             FirstStart::Voter { cluster_id, voters } => (cluster_id, Some(voters)),
             FirstStart::Join { cluster_id } => (cluster_id, None),

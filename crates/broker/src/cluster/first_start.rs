@@ -59,12 +59,27 @@ pub enum FirstStartError {
     OtherNode { address: String, expected: i32, found: i32 },
     #[error("{address} belongs to cluster {found}, and cluster.id is {expected}")]
     OtherCluster { address: String, expected: String, found: String },
+    #[error(
+        "the metadata of this node is gone, partitions are there, and no node that has it answers at {asked}, so nothing \
+         begins anew; start the other nodes, or put back what 'parshall recover' has set aside"
+    )]
+    Bereft { asked: String },
+}
+
+/// What a node may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It has never had anything.
+    Blank,
+    /// It has partitions of a cluster whose metadata it lacks. It joins the others, and begins nothing.
+    Bereft,
 }
 
 /// Finds out what this node begins with. `own` is this node, `listener` the socket that others find it at.
 pub async fn first_start(
     membership: &Membership,
     own: &Voter,
+    past: Past,
     cluster_id: Option<&str>,
     listener: Option<&TcpListener>,
     env: &Env,
@@ -74,9 +89,14 @@ pub async fn first_start(
         cluster_id: cluster_id.map_or_else(|| env.new_id().to_string(), str::to_owned),
         voters: VoterSet::new(vec![own.clone()]),
     };
-    let asking = Asking { own, cluster_id, patience };
+    let asking = Asking { own, past, cluster_id, patience };
     let found = match membership {
         Membership::Alone => return Ok(begin_alone()),
+        Membership::Voters(voters) if past == Past::Bereft => {
+            let others = voters.iter().filter(|voter| voter.node_id != own.node_id);
+            let addresses: Vec<String> = others.map(VoterAddress::address).collect();
+            with_greeting(listener, own, asking.find(&addresses)).await?
+        }
         Membership::Voters(voters) => with_greeting(listener, own, asking.form(voters)).await?,
         Membership::Join(addresses) => with_greeting(listener, own, asking.find(addresses)).await?,
     };
@@ -96,11 +116,17 @@ async fn with_greeting<T>(listener: Option<&TcpListener>, own: &Voter, work: imp
 
 struct Asking<'a> {
     own: &'a Voter,
+    past: Past,
     cluster_id: Option<&'a str>,
     patience: Duration,
 }
 
 impl Asking<'_> {
+    fn request(&self) -> QuorumHelloRequest {
+        let Voter { node_id, directory_id, .. } = *self.own;
+        QuorumHelloRequest { node_id, directory_id, ..QuorumHelloRequest::default() }
+    }
+
     /// Begins a cluster with the others, or finds that it has begun. `None` is a cluster of this node alone.
     async fn form(&self, voters: &[VoterAddress]) -> Result<Option<FirstStart>, FirstStartError> {
         let others: Vec<&VoterAddress> = voters.iter().filter(|voter| voter.node_id != self.own.node_id).collect();
@@ -114,7 +140,7 @@ impl Asking<'_> {
         let mut blank: BTreeMap<i32, Voter> = own.collect();
         let mut waiting = Waiting::new(self.patience);
         while blank.len() < voters.len() {
-            let answers = hello_all(others.iter().map(|voter| voter.address()), self.own).await;
+            let answers = hello_all(others.iter().map(|voter| voter.address()), &self.request()).await;
             blank.retain(|id, _| *id == self.own.node_id);
             let mut missing = Vec::new();
             for (voter, answer) in others.iter().zip(answers) {
@@ -147,7 +173,7 @@ impl Asking<'_> {
     async fn find(&self, addresses: &[String]) -> Result<Option<FirstStart>, FirstStartError> {
         let mut waiting = Waiting::new(self.patience);
         loop {
-            let answers = hello_all(addresses.iter().cloned(), self.own).await;
+            let answers = hello_all(addresses.iter().cloned(), &self.request()).await;
             let mut own = 0;
             for (address, answer) in addresses.iter().zip(answers.iter().flatten()) {
                 if answer.directory_id == self.own.directory_id {
@@ -156,10 +182,12 @@ impl Asking<'_> {
                     return Ok(Some(found));
                 }
             }
+            let is_bereft = self.past == Past::Bereft;
+            let bereft = || FirstStartError::Bereft { asked: addresses.join(", ") };
             if own == addresses.len() {
-                return Ok(None);
+                return if is_bereft { Err(bereft()) } else { Ok(None) };
             }
-            waiting.pause(addresses).await?;
+            waiting.pause(addresses).await.map_err(|missing| if is_bereft { bereft() } else { missing })?;
         }
     }
 
@@ -174,7 +202,7 @@ impl Asking<'_> {
         let is_own = |voter: &Voter| (voter.node_id, voter.directory_id) == (self.own.node_id, self.own.directory_id);
         // As long as nothing is committed, the voters are those of the beginning, and without them there is no quorum.
         // Later there is one, which tells the rest.
-        if answer.high_watermark <= 0 && voters.iter().any(is_own) {
+        if self.past == Past::Blank && answer.high_watermark <= 0 && voters.iter().any(is_own) {
             return Ok(Some(FirstStart::Voter { cluster_id, voters: VoterSet::new(voters) }));
         }
         Ok(Some(FirstStart::Join { cluster_id }))
@@ -224,12 +252,10 @@ fn common_id(voters: &[Voter]) -> Uuid {
 }
 
 /// Says hello to all addresses at the same time.
-async fn hello_all(
+pub(crate) async fn hello_all(
     addresses: impl Iterator<Item = String>,
-    own: &Voter,
+    request: &QuorumHelloRequest,
 ) -> Vec<Result<QuorumHelloResponse, ConnectionError>> {
-    let request =
-        QuorumHelloRequest { node_id: own.node_id, directory_id: own.directory_id, ..QuorumHelloRequest::default() };
     let mut asked = JoinSet::new();
     for (place, address) in addresses.enumerate() {
         let request = request.clone();
@@ -328,7 +354,7 @@ mod tests {
         patience_ms: u64,
     ) -> Result<FirstStart, FirstStartError> {
         let patience = Duration::from_millis(patience_ms);
-        first_start(&membership, &own, cluster_id, Some(&listener), &Env::real(), patience).await
+        first_start(&membership, &own, Past::Blank, cluster_id, Some(&listener), &Env::real(), patience).await
     }
 
     #[tokio::test]
@@ -341,7 +367,8 @@ mod tests {
                 // One comes late, and none may begin without it.
                 sleep(Duration::from_millis(if id == 2 { 300 } else { 0 })).await;
                 let (own, env, patience) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
-                let done = first_start(&membership, &own, None, Some(&listener), &env, patience).await.unwrap();
+                let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, patience);
+                let done = done.await.unwrap();
                 // Whoever is first goes on answering, as a node that has started does.
                 tokio::spawn(async move { greet(&listener, &node(id, id as u8)).await });
                 done
@@ -357,7 +384,7 @@ mod tests {
     #[tokio::test]
     async fn who_comes_late_begins_with_the_same_voters_while_nothing_is_committed() {
         let own = node(1, 1);
-        let asking = Asking { own: &own, cluster_id: None, patience: Duration::ZERO };
+        let asking = Asking { own: &own, past: Past::Blank, cluster_id: None, patience: Duration::ZERO };
         let known = |node: Voter| VoterNode {
             node_id: node.node_id,
             directory_id: node.directory_id,
@@ -385,6 +412,23 @@ mod tests {
         let found = start(Membership::Voters(addresses), node(1, 1), None, listeners.remove(0), 200).await;
         let error = found.unwrap_err().to_string();
         assert!(error.contains("node 2 at 127.0.0.1"), "{error}");
+    }
+
+    /// Neither with others that are blank nor alone: somebody has to have what it had.
+    #[tokio::test]
+    async fn who_has_lost_the_metadata_begins_nothing() {
+        let (mut listeners, addresses) = listeners(2).await;
+        let other = listeners.pop().unwrap();
+        tokio::spawn(async move { greet(&other, &node(2, 2)).await });
+        let (own, env, patience) = (node(1, 1), Env::real(), Duration::from_millis(200));
+        for membership in [
+            Membership::Voters(addresses.clone()),
+            Membership::Join(vec![addresses[1].address()]),
+            Membership::Join(vec![addresses[0].address()]),
+        ] {
+            let found = first_start(&membership, &own, Past::Bereft, None, Some(&listeners[0]), &env, patience).await;
+            assert!(matches!(found, Err(FirstStartError::Bereft { .. })), "{membership:?}: {found:?}");
+        }
     }
 
     #[tokio::test]

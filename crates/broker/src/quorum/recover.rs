@@ -134,7 +134,7 @@ impl Readable {
     }
 
     /// Puts a directory with nothing but a snapshot of these records in the place of the damaged one, which is renamed.
-    /// Returns its new name. For a node that is the only voter.
+    /// Returns its new name, if it was there. For a node that is the only voter.
     pub(crate) fn replace(
         &self,
         disk: &dyn Disk,
@@ -142,7 +142,7 @@ impl Readable {
         voters: VoterSet,
         values: Vec<Bytes>,
         now_ms: i64,
-    ) -> Result<PathBuf, QuorumError> {
+    ) -> Result<Option<PathBuf>, QuorumError> {
         let id = SnapshotId { end_offset: self.end_offset.max(self.noted_offset), epoch: self.epoch.max(1) };
         let new = dir.with_extension("new");
         if disk.exists(&new)? {
@@ -159,13 +159,14 @@ impl Readable {
 }
 
 /// Renames a directory that is damaged, if it is there. Returns the name that it has then.
-pub(crate) fn set_aside_dir(disk: &dyn Disk, dir: &Path) -> Result<PathBuf, QuorumError> {
-    let to = copies::unused(disk, dir)?;
-    if disk.exists(dir)? {
-        disk.rename(dir, &to)?;
-        sync_parent(disk, dir)?;
+pub(crate) fn set_aside_dir(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, QuorumError> {
+    if !disk.exists(dir)? {
+        return Ok(None);
     }
-    Ok(to)
+    let to = copies::unused(disk, dir)?;
+    disk.rename(dir, &to)?;
+    sync_parent(disk, dir)?;
+    Ok(Some(to))
 }
 
 fn sync_parent(disk: &dyn Disk, dir: &Path) -> io::Result<()> {

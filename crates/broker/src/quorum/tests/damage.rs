@@ -56,7 +56,7 @@ fn try_start(sim: &SimDisk, expected: &[Bytes], snapshot_bytes: u64, what: &str)
     let values: Vec<Bytes> = entries.flat_map(|(values, _)| values.clone()).collect();
     assert!(expected.starts_with(&values), "{what}");
     let voters = VoterSet::new(vec![voter(options(disk.clone(), dir, 0).key())]);
-    let kept_as = readable.replace(sim, dir, voters, values.clone(), 0).unwrap();
+    let kept_as = readable.replace(sim, dir, voters, values.clone(), 0).unwrap().unwrap();
     for (path, bytes) in after.iter().filter(|(path, _)| is_needed(path)) {
         assert_eq!(sim.get(&kept_as.join(path.file_name().unwrap())).as_ref(), Some(bytes), "{what}");
     }

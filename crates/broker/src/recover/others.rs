@@ -1,0 +1,69 @@
+//! Whether the other nodes have the metadata, before one of them sets its own aside.
+//!
+//! They have if most voters follow a leader while this node is down. Where two of three set theirs aside at once, the
+//! third has nobody to agree with.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use wire::api::quorum_hello::QuorumHelloRequest;
+
+use super::RecoverError;
+use crate::cluster::first_start::hello_all;
+use crate::config::address;
+use crate::meta::properties::MetaProperties;
+
+/// How long the others are asked: an election may be under way.
+const PATIENCE: Duration = Duration::from_secs(6);
+const ASK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The id of a leader that most voters confirm, at one of these addresses or one that is named there.
+pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String>) -> Result<i32, RecoverError> {
+    if known.is_empty() {
+        return Err(RecoverError::UnknownOthers);
+    }
+    let request = QuorumHelloRequest {
+        node_id: own.node_id,
+        directory_id: own.directory_id,
+        cluster_id: own.cluster_id.clone(),
+        wants_confirmation: true,
+    };
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let answers = hello_all(known.iter().cloned(), &request).await;
+        for answer in answers.into_iter().flatten().filter(|answer| answer.cluster_id == own.cluster_id) {
+            if answer.own_epoch >= 0 {
+                return Ok(answer.node_id);
+            }
+            let others = answer.voters.iter().filter(|voter| voter.node_id != own.node_id);
+            known.extend(others.map(|voter| address(&voter.host, voter.port)));
+        }
+        if Instant::now() >= give_up {
+            let asked: Vec<String> = known.into_iter().collect();
+            return Err(RecoverError::NoQuorum { asked: asked.join(", ") });
+        }
+        sleep(ASK_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use wire::Uuid;
+
+    use super::*;
+
+    fn own() -> MetaProperties {
+        MetaProperties { cluster_id: Some("c".to_owned()), node_id: 1, directory_id: Uuid([1; 16]) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_who_answers_is_no_leader() {
+        let error = find_leader(&own(), BTreeSet::new()).await.unwrap_err();
+        assert!(matches!(error, RecoverError::UnknownOthers), "{error}");
+        let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+        let error = find_leader(&own(), BTreeSet::from([address.clone()])).await.unwrap_err();
+        assert!(matches!(&error, RecoverError::NoQuorum { asked } if *asked == address), "{error}");
+    }
+}
