@@ -688,10 +688,12 @@ impl Cluster {
             })
     }
 
-    /// Whether all replicas have everything.
+    /// Whether every partition has its leader, and all replicas have everything.
     fn is_quiet(&self) -> bool {
+        let led = self.led();
         self.is_well()
-            && self.led().iter().all(|leader| {
+            && led.len() == partition_count()
+            && led.iter().all(|leader| {
                 let end = leader.view().log_end_offset();
                 self.logs(&place(leader)).all(|log| (log.view().log_end_offset(), log.high_watermark()) == (end, end))
             })
@@ -705,8 +707,7 @@ impl Cluster {
 
     fn check(&mut self) {
         let led = self.led();
-        let count: i32 = TOPICS.iter().map(|(_, partitions, _)| *partitions).sum();
-        assert_eq!(led.len(), count as usize, "every partition has one leader");
+        assert_eq!(led.len(), partition_count(), "every partition has one leader");
         for leader in led {
             let place = place(&leader);
             let node = self.ledger.partition(&place).map_or(-1, |partition| partition.leader);
@@ -765,6 +766,10 @@ impl Cluster {
         (self.ledger.acknowledged, self.ledger.committed, self.ledger.leaderships).hash(&mut trace);
         trace.finish()
     }
+}
+
+fn partition_count() -> usize {
+    TOPICS.iter().map(|(_, partitions, _)| *partitions as usize).sum()
 }
 
 fn directory(id: i32, disk: u8) -> Uuid {
