@@ -20,8 +20,14 @@ MEMORY_MAX_BYTES = 64 << 20
 # A log line per peer and second is allowed; what attackers can make it write beyond that is bounded.
 LOG_MAX_BYTES = 256 << 10
 STALL_MAX_S = 2.0
-# What one machine answers in 20 ms a busy one answers later: only what is grossly late fails.
-P99_MAX_S = 1.0
+# One round of the bystander in a hundred may take so long; on a busy machine, some times what it takes in peace there.
+P99_MAX_S = 0.1
+PEACE_TIMES_MAX = 5
+PEACE_S = 0.5
+# Whatever is done to it, the broker fits into a container of this size.
+PROCESS_MAX_BYTES = 256 << 20
+# What requests may take there: no attack needs a budget of its own to hold.
+CONTAINER = {"queued.max.request.bytes": PROCESS_MAX_BYTES // 8}
 ATTACKS = []
 
 
@@ -58,7 +64,7 @@ class Bystander:
                     if error:
                         failures.append(f"produce answered {error}")
                     connection.ask(wire.fetch(topic, offset))
-                    latencies.append(time.monotonic() - started)
+                    latencies.append((started, time.monotonic() - started))
                     self.over.wait(0.02)
         except (wire.Closed, OSError, struct.error) as error:
             failures.append(f"{type(error).__name__} {error}")
@@ -72,6 +78,10 @@ class Bystander:
             self.failures.append("never answered")
             self.process.kill()
         self.process.join()
+
+    def p99_s(self, since=0.0, until=float("inf")):
+        times = sorted(took for started, took in self.latencies if since <= started < until) or [float("inf")]
+        return times[int(len(times) * 0.99)] if len(times) > 1 else times[0]
 
 
 class Attack:
@@ -117,9 +127,10 @@ def run_one(server, row, name, memory_max_bytes, function):
     one = Attack(server)
     bystander = Bystander(server.port, one.topic("bystander"))
     bystander.start()
-    time.sleep(0.2)
+    time.sleep(PEACE_S)
     _reset_peak(server.pid)
     memory, log = server.rss_bytes(), server.log_bytes()
+    began = time.monotonic()
     try:
         function(one)
     except Exception as error:  # the attack itself broke down: it failed, the others go on
@@ -132,18 +143,21 @@ def run_one(server, row, name, memory_max_bytes, function):
     grown, logged = server.peak_bytes() - memory, server.log_bytes() - log
     if grown > memory_max_bytes:
         one.wrong.append(f"memory grew by {grown >> 20} MiB, allowed {memory_max_bytes >> 20}")
+    if server.peak_bytes() > PROCESS_MAX_BYTES and server.kind == "parshall":
+        one.wrong.append(f"it took {server.peak_bytes() >> 20} MiB, allowed {PROCESS_MAX_BYTES >> 20}")
     if logged > LOG_MAX_BYTES:
         one.wrong.append(f"{logged} bytes of log, allowed {LOG_MAX_BYTES}")
     one.wrong += [f"bystander: {failure}" for failure in bystander.failures[:3]]
-    times = sorted(bystander.latencies) or [float("inf")]
-    if times[-1] > STALL_MAX_S:
-        one.wrong.append(f"bystander: stalled for {times[-1]:.1f} s")
-    p99 = times[int(len(times) * 0.99)] if len(times) > 1 else times[0]
-    if p99 > P99_MAX_S:
-        one.wrong.append(f"bystander: one round in a hundred takes {p99:.1f} s")
+    times = [took for _, took in bystander.latencies] or [float("inf")]
+    if max(times) > STALL_MAX_S:
+        one.wrong.append(f"bystander: stalled for {max(times):.1f} s")
+    peace, p99 = bystander.p99_s(until=began), bystander.p99_s(since=began)
+    if p99 > max(P99_MAX_S, PEACE_TIMES_MAX * peace):
+        one.wrong.append(f"bystander: one round in a hundred takes {p99 * 1000:.0f} ms, in peace {peace * 1000:.0f}")
     return (
         one.wrong,
-        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms, memory +{grown >> 20} MiB, log +{logged} B",
+        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms, memory +{grown >> 20} MiB "
+        f"to {server.peak_bytes() >> 20}, log +{logged} B",
         True,
     )
 
@@ -172,7 +186,9 @@ def main():
             if options.against == "kafka":
                 settings = settings or {}  # some attacks leave it unable to serve the next
             if settings is not None or shared is None or not shared.alive():
-                server = broker.KINDS[options.against](f"{home}/{time.monotonic_ns()}", settings or {}).start()
+                server = broker.KINDS[options.against](
+                    f"{home}/{time.monotonic_ns()}", {**(CONTAINER if options.against == "parshall" else {}), **(settings or {})}
+                ).start()
             else:
                 server = shared
             if settings is None:

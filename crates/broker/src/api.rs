@@ -71,12 +71,12 @@ pub use init_producer_id::ProducerIds;
 pub(crate) use pace::Pace;
 
 use crate::Broker;
-use crate::net::{CloseReason, Frame, Peer};
+use crate::net::{CloseReason, Frame, LargeAnswer, Peer, Permit};
 use crate::partition::{Passed, Touched};
 
 /// What one request may have described, in bytes: what is named beyond is refused by name. What does not fit by itself
 /// is described all the same.
-const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]
@@ -172,6 +172,13 @@ pub struct Call {
     pub context: RequestContext,
 }
 
+impl RequestContext {
+    /// Waits until an answer may be made that may be large.
+    async fn large_answer(&self, broker: &Broker, kind: LargeAnswer) -> Permit {
+        broker.memory.large_answer(kind, self.client_address.ip(), self.is_inter_broker).await
+    }
+}
+
 impl Call {
     fn encode<R: Request>(&self, response: &R::Response) -> Result<Frame, CloseReason> {
         Ok(Frame::encode(&R::API, self.context.api_version, self.correlation_id, response)?)
@@ -180,6 +187,23 @@ impl Call {
 
 pub fn is_produce(key: i16) -> bool {
     key == wire::api::produce::ProduceRequest::API.key
+}
+
+/// Whether an answer is about as large as its request, whatever this broker knows and however it is asked. The records
+/// of a Fetch do not count: it copies a few where there is no memory for more.
+pub fn answers_little(key: i16) -> bool {
+    const KEYS: [i16; 9] = [
+        table::produce::ProduceRequest::API.key,
+        table::fetch::FetchRequest::API.key,
+        table::api_versions::ApiVersionsRequest::API.key,
+        table::list_offsets::ListOffsetsRequest::API.key,
+        table::offset_commit::OffsetCommitRequest::API.key,
+        table::find_coordinator::FindCoordinatorRequest::API.key,
+        table::heartbeat::HeartbeatRequest::API.key,
+        table::leave_group::LeaveGroupRequest::API.key,
+        table::init_producer_id::InitProducerIdRequest::API.key,
+    ];
+    KEYS.contains(&key)
 }
 
 /// Whether an API is served, to clients or only to other brokers.

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Broker;
 use crate::config::BrokerConfig;
+use crate::panics::essential;
 
 /// Checkpoints are noted at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
@@ -68,7 +69,7 @@ fn every(
     work: impl Fn(&Broker) + Clone + Send + 'static,
 ) {
     let broker = Arc::clone(broker);
-    loops.spawn(async move {
+    loops.spawn(essential("a loop of maintenance", async move {
         let mut begun = Instant::now();
         loop {
             due(begun, || period(&broker.config())).await;
@@ -78,7 +79,7 @@ fn every(
                 tracing::error!("a background task failed; it is tried again");
             }
         }
-    });
+    }));
 }
 
 /// Until a period has passed, which may change meanwhile.

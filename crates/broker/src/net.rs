@@ -17,10 +17,10 @@ use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-pub use budget::Budget;
+pub use budget::{Budget, Permit};
 pub use connection::{CloseReason, Peer};
 pub use limits::{Admission, Limit, LogLimit};
-pub use memory::Memory;
+pub use memory::{LargeAnswer, Memory};
 pub use output::{COPY_BYTES_MAX, Frame};
 
 use self::connection::Connection;

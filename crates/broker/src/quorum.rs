@@ -389,6 +389,16 @@ impl Quorum {
         self.events.push(Event::Messages { from, messages });
     }
 
+    /// Messages that were dropped because no member sends such.
+    pub fn refused_messages(&self) -> u64 {
+        self.events.refused().get()
+    }
+
+    /// Counts messages that were dropped before they came here.
+    pub fn note_refused(&self, messages: u64) {
+        self.events.refused().add(messages);
+    }
+
     /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank
     /// or behind.
     pub fn introduce(&self, members: Vec<Voter>) {

@@ -236,7 +236,8 @@ impl Server {
         background.spawn(essential("what follows the links", links::follow(Arc::clone(&broker), events)));
         if membership != Membership::Alone {
             let (broker, own) = (Arc::clone(&broker), own.clone());
-            background.spawn(async move { membership::join(&broker, &own, &membership).await });
+            let joining = async move { membership::join(&broker, &own, &membership).await };
+            background.spawn(essential("what keeps this node a member", joining));
         }
         membership::catch_up(&broker, &own, patience).await?;
 

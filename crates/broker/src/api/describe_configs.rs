@@ -25,15 +25,17 @@ use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext, loggers};
 use crate::Broker;
 use crate::config::describe::{self, Include};
 use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
+use crate::net::LargeAnswer;
 
 /// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
 const SETTINGS_MAX: usize = 150_000;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
+    let _permit = context.large_answer(broker, LargeAnswer::Described).await;
     let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let image = broker.metadata.load_full();
     let (mut settings, mut bytes) = (0, 0);

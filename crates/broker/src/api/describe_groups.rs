@@ -14,6 +14,7 @@ use wire::api::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, 
 
 use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext};
 use crate::Broker;
+use crate::net::LargeAnswer;
 
 /// What may be done to a group, as bits (KIP-430): read, delete, describe, describe and alter configs.
 const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
@@ -23,6 +24,7 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
+    let _permit = context.large_answer(broker, LargeAnswer::Described).await;
     let (mut named, mut described_bytes) = (HashSet::new(), 0);
     let mut groups = Vec::with_capacity(request.groups.len());
     let mut pace = Pace::default();

@@ -20,19 +20,25 @@ use wire::api::describe_producers::{
 use super::{DESCRIBED_BYTES_MAX, RequestContext};
 use crate::Broker;
 use crate::meta::validate_name;
+use crate::net::LargeAnswer;
 
 /// What a producer takes in an answer.
 const PRODUCER_BYTES: usize = 40;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
+    let permit = context.large_answer(broker, LargeAnswer::Producers).await;
     let broker = Arc::clone(broker);
     // A log that is being written to has to be waited for.
-    let described = spawn_blocking(move || describe_all(&broker, &request)).await;
-    described.unwrap_or_else(|error| {
+    let describe = move || {
+        // A thread goes on when its client has gone.
+        let _permit = permit;
+        describe_all(&broker, &request)
+    };
+    spawn_blocking(describe).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a look at producers ended");
         DescribeProducersResponse::default()
     })

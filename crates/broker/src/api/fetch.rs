@@ -16,9 +16,11 @@
 //! Skipped: aborted transactions come with transactions.
 
 mod cold;
+mod copies;
 mod followers;
 pub mod sessions;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,13 +32,14 @@ use wire::api::fetch::{
 };
 use wire::{ErrorCode, Records};
 
+use self::copies::{Answered, copy};
 use self::followers::Follower;
 use self::sessions::{FetchSessions, Opened, Target, Targets};
 use super::{Call, Pace, leaders};
 use crate::Broker;
 use crate::env::Clock;
 use crate::meta::MetadataCache;
-use crate::net::{COPY_BYTES_MAX, CloseReason, Frame};
+use crate::net::{CloseReason, Frame, Memory};
 use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, Registration};
 
 /// Followers are no preferred replicas before.
@@ -44,8 +47,6 @@ const FOLLOWER_READS_SINCE: i16 = 11;
 /// The longest that a request is parked, whatever it says. A client whose connection is gone has asked anew long
 /// before.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
-/// How much of one answer is copied into memory. Small spans beyond are sent from their files, as large ones are.
-const COPIED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Who has the wrong leader is told the right one since.
 const LEADER_HINTS_SINCE: i16 = 16;
@@ -67,6 +68,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) version: i16,
     pub(crate) listener: &'a str,
     pub(crate) is_inter_broker: bool,
+    /// What is copied is charged to, and whose it is.
+    pub(crate) memory: Option<(&'a Memory, IpAddr)>,
 }
 
 /// Answers the request: its frame, records not copied.
@@ -81,8 +84,12 @@ pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchReques
         selects_by_rack: broker.config().replica_selector_class.is_some(),
     };
     let Call { correlation_id, context } = &call;
-    let asked =
-        Asked { version: context.api_version, listener: &context.listener, is_inter_broker: context.is_inter_broker };
+    let asked = Asked {
+        version: context.api_version,
+        listener: &context.listener,
+        is_inter_broker: context.is_inter_broker,
+        memory: Some((&broker.memory, context.client_address.ip())),
+    };
     let (response, spans) = serve(&service, &asked, request).await;
     Ok(Frame::encode_with_spans(&FetchRequest::API, context.api_version, *correlation_id, &response, spans)?)
 }
@@ -436,7 +443,7 @@ async fn respond(
 ) -> (FetchResponse, Vec<Span>) {
     let mut responses: Vec<FetchableTopicResponse> = Vec::new();
     let mut hints = leaders::Hints::new(service.metadata, asked.listener);
-    let mut records = Answered::default();
+    let mut records = Answered::new(asked.memory, asked.is_inter_broker);
     let mut pace = Pace::default();
     let targets = session.targets;
     let mut sent = Vec::with_capacity(targets.len());
@@ -489,22 +496,6 @@ async fn respond(
     (response, records.spans)
 }
 
-/// The records of an answer: those that were copied, and those that are sent from their files.
-#[derive(Default)]
-struct Answered {
-    copied_bytes: usize,
-    spans: Vec<Span>,
-}
-
-impl Answered {
-    fn copies(&mut self, span: &Span) -> bool {
-        let length = span.length as usize;
-        let copies = length <= COPY_BYTES_MAX && self.copied_bytes + length <= COPIED_BYTES_MAX;
-        self.copied_bytes += if copies { length } else { 0 };
-        copies
-    }
-}
-
 fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
     if let (Ok(partition), Some(span)) = (&target.partition, &read.span) {
         let out =
@@ -513,7 +504,7 @@ fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
     }
 }
 
-fn partition_data(target: &Target, read: Read, answered: &mut Answered) -> PartitionData {
+fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> PartitionData {
     let records = match read.span {
         None => Records::Inline(bytes::Bytes::new()),
         Some(span) if answered.copies(&span) => match copy(&span) {
@@ -552,10 +543,4 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered) -> Parti
         records: Some(records),
         ..Default::default()
     }
-}
-
-fn copy(span: &Span) -> std::io::Result<bytes::Bytes> {
-    let mut bytes = vec![0; span.length as usize];
-    log::disk::read_exact_at(&*span.file, &mut bytes, span.position)?;
-    Ok(bytes.into())
 }

@@ -25,6 +25,7 @@ use wire::api::metadata::{
 use super::{Pace, RequestContext, auto_create, nodes, operations};
 use crate::Broker;
 use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
+use crate::net::LargeAnswer;
 
 /// Topics can be named by id since.
 const TOPIC_IDS_SINCE: i16 = 12;
@@ -45,6 +46,7 @@ pub(super) async fn handle(
         return refuse(topics);
     }
     let image = broker.metadata.load_full();
+    let permit = context.large_answer(broker, LargeAnswer::Described).await;
     let mut pace = Pace::default();
     let (mut topics, missing) = match &asked {
         None => (all(&image, &mut pace).await, Vec::new()),
@@ -53,6 +55,7 @@ pub(super) async fn handle(
         }
         Some(asked) => by_name(&image, asked, &mut pace).await,
     };
+    drop(permit);
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
         topics.extend(auto_create::answer(broker, context, missing, creates).await);

@@ -11,15 +11,34 @@
 
 use std::sync::Arc;
 
-use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchResponse};
+use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse};
 
 use super::RequestContext;
 use crate::Broker;
+use crate::net::LargeAnswer;
+
+/// A request for the offsets of more partitions takes its turn to be answered. A consumer asks for its own.
+const PARTITIONS_MAX: usize = 100;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
+    let _permit = match is_large(&request) {
+        true => Some(context.large_answer(broker, LargeAnswer::Offsets).await),
+        false => None,
+    };
     broker.groups.offset_fetch(context.api_version, request).await
+}
+
+/// Whether much may be known of what is asked: all that a group has, or what it has of many partitions.
+fn is_large(request: &OffsetFetchRequest) -> bool {
+    let first = request.topics.as_ref().map(|topics| topics.iter().map(|topic| topic.partition_indexes.len()).sum());
+    let of_group = |group: &OffsetFetchRequestGroup| {
+        Some(group.topics.as_ref()?.iter().map(|topic| topic.partition_indexes.len()).sum::<usize>())
+    };
+    let partitions: Option<usize> =
+        if request.groups.is_empty() { first } else { request.groups.iter().map(of_group).sum() };
+    partitions.is_none_or(|partitions| partitions > PARTITIONS_MAX)
 }

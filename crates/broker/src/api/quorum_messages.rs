@@ -34,12 +34,14 @@ async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessages
     broker.senders.check(broker, &request.sender, from).await?;
     let sender = &request.sender;
     let key = VoterKey { node_id: sender.node_id, directory_id: sender.directory_id };
+    let count = request.messages.len() as u64;
     let read = request.messages.into_iter().map(from_wire).collect::<Result<Vec<_>, _>>();
     let read = read.and_then(|messages| {
         let is_own = |message| is_from(message, key);
         if messages.iter().all(is_own) { Ok(messages) } else { Err(QuorumError::Impossible("it is another's".into())) }
     });
     let messages = read.map_err(|error| {
+        broker.quorum.note_refused(count);
         broker.log_limit.warn(from, &error, "a message to the metadata quorum is dropped: no member sends such");
         ErrorCode::INVALID_REQUEST
     })?;

@@ -5,6 +5,7 @@
 //! additions; who finds none waits in a queue of its address, and addresses take turns.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -14,9 +15,9 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A request up to this size is small: large ones leave [`RESERVE_BYTES`] to those.
+/// A request up to this size is small: what is large leaves [`RESERVE_BYTES`] to what is small.
 pub const SMALL_BYTES_MAX: usize = 1 << 20;
-/// What large requests cannot take; half of it they cannot take of what their address may have.
+/// What nothing large can take; half of it nothing large can take of what its address may have.
 const RESERVE_BYTES: usize = 16 << 20;
 /// Brokers may take this part of the pool beyond its end, so that clients that took all of it do not silence a node.
 const INTER_BROKER_PART: usize = 8;
@@ -228,8 +229,10 @@ impl Drop for Share {
     }
 }
 
-impl Waiting {
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Permit> {
+impl Future for Waiting {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
         Pin::new(&mut self.0).poll(cx).map(|permit| permit.expect("who waits is in the queue until it is served"))
     }
 }
@@ -255,6 +258,8 @@ impl Permit {
                 self.share.budget.used_large.fetch_sub(less, SeqCst);
             }
             self.share.budget.used.fetch_sub(less, SeqCst);
+            // What is empty can be taken for anything.
+            self.is_large &= bytes > 0;
             self.share.budget.serve_waiters();
         }
     }
@@ -269,7 +274,7 @@ impl Permit {
         self.share.budget.used.fetch_add(more, SeqCst);
     }
 
-    /// Has it count as that of a large request.
+    /// Has it count as large: it leaves a reserve to what is small.
     pub fn make_large(&mut self) {
         if !self.is_large {
             self.is_large = true;
@@ -313,7 +318,7 @@ mod tests {
     }
 
     fn poll(waiting: &mut Waiting) -> Option<Permit> {
-        match waiting.poll(&mut Context::from_waker(Waker::noop())) {
+        match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(permit) => Some(permit),
             Poll::Pending => None,
         }

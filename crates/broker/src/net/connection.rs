@@ -27,8 +27,8 @@ use wire::frame::{RequestHeader, ResponseTooLarge};
 use wire::{ErrorCode, Reader, WireError};
 
 use super::budget::{Budget, Permit, Share, Waiting};
-use super::input::Input;
-use super::output::{Frame, Output};
+use super::input::{FIRST_READ_BYTES, Input};
+use super::output::{Frame, Output, SMALL_ANSWER_BYTES_MAX};
 use super::patience::Patience;
 use crate::Broker;
 use crate::api::{self, Started};
@@ -46,6 +46,9 @@ const UNSENT_MEMORY_MAX: usize = 64 * 1024;
 const UNSENT_MAX: u64 = 1 << 20;
 /// What has to be free for answers before a request is started.
 const ANSWER_BYTES: usize = 64 * 1024;
+/// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
+/// or unread: clients that do so do not wait for those that do not read.
+const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;
 /// A request frame other than Produce: no client needs more for what they carry.
 const OTHER_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long the rest of a frame may stay away.
@@ -54,7 +57,7 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for both while others wait for memory, where it is more than [`SPARED_BYTES`].
 const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
-const SPARED_BYTES: usize = 16 * 1024;
+const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
 /// How long a frame that has begun waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -261,8 +264,24 @@ impl Connection {
             && self.output.unsent() < UNSENT_MAX
     }
 
+    /// Whether there is memory for the answer to the first frame, which has arrived.
     fn has_answer_room(&self) -> bool {
-        self.answer_room.is_some() || self.answers.has_room(ANSWER_BYTES, false)
+        self.answer_room.is_some() || {
+            let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix));
+            let is_large = self.wants_large_answer();
+            (!is_large && self.pending.is_empty() && size as usize <= MODEST_REQUEST_BYTES_MAX)
+                || self.answers.has_room(ANSWER_BYTES, is_large)
+        }
+    }
+
+    /// Whether the answer to the first frame may be large, or comes to others that were not read: then it leaves a
+    /// reserve to those that are small.
+    fn wants_large_answer(&self) -> bool {
+        self.output.memory() > 0 || self.first_key().is_some_and(|key| !api::answers_little(key))
+    }
+
+    fn first_key(&self) -> Option<i16> {
+        self.input.bytes().get(4..6).map(|key| i16::from_be_bytes([key[0], key[1]]))
     }
 
     /// The size of the first frame in `input`, length prefix included, once its prefix and API key have arrived.
@@ -277,8 +296,7 @@ impl Connection {
         if size < 8 || size > request_max {
             return Err(CloseReason::FrameSize(size));
         }
-        if let Some(key) = input.get(4..6) {
-            let key = i16::from_be_bytes([key[0], key[1]]);
+        if let Some(key) = self.first_key() {
             if !api::serves(key, self.peer.is_inter_broker) {
                 let version = input.get(6..8).map_or(-1, |v| i16::from_be_bytes([v[0], v[1]]));
                 return Err(CloseReason::UnsupportedApi { key, version });
@@ -301,9 +319,8 @@ impl Connection {
 
     /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests.
     fn may_start_next(&self) -> bool {
-        let input = self.input.bytes();
         self.pending.is_empty()
-            || (api::is_produce(i16::from_be_bytes([input[4], input[5]]))
+            || (self.first_key().is_some_and(api::is_produce)
                 && self.pending.iter().all(|pending| pending.started.is_produce()))
     }
 
@@ -455,9 +472,9 @@ impl Connection {
     }
 
     fn poll_answer_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let answers = &self.answers;
-        let waiting = self.answer_wait.get_or_insert_with(|| answers.wait_for(ANSWER_BYTES, false));
-        let permit = std::task::ready!(waiting.poll(cx));
+        let is_large = self.wants_large_answer();
+        let waiting = self.answer_wait.get_or_insert_with(|| self.answers.wait_for(ANSWER_BYTES, is_large));
+        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
         self.answer_wait = None;
         self.answer_room = Some(permit);
         Poll::Ready(())

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -19,7 +19,7 @@ use super::budget::{Permit, SMALL_BYTES_MAX, Share, Waiting};
 pub const READ_BYTES: usize = 64 * 1024;
 /// How much is read of a frame at first where there is no room: enough to know how large it claims to be, and all of a
 /// request that asks for little.
-const FIRST_READ_BYTES: usize = 2 * 1024;
+pub const FIRST_READ_BYTES: usize = 2 * 1024;
 /// A beginning of a frame up to this size moves to a buffer of its own while the rest is awaited.
 const RELEASE_BYTES_MAX: usize = READ_BYTES / 4;
 
@@ -84,7 +84,7 @@ impl Input {
     pub fn poll_room(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
         let is_large = frame_size.is_some_and(|size| size > SMALL_BYTES_MAX);
         if let Some(waiting) = &mut self.waiting {
-            let permit = std::task::ready!(waiting.poll(cx));
+            let permit = std::task::ready!(Pin::new(waiting).poll(cx));
             self.waiting = None;
             self.permit.merge(permit);
             return Poll::Ready(());
@@ -94,18 +94,18 @@ impl Input {
         if is_large {
             self.permit.make_large();
         }
-        self.is_pressed = self.bytes().is_empty() && !self.share.has_room(more, is_large);
-        if self.is_pressed {
-            return Poll::Ready(());
-        }
         if self.share.has_room(more, is_large) {
             if is_large {
                 self.permit.resize(self.permit.bytes() + more);
             }
             return Poll::Ready(());
         }
+        self.is_pressed = self.bytes().is_empty();
+        if self.is_pressed {
+            return Poll::Ready(());
+        }
         let waiting = self.waiting.insert(self.share.wait_for(more, is_large));
-        let permit = std::task::ready!(waiting.poll(cx));
+        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
         self.waiting = None;
         self.permit.merge(permit);
         Poll::Ready(())

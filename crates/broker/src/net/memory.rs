@@ -7,14 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use log::disk::{Disk, OpenMode, read_up_to};
 
-use super::Budget;
 use super::input::{Charged, READ_BYTES};
+use super::{Budget, Permit};
+use crate::api::DESCRIBED_BYTES_MAX;
 use crate::config::BrokerConfig;
 
 /// Requests may take this part of the memory, where `queued.max.request.bytes` says nothing else.
 const REQUESTS_PART: u64 = 8;
-/// Answers may take this part of what requests may.
+/// Answers may take this part of what requests may, and as much again while they are made.
 const ANSWERS_PART: u64 = 2;
+/// What large answers of one address may take, at least.
+const LARGE_ANSWERS_BYTES: usize = 8 << 20;
 /// What is assumed where the system does not tell.
 const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 
@@ -28,6 +31,19 @@ pub struct Memory {
     pub requests: Arc<Budget>,
     /// Answers, until they have left.
     pub answers: Arc<Budget>,
+    /// Answers that may be large, while they are made. How large they become is known afterwards.
+    making: [Arc<Budget>; 3],
+}
+
+/// Answers that may be large. Those of one kind wait for each other.
+#[derive(Clone, Copy, Debug)]
+pub enum LargeAnswer {
+    /// Made of what is in memory: no other task or disk is waited for.
+    Described,
+    /// Committed offsets: commits that are on their way are waited for.
+    Offsets,
+    /// Producers: a log that is being written to is waited for.
+    Producers,
 }
 
 impl Memory {
@@ -39,11 +55,32 @@ impl Memory {
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX / 4);
         // A buffer is a little larger than what it is for.
         let largest = usize::try_from(config.socket_request_max_bytes).unwrap_or(0) + READ_BYTES;
-        Self { requests: Budget::new(bytes(size), largest), answers: Budget::new(bytes(size / ANSWERS_PART), 0) }
+        let answers = bytes(size / ANSWERS_PART);
+        Self {
+            requests: Budget::new(bytes(size), largest),
+            answers: Budget::new(answers, LARGE_ANSWERS_BYTES),
+            making: std::array::from_fn(|_| Budget::new(answers, DESCRIBED_BYTES_MAX)),
+        }
     }
-}
 
-impl Memory {
+    /// Waits until an answer may be made that may be large, for as long as the permit is held.
+    pub async fn large_answer(&self, kind: LargeAnswer, address: IpAddr, is_inter_broker: bool) -> Permit {
+        let share = self.making[kind as usize].share(address, is_inter_broker);
+        if share.has_room(DESCRIBED_BYTES_MAX, false) {
+            let mut permit = share.empty_permit();
+            permit.resize(DESCRIBED_BYTES_MAX);
+            return permit;
+        }
+        share.wait_for(DESCRIBED_BYTES_MAX, false).await
+    }
+
+    /// A permit for what is copied into an answer, of nothing yet.
+    pub fn copies(&self, address: IpAddr, is_inter_broker: bool) -> Permit {
+        let mut permit = self.answers.share(address, is_inter_broker).empty_permit();
+        permit.make_large();
+        permit
+    }
+
     /// Charges what was made of a request and outlives it, such as a batch that was compressed anew.
     pub fn charge(&self, bytes: Bytes, address: IpAddr, is_inter_broker: bool) -> Bytes {
         let mut permit = self.requests.share(address, is_inter_broker).empty_permit();
@@ -96,7 +133,19 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    /// What a future comes to that is looked at once.
+    fn now<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
 
     #[test]
     fn the_machine_tells_its_memory() {
@@ -120,6 +169,24 @@ mod tests {
         let memory = Memory::new(&BrokerConfig::default(), &disk);
         assert_eq!(memory.requests.size_bytes(), 1 << 27);
         assert_eq!(memory.answers.size_bytes(), 1 << 26);
+    }
+
+    #[test]
+    fn large_answers_are_made_one_after_the_other_and_addresses_take_turns() {
+        let config = BrokerConfig::new([("queued.max.request.bytes".to_owned(), "1".to_owned())].into()).unwrap();
+        let memory = Memory::new(&config, &log::SimDisk::new(1));
+        let [a, b] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
+        let make = |address: IpAddr| Box::pin(memory.large_answer(LargeAnswer::Described, address, false));
+        let first = now(make(a)).expect("there is room");
+        let (mut second, mut third) = (make(a), make(a));
+        assert!(now(&mut second).is_none() && now(&mut third).is_none(), "an address makes one");
+        let of_another = now(make(b)).expect("another address does not wait for it");
+        assert!(now(Box::pin(memory.large_answer(LargeAnswer::Offsets, a, false))).is_some(), "nor does another kind");
+        drop(first);
+        let second = now(&mut second).expect("it is its turn");
+        assert!(now(&mut third).is_none());
+        drop((second, of_another));
+        assert!(now(&mut third).is_some());
     }
 
     #[test]

@@ -26,6 +26,9 @@ const TURN_BYTES_MAX: u64 = 4 << 20;
 /// How many buffers one `sendmsg` takes.
 const SLICES_MAX: usize = 64;
 
+/// A connection that has no more in memory to send leaves it to those that have more to let go of some.
+pub const SMALL_ANSWER_BYTES_MAX: usize = 16 * 1024;
+
 /// A response ready to be sent, its length prefix included.
 #[derive(Default)]
 pub struct Frame {
@@ -153,6 +156,9 @@ impl Output {
         let bytes = before - self.unsent;
         sent_bytes.add(bytes);
         self.permit.resize(self.memory);
+        if self.memory > SMALL_ANSWER_BYTES_MAX {
+            self.permit.make_large();
+        }
         Ok(Sent { bytes: bytes as usize, is_all })
     }
 

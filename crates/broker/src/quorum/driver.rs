@@ -18,6 +18,7 @@ use super::node::ELECTION_TICKS;
 use super::read_index::{Confirmed, QUESTIONS_MAX};
 use super::{Node, QuorumError, QuorumStatus, Replica, StateMachine, Ticket, Voter, VoterKey, messages};
 use crate::net::LogLimit;
+use crate::stats::Count;
 
 /// Raft's unit of time.
 const TICK: Duration = Duration::from_millis(100);
@@ -92,6 +93,8 @@ struct Hints {
 #[derive(Default)]
 struct Shared {
     queued_bytes: AtomicUsize,
+    /// Messages that no member sends.
+    refused: Count,
     hints: Mutex<BTreeMap<i32, Hints>>,
     hinted: Notify,
 }
@@ -126,6 +129,10 @@ impl Events {
             self.shared.queued_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
             tracing::debug!("messages of the metadata quorum find no room");
         }
+    }
+
+    pub(super) fn refused(&self) -> &Count {
+        &self.shared.refused
     }
 
     pub(super) fn hint(&self, node_id: i32, hint: Hint) {
@@ -369,6 +376,7 @@ impl<M: StateMachine> Driver<M> {
     fn hear(&mut self, from: SocketAddr, message: Message) {
         match self.node.receive(message) {
             Err(QuorumError::Impossible(reason)) => {
+                self.arrived.shared.refused.add(1);
                 self.refusals.warn(from, &reason, "a message to the metadata quorum is dropped: no member sends such");
             }
             heard => self.log(|_| heard),

@@ -29,6 +29,11 @@ pub(super) fn write(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
         "1 if the log of the metadata on this node has failed",
         u64::from(status.has_failed),
     )?;
+    page.counter(
+        "parshall_quorum_refused_messages",
+        "Messages to the metadata quorum that no member sends, and that were dropped",
+        broker.quorum.refused_messages(),
+    )?;
 
     let image = broker.metadata.load();
     page.gauge(

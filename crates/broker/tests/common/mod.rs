@@ -20,6 +20,7 @@ pub struct TestBroker {
     server: Option<Server>,
     dir: TempDir,
     settings: Vec<(String, String)>,
+    env: Env,
 }
 
 impl TestBroker {
@@ -28,6 +29,10 @@ impl TestBroker {
     }
 
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_in(Env::real(), settings)
+    }
+
+    pub fn start_in(env: Env, settings: &[(&str, &str)]) -> Self {
         let mut all = vec![("listeners".to_owned(), "PLAINTEXT://127.0.0.1:0".to_owned())];
         let quick = [("group.initial.rebalance.delay.ms", "0"), ("offsets.topic.num.partitions", "4")];
         all.extend(quick.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -37,6 +42,7 @@ impl TestBroker {
             server: None,
             dir: TempDir::new().expect("there is a temporary directory"),
             settings: all,
+            env,
         };
         broker.run();
         broker
@@ -46,7 +52,7 @@ impl TestBroker {
         let mut flags = self.settings.clone();
         flags.push(("log.dirs".into(), self.dir.path().to_str().expect("the path is UTF-8").into()));
         let config = load(Sources { flags, ..Sources::default() }).expect("the settings are good").config;
-        self.server = Some(self.runtime.block_on(Server::start(config, Env::real())).expect("the broker starts"));
+        self.server = Some(self.runtime.block_on(Server::start(config, self.env.clone())).expect("the broker starts"));
     }
 
     /// Stops cleanly and starts again on the same data. The port may change.

@@ -1,7 +1,8 @@
 //! What peers may take of the memory, and how long: requests that do not arrive, answers that are not read.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -143,6 +144,41 @@ fn huge_answer() -> BytesMut {
     let mut bytes = BytesMut::new();
     frame::write_request(&mut bytes, 9, 1, "test", &metadata);
     bytes
+}
+
+#[test]
+fn who_asks_for_little_does_not_wait_for_those_that_read_slowly() {
+    let broker = small_broker();
+    let mut client = broker.connect();
+    create(&mut client, 1, &[]);
+    let request = huge_answer();
+    let mut unread: Vec<TcpStream> = (0..12)
+        .map(|_| {
+            let mut stream = connect_with_small_buffer(&broker);
+            stream.write_all(&request).expect("the broker takes the request");
+            stream.set_nonblocking(true).expect("the socket takes its options");
+            stream
+        })
+        .collect();
+    // They take a little of their answers now and then, so that they are not closed.
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let readers = std::thread::spawn(move || {
+        while is_over.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
+            for stream in &mut unread {
+                _ = stream.read(&mut [0; 4096]);
+            }
+        }
+    });
+    wait_until("they hold what their address may have", || memory_of_answers(&broker) >= f64::from(8 << 20));
+    for n in 0..20 {
+        assert_eq!(append(&mut client, &batch(&["v"])), (ErrorCode::NONE, 2 * n));
+        assert_eq!(append(&mut client, &batch(&[&"v".repeat(100_000)])), (ErrorCode::NONE, 2 * n + 1));
+        client.send(12, &fetch_request(n));
+        client.receive_frame().expect("it is answered");
+        broker.connect().ask(&ApiVersionsRequest::default());
+    }
+    drop(over);
+    readers.join().expect("those that read slowly go on");
 }
 
 #[test]

@@ -224,3 +224,21 @@ async fn a_leader_that_others_do_not_follow_confirms_nothing() {
         assert!(matches!(answer, Err(QuorumError::NotLeader)), "{answer:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_no_member_sends_are_counted() {
+    let nodes = Nodes::start(1, 0);
+    let quorum = nodes.leader().await;
+    let mut without_term = Message::default();
+    without_term.set_msg_type(raft::eraftpb::MessageType::MsgHeartbeat);
+    (without_term.from, without_term.to) = (key(2).raft_id(), key(1).raft_id());
+    quorum.step(([127, 0, 0, 1], 9093).into(), vec![without_term.clone(), without_term]);
+    let counted = async {
+        while quorum.refused_messages() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), counted).await.expect("both are refused");
+    quorum.settle().await.expect("it goes on");
+    assert_eq!(quorum.refused_messages(), 2);
+}

@@ -1,0 +1,116 @@
+//! A mistake of the program that a request meets: what becomes of the request, its connection, and everybody else.
+
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use broker::{Env, Random};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use wire::ErrorCode;
+use wire::api::api_versions::ApiVersionsRequest;
+use wire::api::find_coordinator::FindCoordinatorRequest;
+use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
+
+use common::{TestBroker, TestClient};
+
+/// Randomness that has an end.
+struct Mistaken {
+    random: Arc<dyn Random>,
+    panics: Arc<AtomicBool>,
+}
+
+impl Random for Mistaken {
+    fn bytes(&self) -> [u8; 16] {
+        assert!(!self.panics.load(Ordering::Relaxed), "no luck");
+        self.random.bytes()
+    }
+}
+
+/// Keeps the errors of the log.
+#[derive(Clone, Default)]
+struct Errors(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Errors {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::ERROR
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().expect("no test has panicked").push(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A member that is new needs an id, which is random.
+fn join(client: &mut TestClient) {
+    let protocol = JoinGroupRequestProtocol { name: "range".into(), ..Default::default() };
+    let request = JoinGroupRequest {
+        group_id: "g".into(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer".into(),
+        protocols: vec![protocol],
+        ..Default::default()
+    };
+    client.send(5, &request);
+}
+
+#[test]
+fn a_panic_in_a_request_is_one_line_a_metric_and_the_end_of_its_connection() {
+    let errors = Errors::default();
+    tracing::subscriber::set_global_default(errors.clone()).expect("this is the only test here");
+    broker::panics::count_and_log();
+    let panics = Arc::<AtomicBool>::default();
+    let real = Env::real();
+    let random = Arc::new(Mistaken { random: Arc::clone(&real.random), panics: Arc::clone(&panics) });
+    let broker = TestBroker::start_in(Env { random, ..real }, &[]);
+    let (mut other, mut client) = (broker.connect(), broker.connect());
+    let find = FindCoordinatorRequest { coordinator_keys: vec!["g".into()], ..Default::default() };
+    while !client.ask(&find).coordinators[0].error_code.is_none() {}
+    let mut joined = ErrorCode::COORDINATOR_LOAD_IN_PROGRESS;
+    while joined == ErrorCode::COORDINATOR_LOAD_IN_PROGRESS {
+        join(&mut client);
+        joined = client.receive::<JoinGroupRequest>(5).error_code;
+    }
+    assert_eq!(joined, ErrorCode::MEMBER_ID_REQUIRED);
+
+    panics.store(true, Ordering::Relaxed);
+    join(&mut client);
+    assert!(client.is_closed());
+    panics.store(false, Ordering::Relaxed);
+
+    other.ask(&ApiVersionsRequest::default());
+    join(&mut other);
+    assert_eq!(other.receive::<JoinGroupRequest>(5).error_code, ErrorCode::MEMBER_ID_REQUIRED, "the group goes on");
+    assert_eq!(broker.metric("parshall_panics_total"), Some(1.0));
+    let closed = || broker.metric(r#"parshall_connections_closed_total{reason="panicked"}"#);
+    while closed() != Some(1.0) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let lines = errors.0.lock().expect("no test has panicked").clone();
+    assert!(lines.len() == 1 && lines[0].contains("no luck at") && lines[0].contains("panics.rs"), "{lines:?}");
+}
