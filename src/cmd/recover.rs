@@ -91,7 +91,7 @@ fn describe(plan: &Plan) {
     match &plan.action {
         Action::Nothing => println!("The metadata is whole: there is nothing to recover"),
         Action::Rejoin { .. } => {
-            println!("The metadata is set aside; the node is sent that of the others when it starts")
+            println!("The metadata is set aside; the node is sent that of the others when it starts");
         }
         Action::Rebuild(rebuild) => {
             println!(
