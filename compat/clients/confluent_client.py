@@ -168,10 +168,10 @@ def administration(admin):
     change = ConfigResource(
         ResourceType.TOPIC,
         topic,
-        incremental_configs=[ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)],
+        incremental_configs=[ConfigEntry("retention.ms", "6000000", incremental_operation=AlterConfigOpType.SET)],
     )
     attempt("alter", lambda: admin.incremental_alter_configs([change])[change].result())
-    wait(lambda: admin.describe_configs([resource])[resource].result()["retention.ms"].value == "5")
+    wait(lambda: admin.describe_configs([resource])[resource].result()["retention.ms"].value == "6000000")
     described = admin.describe_topics(TopicCollection([topic]))[topic].result()
     print("described", len(described.partitions), described.is_internal)
     producer = Producer(BASE)
