@@ -108,9 +108,13 @@ fn a_panic_in_a_request_is_one_line_a_metric_and_the_end_of_its_connection() {
     assert_eq!(other.receive::<JoinGroupRequest>(5).error_code, ErrorCode::MEMBER_ID_REQUIRED, "the group goes on");
     assert_eq!(broker.metric("parshall_panics_total"), Some(1.0));
     let closed = || broker.metric(r#"parshall_connections_closed_total{reason="panicked"}"#);
-    while closed() != Some(1.0) {
+    for _ in 0..1000 {
+        if closed() == Some(1.0) {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
+    assert_eq!(closed(), Some(1.0));
     let lines = errors.0.lock().expect("no test has panicked").clone();
     assert!(lines.len() == 1 && lines[0].contains("no luck at") && lines[0].contains("panics.rs"), "{lines:?}");
 }

@@ -140,7 +140,7 @@ fn a_request_starts_when_most_of_the_answer_before_has_left() {
 fn huge_answer() -> BytesMut {
     let topic = |n: usize| MetadataRequestTopic { name: Some(format!("{n:0>249}")), ..Default::default() };
     let topics = Some((0..8000).map(topic).collect());
-    let metadata = MetadataRequest { topics, ..Default::default() };
+    let metadata = MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
     let mut bytes = BytesMut::new();
     frame::write_request(&mut bytes, 9, 1, "test", &metadata);
     bytes
