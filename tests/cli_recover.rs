@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use common::{Broker, PARSHALL};
 
@@ -19,7 +20,15 @@ fn text(output: &Output) -> String {
 fn refusal(broker: &Broker) -> String {
     let mut serve = Command::new(PARSHALL);
     serve.args(["serve", "--console", "off", "--listen", "127.0.0.1:0", "--data-dir"]).arg(broker.data_dir.path());
-    let output = serve.env("PARSHALL_LOG", "error").output().unwrap();
+    serve.env("PARSHALL_LOG", "error").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = serve.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    if !line.is_empty() {
+        process.kill().unwrap();
+    }
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(line, "", "it starts");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     text(&output)
 }

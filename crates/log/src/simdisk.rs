@@ -121,6 +121,8 @@ struct State {
     changes_left: u64,
     /// Whether changes do not return, and what wakes those who wait for them.
     hangs: bool,
+    /// Threads that wait for it to answer.
+    waiting: usize,
     answers: Arc<Condvar>,
     trace: u64,
     operations: u64,
@@ -154,6 +156,7 @@ impl SimDisk {
             faults: BTreeMap::new(),
             changes_left: u64::MAX,
             hangs: false,
+            waiting: 0,
             answers: Arc::default(),
             trace: seed,
             operations: 0,
@@ -206,9 +209,11 @@ impl SimDisk {
     fn lock_to_change(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.lock();
         let answers = Arc::clone(&state.answers);
+        state.waiting += 1;
         while state.hangs {
             answers.wait(&mut state);
         }
+        state.waiting -= 1;
         state
     }
 
@@ -746,6 +751,10 @@ mod tests {
             };
             let mut buffer = [0; 3];
             assert_eq!(read_up_to(&*file, &mut buffer, 0).unwrap(), 3, "reads go on");
+            while disk.0.lock().waiting == 0 {
+                assert!(!thread.is_finished(), "it does not wait");
+                std::thread::yield_now();
+            }
             ends(&disk, false);
             assert_eq!(thread.join().unwrap().is_ok(), is_written);
         }

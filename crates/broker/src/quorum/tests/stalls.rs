@@ -73,6 +73,16 @@ impl Threads {
         .expect("somebody leads")
     }
 
+    async fn until_stalled(&self, id: i32) {
+        timeout(PATIENCE, async {
+            while !self.nodes[&id].is_disk_stalled() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await
+        .expect("it is stalled");
+    }
+
     /// Proposes the first entry there is.
     async fn propose(&self, id: i32) -> Result<i64, QuorumError> {
         let quorum = &self.nodes[&id];
@@ -121,6 +131,7 @@ async fn a_leader_that_waits_for_its_disk_is_replaced() {
         async move { quorum.propose(quorum.leader_epoch().unwrap(), -1, values(0, 1)).await }
     });
     nodes.leader(first).await;
+    nodes.until_stalled(first).await;
     nodes.disks[&first].0.set_hangs(false);
     let outcome = timeout(PATIENCE, proposed).await.expect("it is answered when the disk answers").unwrap();
     assert!(matches!(outcome, Ok(_) | Err(QuorumError::NotLeader)), "{outcome:?}");
@@ -135,13 +146,7 @@ async fn a_node_alone_waits_for_its_disk() {
     let (sim, disk) = nodes.disks[&leader].clone();
     sim.set_hangs(true);
     let writer = thread::spawn(move || disk.open(Path::new("/data/other"), OpenMode::Create).is_ok());
-    timeout(PATIENCE, async {
-        while !nodes.nodes[&leader].is_disk_stalled() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("it is stalled");
+    nodes.until_stalled(leader).await;
     // It leads, and writes as soon as it can.
     assert_eq!(nodes.nodes[&leader].leader_epoch(), epoch);
     sim.set_hangs(false);
