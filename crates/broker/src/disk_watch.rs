@@ -119,6 +119,10 @@ struct WatchedFile {
 
 impl WatchedDisk {
     pub fn new(disk: Arc<dyn Disk>, watch: Arc<DiskWatch>, open_files: Arc<OpenFiles>) -> Self {
+        #[cfg(test)]
+        if let Some(machine) = crate::simulation::machine::current() {
+            machine.has_its_disk_watched_by(&watch);
+        }
         Self { disk, watch, open_files }
     }
 

@@ -24,6 +24,7 @@ mod server;
 #[cfg(test)]
 mod simulation;
 mod stats;
+mod threads;
 
 use std::sync::Arc;
 

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::Broker;
 use crate::config::BrokerConfig;
 use crate::panics::essential;
+use crate::threads::spawn_blocking;
 
 /// Checkpoints are noted at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);

@@ -7,6 +7,7 @@ mod limits;
 mod memory;
 mod output;
 mod patience;
+mod stream;
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 pub use budget::{Budget, Permit};
@@ -22,6 +23,7 @@ pub use connection::{CloseReason, Peer};
 pub use limits::{Admission, Limit, LogLimit};
 pub use memory::{LargeAnswer, Memory};
 pub use output::{COPY_BYTES_MAX, Frame};
+pub use stream::{Socket, Stream, connect};
 
 use self::connection::Connection;
 use crate::config::BrokerConfig;
@@ -52,7 +54,7 @@ pub fn bind(address: SocketAddr, config: &BrokerConfig) -> std::io::Result<TcpLi
 
 /// A listening socket, and who comes to it.
 pub struct Listener {
-    pub socket: TcpListener,
+    pub socket: Socket,
     pub name: Arc<str>,
     /// Whether it is for brokers among themselves.
     pub is_inter_broker: bool,
@@ -114,14 +116,20 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
 
 /// Whether a new connection leaves too few descriptors for log files. The kernel gives the lowest free number, so the
 /// number of a descriptor tells how many are in use.
-fn uses_last_descriptors(stream: &TcpStream) -> bool {
+fn uses_last_descriptors(stream: &Stream) -> bool {
+    #[cfg_attr(not(test), expect(irrefutable_let_patterns))]
+    let Stream::Tcp(stream) = stream else { return false };
     let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
     let reserve = DESCRIPTOR_RESERVE_MAX.min(limit / 8);
     stream.as_raw_fd() as u64 + reserve >= limit
 }
 
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)
+fn prepare(stream: &Stream) -> std::io::Result<()> {
+    match stream {
+        Stream::Tcp(stream) => stream.set_nodelay(true),
+        #[cfg(test)]
+        Stream::Simulated(_) => Ok(()),
+    }
 }
 
 fn report(log_limit: &LogLimit, address: SocketAddr, reason: &CloseReason) {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use log::ReadError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 use wire::batch::Batch;
@@ -22,6 +21,7 @@ use crate::group::seam::BoxFuture;
 use crate::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
 use crate::meta::{Applied, Controller, MetadataCache, MetadataDelta, MetadataImage};
 use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
+use crate::threads::spawn_blocking;
 
 /// How often damaged records are read again while somebody tries to mend them.
 const MENDING_INTERVAL: Duration = Duration::from_millis(50);

@@ -78,6 +78,10 @@ pub(crate) fn essential_thread<T: Send + 'static>(
 }
 
 fn end_process(name: &str) -> ! {
+    #[cfg(test)]
+    if crate::simulation::machine::current().is_some() {
+        panic!("{name} cannot go on");
+    }
     tracing::error!(
         "{name} has met a mistake in this program (the line before says which), and without it this node would be half \
          alive: the process ends; start it again, what it acknowledged is kept"

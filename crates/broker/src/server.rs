@@ -10,7 +10,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,7 +22,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use wire::api::confirm_sender::NodeIdentity;
 
 use crate::api::{FetchSessions, ProducerIds};
@@ -36,14 +35,15 @@ use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
 use crate::disk_watch::{DiskWatch, WatchedDisk};
 use crate::group::GroupCoordinator;
 use crate::meta::properties::{self, PropertiesError};
-use crate::meta::{BrokerRegistration, Controller, MetadataCache, Publisher};
+use crate::meta::{BrokerRegistration, Controller, MetadataCache};
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
 use crate::open_files::OpenFiles;
 use crate::panics::essential;
-use crate::partition::{InlineAppends, PartitionTable, Shared, Syncer};
-use crate::quorum::{METADATA_DIR, Node, Options, Quorum, QuorumError, Voter};
+use crate::partition::{InlineAppends, PartitionTable, Shared};
+use crate::quorum::{METADATA_DIR, Node, Options, QuorumError, Voter};
 use crate::replication::{Mender, Replication, isr};
 use crate::stats::Metrics;
+use crate::threads::{Thread, spawn_blocking, start_publisher, start_quorum, start_syncer};
 use crate::{Broker, Env, maintenance, net};
 
 /// What links have to tell that nobody has taken note of yet.
@@ -98,26 +98,27 @@ pub struct Server {
     open_inter_broker_address: Option<SocketAddr>,
     connections: JoinSet<()>,
     background: JoinSet<()>,
-    quorum: JoinHandle<Result<(), QuorumError>>,
-    syncers: Vec<JoinHandle<()>>,
+    quorum: Thread<Result<(), QuorumError>>,
+    syncers: Vec<Thread<()>>,
     /// Held as long as the data directory is in use.
-    _lock: std::fs::File,
+    _lock: Option<std::fs::File>,
 }
 
 impl Server {
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
-        raise_descriptor_limit();
-        survive_file_size_limit();
+        let ground = Ground::take(&config, &env).await?;
+        Self::start_on(ground, config, env).await
+    }
+
+    pub(crate) async fn start_on(ground: Ground, config: BrokerConfig, env: Env) -> Result<Self, StartError> {
+        let Ground { descriptors, lock, listeners, endpoints } = ground;
         let stall_timeout = Duration::from_millis(u64::from(config.disk_stall_timeout_ms.unsigned_abs()));
         let disk_watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), stall_timeout));
-        let open_files = Arc::new(OpenFiles::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)));
+        let open_files = Arc::new(OpenFiles::new(descriptors));
         let disk = WatchedDisk::new(env.disk, Arc::clone(&disk_watch), Arc::clone(&open_files));
         let env = Env { disk: Arc::new(disk), ..env };
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
-        env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
-        let lock = lock(&data_dir).await?;
-        let (listeners, endpoints) = listen(&config)?;
         let is_client = |listener: &&net::Listener| !listener.is_inter_broker;
         let addresses = listeners.iter().filter(is_client).map(|listener| listener.socket.local_addr());
         let addresses = addresses.collect::<io::Result<_>>().map_err(in_dir)?;
@@ -150,13 +151,13 @@ impl Server {
         let request_timeout = Duration::from_millis(u64::from(config.request_timeout_ms.unsigned_abs()));
         let config = Arc::new(ArcSwap::from_pointee(config));
         let metadata = Arc::new(MetadataCache::default());
-        let publisher = Publisher::start(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
+        let publisher = start_publisher(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
         let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(transport)))
             .await
             .expect("opening does not panic")?;
-        let (quorum, quorum_thread) = Quorum::start(node)?;
+        let (quorum, quorum_thread) = start_quorum(node)?;
 
-        let (syncer, syncers) = Syncer::start();
+        let (syncer, syncers) = start_syncer();
         let shared = Shared {
             env: env.clone(),
             node_id,
@@ -225,6 +226,8 @@ impl Server {
             shared,
         });
 
+        #[cfg(test)]
+        crate::simulation::machine::has_broker(&broker);
         // From here on the other nodes are answered; without them there may be no quorum.
         let mut connections = JoinSet::new();
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
@@ -242,7 +245,13 @@ impl Server {
         membership::catch_up(&broker, &own, patience).await?;
 
         let (opened, table) = (Arc::clone(&metadata), Arc::clone(&partitions));
-        let open = move || _ = opened.subscribe_after(Arc::clone(&table) as _, |image| table.load(image));
+        let open = move || {
+            opened.subscribe_after(Arc::clone(&table) as _, |image| {
+                #[cfg(test)]
+                crate::simulation::machine::opens(image);
+                table.load(image);
+            });
+        };
         spawn_blocking(open).await.expect("opening does not panic");
         let env = broker.env.clone();
         let replication = Replication::new(
@@ -342,6 +351,7 @@ impl Server {
                 return;
             }
             tokio::select! {
+                biased;
                 () = self.broker.shared.failed.notified() => {
                     if !is_alone() {
                         return;
@@ -372,19 +382,40 @@ impl Server {
             Err(error) => tracing::error!(%error, "the logs did not close cleanly; the next start checks them"),
         }
         self.broker.shared.syncer.close();
-        let (quorum, syncers) = (self.quorum, self.syncers);
         // The last handles of the quorum go with these, and its thread with them.
         self.broker.metadata.unsubscribe_all();
         drop((self.lifecycle, self.replication, self.broker));
-        let joined = spawn_blocking(move || {
-            for thread in syncers {
-                thread.join().ok();
-            }
-            quorum.join()
-        });
-        if let Ok(Ok(Err(error))) = joined.await {
+        for thread in self.syncers {
+            thread.join().await;
+        }
+        if let Some(Err(error)) = self.quorum.join().await {
             tracing::error!(%error, "the metadata did not close cleanly");
         }
+    }
+}
+
+/// What a process takes from its machine before anything else.
+pub(crate) struct Ground {
+    /// How many files it may have open.
+    pub(crate) descriptors: u64,
+    /// Of the data directory.
+    pub(crate) lock: Option<std::fs::File>,
+    pub(crate) listeners: Vec<net::Listener>,
+    /// Where clients and brokers are told to go.
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+impl Ground {
+    async fn take(config: &BrokerConfig, env: &Env) -> Result<Self, StartError> {
+        raise_descriptor_limit();
+        survive_file_size_limit();
+        let data_dir = data_dir(config);
+        let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
+        env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
+        let lock = Some(lock(&data_dir).await?);
+        let (listeners, endpoints) = listen(config)?;
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Ok(Self { descriptors, lock, listeners, endpoints })
     }
 }
 
@@ -527,6 +558,7 @@ fn listen(config: &BrokerConfig) -> Result<(Vec<net::Listener>, Vec<Endpoint>), 
         let name = endpoint.name.as_str().into();
         let is_inter_broker = place >= clients.len();
         let admission = Arc::clone(if is_inter_broker { &for_brokers } else { &for_clients });
+        let socket = net::Socket::Tcp(socket);
         listeners.push(net::Listener { socket, name, is_inter_broker, admission });
     }
     Ok((listeners, endpoints))

@@ -1,34 +1,40 @@
-//! Whole brokers in one process and one thread, in simulated time, on simulated disks and a simulated network.
+//! Whole servers in one thread: all that [`crate::Server`] starts, as it starts it, on machines whose time, disks and
+//! network are simulated. Clients speak to them through connections.
 //!
-//! Each node has the real quorum, the controller's real decisions, the real partitions with their logs, and followers
-//! and leaders that speak through encoded fetches. What is a task or a thread in a server is a few lines in [`broker`],
-//! called step by step; the coordinator of groups is the real groups in a driver of its own ([`groups`]). A fetch is
-//! never parked: followers ask again soon.
+//! Each process has a runtime of its own with a paused clock, and all are driven in turn, a few milliseconds at a time
+//! ([`machine`]). Threads of a server are tasks here, which a disk keeps waiting; sockets are streams of a simulated
+//! network ([`sockets`]). Nothing else is made up: nodes find each other, form a quorum, register, and end with all
+//! that they have started.
 //!
 //! Nodes are killed, lose power, alone or all at once, start together on disks that keep them waiting, are stopped and
-//! go on, lose their disks or one log, and have slow, hanging, full or failing ones; the network delays, loses,
-//! repeats, reorders and is cut one way or both; wall clocks jump; partitions move. The [`ledger`] sees everything and
-//! knows what must hold.
+//! go on, lose their disks, one log or a bit of their metadata, and have slow, hanging, full or failing disks; the
+//! network delays, is late, breaks connections, and is cut one way or both; wall clocks jump; partitions move. How
+//! often each happens is chosen by the seed ([`faults`]). The [`ledger`] sees everything and knows what must hold.
 //!
 //! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
 
-mod broker;
 mod clients;
 mod cluster;
 pub(crate) mod env;
-mod groups;
+mod faults;
 mod ledger;
-mod messages;
+pub(crate) mod machine;
+mod mishaps;
 #[cfg(feature = "seeded-mistakes")]
 mod mistakes;
 pub(crate) mod network;
+mod node;
+mod onlooker;
 pub(crate) mod replica;
+pub(crate) mod sockets;
 
 use self::cluster::Cluster;
 use self::env::seeds;
 
-/// More than a cluster has nodes.
-const NODES_MAX: i32 = 4;
+const DATA_DIR: &str = "/data";
+const VOTERS: i32 = 3;
+const CLIENT_PORT: u16 = 9092;
+const NODE_PORT: u16 = 9093;
 /// How long things go wrong, in simulated time.
 const TROUBLE_MS: i64 = 20_000;
 
@@ -44,13 +50,18 @@ struct Outcome {
 
 fn run(seed: u64) -> Outcome {
     let mut cluster = Cluster::new(seed, (seed % 2) as i32);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&mut cluster)));
-    if let Err(panic) = outcome {
-        if std::env::var("PARSHALL_SEED").is_ok() {
-            eprintln!("{}", cluster.describe());
+    observe(&mut cluster, |cluster| {
+        cluster.create_topics();
+        let until_ms = cluster.now_ms + TROUBLE_MS;
+        while cluster.now_ms < until_ms {
+            let steps_per_mille = cluster.faults.steps_per_mille;
+            if cluster.rng.below(1000) < steps_per_mille {
+                cluster.mishap();
+            }
+            cluster.step();
         }
-        std::panic::resume_unwind(panic);
-    }
+        cluster.heal();
+    });
     Outcome {
         trace: cluster.trace(),
         acknowledged: cluster.ledger.acknowledged,
@@ -60,22 +71,20 @@ fn run(seed: u64) -> Outcome {
     }
 }
 
-fn live(cluster: &mut Cluster) {
-    cluster.create_topics();
-    let per_mille = 5 + 5 * cluster.rng.below(5);
-    let until_ms = cluster.now_ms + TROUBLE_MS;
-    while cluster.now_ms < until_ms {
-        if cluster.rng.below(1000) < per_mille {
-            cluster.mishap();
+/// Says what has happened where something is wrong.
+fn observe(cluster: &mut Cluster, live: impl FnOnce(&mut Cluster)) {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(cluster)));
+    if let Err(panic) = outcome {
+        if std::env::var("PARSHALL_SEED").is_ok() {
+            eprintln!("{:?}\n{}", cluster.faults, cluster.describe());
         }
-        cluster.step();
+        std::panic::resume_unwind(panic);
     }
-    cluster.heal();
 }
 
 #[test]
 fn whatever_happens_no_promise_is_broken() {
-    let seeds = seeds(12);
+    let seeds = seeds(10);
     let count = (seeds.end - seeds.start) as usize;
     let mut all = Outcome::default();
     for seed in seeds {
@@ -89,7 +98,14 @@ fn whatever_happens_no_promise_is_broken() {
     eprintln!("{count} seeds: {all:?}");
     // Enough has come about to say something. One seed alone may be a bad day.
     assert!(count == 1 || all.acknowledged > 100 * count && all.committed > 10 * count, "{all:?}");
-    assert!(count == 1 || all.leaderships > 10 * count && all.eligible_elected > 0, "{all:?}");
+    assert!(count == 1 || all.leaderships > 10 * count && (count < 10 || all.eligible_elected > 0), "{all:?}");
+}
+
+#[test]
+fn a_seed_is_a_course_of_events() {
+    for seed in [1, 2] {
+        assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
+    }
 }
 
 /// Longer than any of these waits.
@@ -103,17 +119,19 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
     let mut longest_ms = 0;
     for seed in seeds(8) {
         let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
-        cluster.create_topics();
-        cluster.run(3000);
-        let controller = cluster.controller().expect("nothing is wrong");
-        // The one that controls, or another.
-        let n = (controller + seed as usize % 3) % cluster.nodes();
-        cluster.hang(n, 15_000);
-        let ms = cluster.run_until_all_progress();
-        assert!(ms < STALL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
-        longest_ms = longest_ms.max(ms);
-        cluster.run(3000);
-        cluster.heal();
+        observe(&mut cluster, |cluster| {
+            cluster.create_topics();
+            cluster.run(3000);
+            let controller = cluster.controller().expect("nothing is wrong");
+            // The one that controls, or another.
+            let n = (controller + seed as usize % 3) % cluster.count();
+            cluster.hang(n, 15_000);
+            let ms = cluster.run_until_all_progress();
+            assert!(ms < STALL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
+            longest_ms = longest_ms.max(ms);
+            cluster.run(3000);
+            cluster.heal();
+        });
     }
     eprintln!("the longest: {longest_ms} ms");
 }
@@ -126,24 +144,19 @@ fn a_full_disk_holds_the_others_up_for_a_moment_only() {
     let mut longest_ms = 0;
     for seed in seeds(8) {
         let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
-        cluster.create_topics();
-        cluster.run(6000);
-        let n = (seed % 3) as usize;
-        let free_bytes = cluster.rng.below(cluster::FREE_BYTES_MAX);
-        cluster.fill(n, free_bytes);
-        cluster.run(100);
-        let ms = cluster.run_until_all_progress();
-        assert!(ms < FULL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
-        longest_ms = longest_ms.max(ms);
-        cluster.run(3000);
-        cluster.heal();
+        observe(&mut cluster, |cluster| {
+            cluster.create_topics();
+            cluster.run(6000);
+            let n = (seed % 3) as usize;
+            let free_bytes = cluster.rng.below(mishaps::FREE_BYTES_MAX);
+            cluster.fill(n, free_bytes);
+            cluster.run(100);
+            let ms = cluster.run_until_all_progress();
+            assert!(ms < FULL_MS, "seed {seed}: {ms} ms: {}", cluster.describe());
+            longest_ms = longest_ms.max(ms);
+            cluster.run(3000);
+            cluster.heal();
+        });
     }
     eprintln!("the longest: {longest_ms} ms");
-}
-
-#[test]
-fn a_seed_is_a_course_of_events() {
-    for seed in [1, 2] {
-        assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
-    }
 }

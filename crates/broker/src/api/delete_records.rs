@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use wire::ErrorCode;
 use wire::api::delete_records::{
@@ -24,6 +23,7 @@ use wire::api::delete_records::{
 use super::RequestContext;
 use crate::Broker;
 use crate::partition::Partition;
+use crate::threads::spawn_blocking;
 
 /// The offset of a request that stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse};
 
 use super::RequestContext;
 use crate::Broker;
 use crate::stats::Metrics;
+use crate::threads::spawn_blocking;
 
 /// Longest page of metrics, which has tens of thousands of series at most.
 const METRICS_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -11,7 +11,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
@@ -21,6 +20,7 @@ use super::{DESCRIBED_BYTES_MAX, RequestContext};
 use crate::Broker;
 use crate::meta::validate_name;
 use crate::net::LargeAnswer;
+use crate::threads::spawn_blocking;
 
 /// What a producer takes in an answer.
 const PRODUCER_BYTES: usize = 40;

@@ -15,7 +15,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use log::ReadError;
-use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
@@ -29,6 +28,7 @@ use super::RequestContext;
 use super::pace::ELEMENTS_PER_TURN;
 use crate::Broker;
 use crate::partition::{Isolation, Partition};
+use crate::threads::spawn_blocking;
 
 /// Of a stored batch. All that is stored was checked against less when it came.
 const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;

@@ -13,9 +13,8 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{ConnectionConfig, ConnectionError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use wire::api::Request;
@@ -27,6 +26,7 @@ use wire::{Reader, Uuid};
 
 use crate::config::{Membership, VoterAddress};
 use crate::env::Env;
+use crate::net::{self, Socket, Stream};
 use crate::quorum::{Voter, VoterSet};
 
 /// How long others are given to answer a hello, and how long it takes until they are asked again.
@@ -81,7 +81,7 @@ pub async fn first_start(
     own: &Voter,
     past: Past,
     cluster_id: Option<&str>,
-    listener: Option<&TcpListener>,
+    listener: Option<&Socket>,
     env: &Env,
     patience: Duration,
 ) -> Result<FirstStart, FirstStartError> {
@@ -104,9 +104,10 @@ pub async fn first_start(
 }
 
 /// Answers hellos while `work` is under way.
-async fn with_greeting<T>(listener: Option<&TcpListener>, own: &Voter, work: impl Future<Output = T>) -> T {
+async fn with_greeting<T>(listener: Option<&Socket>, own: &Voter, work: impl Future<Output = T>) -> T {
     match listener {
         Some(listener) => tokio::select! {
+            biased;
             done = work => done,
             never = greet(listener, own) => match never {},
         },
@@ -273,11 +274,11 @@ async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHell
         request_timeout: HELLO_TIMEOUT,
         ..ConnectionConfig::default()
     };
-    Connection::connect(address, &config).await?.send(request).await
+    net::connect(address, &config).await?.send(request).await
 }
 
 /// Answers that this node is blank to whoever says hello.
-async fn greet(listener: &TcpListener, own: &Voter) -> std::convert::Infallible {
+async fn greet(listener: &Socket, own: &Voter) -> std::convert::Infallible {
     let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
     let mut guests = JoinSet::new();
     loop {
@@ -295,7 +296,7 @@ async fn greet(listener: &TcpListener, own: &Voter) -> std::convert::Infallible 
     }
 }
 
-async fn serve_guest(mut stream: TcpStream, answer: &QuorumHelloResponse) -> io::Result<()> {
+async fn serve_guest(mut stream: Stream, answer: &QuorumHelloResponse) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     loop {
         let size = usize::try_from(stream.read_i32().await?).ok().filter(|size| *size <= REQUEST_BYTES_MAX);
@@ -327,16 +328,18 @@ async fn serve_guest(mut stream: TcpStream, answer: &QuorumHelloResponse) -> io:
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     fn node(node_id: i32, directory: u8) -> Voter {
         Voter { node_id, directory_id: Uuid([directory; 16]), host: "127.0.0.1".to_owned(), port: 0 }
     }
 
-    async fn listeners(count: usize) -> (Vec<TcpListener>, Vec<VoterAddress>) {
+    async fn listeners(count: usize) -> (Vec<Socket>, Vec<VoterAddress>) {
         let mut listeners = Vec::new();
         for _ in 0..count {
-            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+            listeners.push(Socket::Tcp(TcpListener::bind("127.0.0.1:0").await.unwrap()));
         }
         let addresses = listeners.iter().zip(1..).map(|(listener, node_id)| {
             let port = listener.local_addr().unwrap().port();
@@ -350,7 +353,7 @@ mod tests {
         membership: Membership,
         own: Voter,
         cluster_id: Option<&'static str>,
-        listener: TcpListener,
+        listener: Socket,
         patience_ms: u64,
     ) -> Result<FirstStart, FirstStartError> {
         let patience = Duration::from_millis(patience_ms);

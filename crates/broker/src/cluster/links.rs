@@ -12,7 +12,6 @@ use std::time::Duration;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use raft::eraftpb::{Message, MessageType};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,9 +19,9 @@ use wire::ErrorCode;
 use wire::api::confirm_sender::NodeIdentity;
 use wire::api::quorum_messages::{QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 
-use crate::Broker;
 use crate::config::address;
 use crate::quorum::{Transport, Voter, VoterKey, to_wire};
+use crate::{Broker, net};
 
 /// Messages that wait for a member.
 const QUEUE_MAX: usize = 512;
@@ -118,6 +117,7 @@ impl Link {
         loop {
             let received = match &self.connection {
                 Some(connection) => tokio::select! {
+                    biased;
                     received = messages.recv_many(&mut batch, BATCH_MAX) => received,
                     () = connection.closed() => {
                         self.connection = None;
@@ -178,7 +178,7 @@ impl Link {
                     request_timeout: REQUEST_TIMEOUT,
                     ..ConnectionConfig::default()
                 };
-                let connection = Connection::connect(&self.address, &config).await?;
+                let connection = net::connect(&self.address, &config).await?;
                 self.connection = Some(connection.clone());
                 connection
             }
@@ -218,7 +218,7 @@ enum Probe {
 }
 
 async fn probe(address: &str) -> Probe {
-    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+    match timeout(CONNECT_TIMEOUT, net::Stream::connect(address)).await {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Probe::Refused,
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionReset => Probe::Dropped,
         Ok(Ok(mut stream)) => match timeout(PROBE_PATIENCE, stream.read_u8()).await {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{ConnectionConfig, ConnectionError};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::ErrorCode;
 use wire::api::Request;
@@ -12,9 +12,9 @@ use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 
 use super::peers::Lane;
-use crate::Broker;
 use crate::config::{Membership, VoterAddress, address};
 use crate::quorum::{QuorumStatus, Voter};
+use crate::{Broker, net};
 
 /// How long others are given to answer, and how long it takes until they are asked again.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -126,7 +126,7 @@ async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::
         request_timeout: ASK_TIMEOUT,
         ..ConnectionConfig::default()
     };
-    Connection::connect(address, &config).await?.send(request).await
+    net::connect(address, &config).await?.send(request).await
 }
 
 /// Waits until this node has all the metadata that was committed when it began to wait.

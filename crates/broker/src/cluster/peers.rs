@@ -11,6 +11,7 @@ use wire::api::confirm_sender::NodeIdentity;
 
 use crate::config::address;
 use crate::meta::MetadataCache;
+use crate::net;
 use crate::quorum::QuorumStatus;
 
 /// How long a connection attempt may take.
@@ -79,7 +80,7 @@ impl Peers {
         if open.is_some() {
             return Ok(open);
         }
-        let connection = Connection::connect(&key.0, &self.config).await?;
+        let connection = net::connect(&key.0, &self.config).await?;
         let mut open = self.open.lock();
         open.retain(|_, connection| connection.is_open());
         open.insert(key, connection.clone());

@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{ConnectionConfig, ConnectionError};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use wire::api::confirm_sender::{ConfirmSenderRequest, ConfirmSenderResponse, NodeIdentity};
 use wire::{ErrorCode, Uuid};
 
 use super::membership;
-use crate::Broker;
 use crate::config::address;
 use crate::quorum::{Voter, VoterKey};
+use crate::{Broker, net};
 
 /// How long it may take to find out whether a request is its sender's. The sender tries again.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ impl Senders {
     async fn ask(&self, broker: &Broker, sender: &NodeIdentity, member: &Voter) -> bool {
         let request = ConfirmSenderRequest { cluster_id: broker.cluster_id.clone(), sender: sender.clone() };
         let answer: Result<ConfirmSenderResponse, ConnectionError> = async {
-            let connection = Connection::connect(&address(&member.host, member.port), &self.config(broker)).await?;
+            let connection = net::connect(&address(&member.host, member.port), &self.config(broker)).await?;
             connection.send(&request).await
         }
         .await;

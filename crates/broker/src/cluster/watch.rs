@@ -79,6 +79,7 @@ pub async fn watch(broker: Arc<Broker>) {
     let mut balanced = Instant::now();
     loop {
         tokio::select! {
+            biased;
             _ = ticks.tick() => {}
             () = broker.liveness.news.notified() => {}
         }

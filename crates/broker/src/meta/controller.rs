@@ -150,6 +150,7 @@ impl Controller {
                     let mut status = status.clone();
                     let is_replaced = |now: &QuorumStatus| now.leader.is_some_and(|other| other != leader);
                     tokio::select! {
+                        biased;
                         outcome = self.forward(leader, &request) => outcome,
                         // One that is not heard of any more may take long to answer. Brokers may ask twice.
                         Ok(_) = status.wait_for(is_replaced), if R::IS_OF_BROKERS && !is_stalled => {
@@ -336,6 +337,8 @@ impl Task {
             }
         };
         let mut round = Round::begin(epoch, &self.cache, &self.config, Arc::clone(&self.random));
+        #[cfg(test)]
+        crate::simulation::machine::decides(epoch, round.after());
         let mut answers: Vec<Answer> = Vec::new();
         let mut next = Some(first);
         while let Some(job) = next {
@@ -343,6 +346,12 @@ impl Task {
             next = if round.is_full() { None } else { jobs.next() };
         }
         let outcome = self.commit(&round).await;
+        #[cfg(test)]
+        if let Ok(offset) = outcome
+            && !answers.is_empty()
+        {
+            crate::simulation::machine::answers(epoch, offset);
+        }
         for answer in answers.extract_if(.., |answer| answer.sent == Sent::Committed) {
             (answer.finish)(outcome.clone().map(|_| ()));
         }

@@ -133,6 +133,8 @@ impl Publisher {
 
     fn commit(&self, image: MetadataImage, delta: MetadataDelta) -> Result<(), StateMachineError> {
         let image = Arc::new(image);
+        #[cfg(test)]
+        crate::simulation::machine::commits(&image);
         self.cache.committed.store(Arc::clone(&image));
         let stopped = || StateMachineError::new("the thread that publishes it has ended");
         let backlog = self.backlog.as_ref().ok_or_else(stopped)?;

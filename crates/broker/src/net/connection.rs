@@ -20,7 +20,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use wire::api as table;
 use wire::frame::{RequestHeader, ResponseTooLarge};
@@ -30,6 +29,7 @@ use super::budget::{Budget, Permit, Share, Waiting};
 use super::input::{FIRST_READ_BYTES, Input};
 use super::output::{Frame, Output, SMALL_ANSWER_BYTES_MAX};
 use super::patience::Patience;
+use super::stream::Stream;
 use crate::Broker;
 use crate::api::{self, Started};
 use crate::env::Clock;
@@ -150,7 +150,7 @@ struct Pending {
 
 pub struct Connection {
     broker: Arc<Broker>,
-    stream: TcpStream,
+    stream: Stream,
     peer: Arc<Peer>,
     input: Input,
     /// Memory for answers, which is waited for when there is none.
@@ -192,7 +192,7 @@ impl Turn {
 }
 
 impl Connection {
-    pub fn new(broker: Arc<Broker>, stream: TcpStream, peer: Peer) -> Self {
+    pub fn new(broker: Arc<Broker>, stream: Stream, peer: Peer) -> Self {
         let now = Instant::now();
         let share = |of: &Arc<Budget>| of.share(peer.address.ip(), peer.is_inter_broker);
         let (requests, answers) = (share(&broker.memory.requests), share(&broker.memory.answers));

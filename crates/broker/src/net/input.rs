@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 
 use super::budget::{Permit, SMALL_BYTES_MAX, Share, Waiting};
+use super::stream::Stream;
 
 /// How much is read at once, at least.
 pub const READ_BYTES: usize = 64 * 1024;
@@ -127,7 +127,7 @@ impl Input {
 
     /// Takes what the socket has, for which there must be room, and how many bytes that are: none at its end, `None`
     /// where nothing has come. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
-    pub async fn read(&mut self, stream: &mut TcpStream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
+    pub async fn read(&mut self, stream: &mut Stream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
         let room = self.room(frame_size);
         if !self.arrived.is_empty() {
             self.growing = Vec::with_capacity(self.arrived.len() + room);
@@ -170,7 +170,7 @@ mod tests {
     use std::task::Waker;
 
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::super::Budget;
     use super::*;
@@ -181,7 +181,7 @@ mod tests {
     struct Pair {
         budget: Arc<Budget>,
         input: Input,
-        stream: TcpStream,
+        stream: Stream,
         peer: TcpStream,
     }
 
@@ -192,7 +192,7 @@ mod tests {
             let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (stream, address) = listener.accept().await.unwrap();
             let input = Input::new(budget.share(address.ip(), false));
-            Self { budget, input, stream, peer }
+            Self { budget, input, stream: Stream::Tcp(stream), peer }
         }
 
         fn poll_room(&mut self, frame_size: Option<usize>) -> Poll<()> {
@@ -207,7 +207,7 @@ mod tests {
             let send = async { peer.write_all(&sent).await.unwrap() };
             let read = async {
                 while input.bytes().len() < until {
-                    stream.readable().await.unwrap();
+                    std::future::poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
                     assert!(input.poll_room(&mut Context::from_waker(Waker::noop()), frame_size).is_ready());
                     input.read(stream, frame_size).await.unwrap();
                 }
@@ -274,7 +274,7 @@ mod tests {
         let mut others = pair.budget.share(Ipv4Addr::LOCALHOST.into(), false).empty_permit();
         others.resize(8 * MIB);
         pair.peer.write_all(&[7; 3000]).await.unwrap();
-        pair.stream.readable().await.unwrap();
+        std::future::poll_fn(|cx| pair.stream.poll_read_ready(cx)).await.unwrap();
         assert!(pair.poll_room(None).is_ready());
         pair.input.read(&mut pair.stream, None).await.unwrap();
         assert_eq!(pair.input.bytes().len(), FIRST_READ_BYTES);

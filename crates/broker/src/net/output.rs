@@ -9,14 +9,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use log::Span;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use wire::api::Api;
 use wire::frame::{self, ResponseTooLarge, Written};
 use wire::{ErrorCode, Wire};
 
 use super::budget::{Permit, Share};
+use super::stream::Stream;
 use crate::stats::Count;
 
 /// Spans up to this size are copied into the response: a system call of their own would cost more.
@@ -150,7 +148,7 @@ impl Output {
     }
 
     /// Sends as much as the socket takes.
-    pub fn send(&mut self, stream: &TcpStream, sent_bytes: &Count) -> io::Result<Sent> {
+    pub fn send(&mut self, stream: &Stream, sent_bytes: &Count) -> io::Result<Sent> {
         let before = self.unsent;
         let is_all = self.send_chunks(stream)?;
         let bytes = before - self.unsent;
@@ -162,7 +160,7 @@ impl Output {
         Ok(Sent { bytes: bytes as usize, is_all })
     }
 
-    fn send_chunks(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    fn send_chunks(&mut self, stream: &Stream) -> io::Result<bool> {
         let enough = self.unsent.saturating_sub(TURN_BYTES_MAX);
         while let Some(first) = self.chunks.front_mut() {
             if self.unsent < enough {
@@ -186,20 +184,20 @@ impl Output {
         Ok(true)
     }
 
-    fn send_bytes(&self, stream: &TcpStream) -> io::Result<usize> {
+    fn send_bytes(&self, stream: &Stream) -> io::Result<usize> {
         let mut slices = Vec::with_capacity(self.chunks.len().min(SLICES_MAX));
-        let mut flags = SendFlags::NOSIGNAL;
+        let mut more_follows = false;
         for chunk in self.chunks.iter().take(SLICES_MAX) {
             match chunk {
                 Chunk::Bytes(bytes, _) => slices.push(IoSlice::new(bytes)),
                 Chunk::File(_) => {
                     // The file's bytes follow at once: they may share a packet with these.
-                    flags |= SendFlags::MORE;
+                    more_follows = true;
                     break;
                 }
             }
         }
-        stream.try_io(Interest::WRITABLE, || Ok(sendmsg(stream, &slices, &mut SendAncillaryBuffer::default(), flags)?))
+        stream.try_send(&slices, more_follows)
     }
 
     fn advance(&mut self, mut sent: usize) {
@@ -220,19 +218,8 @@ impl Output {
 }
 
 /// Sends as much of a span as the socket takes and shortens the span by it.
-fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<usize> {
-    let sent = stream.try_io(Interest::WRITABLE, || match span.file.fd() {
-        Some(file) => {
-            let mut position = span.position;
-            Ok(rustix::fs::sendfile(stream, file, Some(&mut position), span.length as usize)?)
-        }
-        // A simulated disk has no descriptors.
-        None => {
-            let mut buffer = vec![0; (span.length as usize).min(64 * 1024)];
-            log::disk::read_exact_at(&*span.file, &mut buffer, span.position)?;
-            Ok(rustix::net::send(stream, &buffer, SendFlags::NOSIGNAL)?)
-        }
-    })?;
+fn send_file(stream: &Stream, span: &mut Span) -> io::Result<usize> {
+    let sent = stream.try_send_file(span)?;
     if sent == 0 {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a log file is shorter than its index says"));
     }
@@ -243,10 +230,11 @@ fn send_file(stream: &TcpStream, span: &mut Span) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::net::Ipv4Addr;
 
     use tokio::io::AsyncReadExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::super::Budget;
     use super::*;
@@ -258,10 +246,11 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, address) = listener.accept().await.unwrap();
+        let stream = Stream::Tcp(stream);
         let mut output = Output::new(&budget.share(address.ip(), false));
         output.push(Frame { chunks: vec![Chunk::bytes(vec![1; BYTES].into())], errors: Vec::new() });
         let count = Count::default();
-        stream.writable().await.unwrap();
+        poll_fn(|cx| stream.poll_write_ready(cx)).await.unwrap();
         let first = output.send(&stream, &count).unwrap();
         assert!(!first.is_all && first.bytes > 0);
         assert_eq!(output.unsent(), (BYTES - first.bytes) as u64);
@@ -269,7 +258,7 @@ mod tests {
         let mut read = Vec::new();
         let send = async {
             while !output.send(&stream, &count).unwrap().is_all {
-                stream.writable().await.unwrap();
+                poll_fn(|cx| stream.poll_write_ready(cx)).await.unwrap();
             }
             drop(stream);
         };

@@ -29,6 +29,9 @@ const GATHER: Duration = Duration::from_micros(500);
 pub struct Syncer {
     queue: Mutex<Queue>,
     work: Condvar,
+    /// The same for tasks in the place of threads.
+    #[cfg(test)]
+    arrived: tokio::sync::Notify,
 }
 
 #[derive(Default)]
@@ -49,7 +52,7 @@ enum Priority {
 impl Syncer {
     /// Starts the threads. They end, with the queue empty, after [`Syncer::close`].
     pub fn start() -> (Arc<Self>, Vec<JoinHandle<()>>) {
-        let syncer = Arc::new(Self { queue: Mutex::default(), work: Condvar::new() });
+        let syncer = Arc::new(Self::new());
         let threads = (0..THREADS).map(|n| {
             let syncer = Arc::clone(&syncer);
             let thread = panics::essential_thread(format!("sync-{n}"), move || syncer.run());
@@ -59,36 +62,76 @@ impl Syncer {
         (syncer, threads)
     }
 
+    fn new() -> Self {
+        Self {
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            #[cfg(test)]
+            arrived: tokio::sync::Notify::new(),
+        }
+    }
+
     /// One without threads, for tests that do its work in their own time.
     #[cfg(test)]
     pub fn idle() -> Arc<Self> {
-        Arc::new(Self { queue: Mutex::default(), work: Condvar::new() })
+        Arc::new(Self::new())
     }
 
     /// Syncs until nothing is left to sync.
     #[cfg(test)]
     pub fn run_pending(&self) {
         loop {
-            let Some((partition, priority)) = self.queue.lock().next() else { return };
-            let again = partition.sync_once();
-            let mut queue = self.queue.lock();
-            if priority == Priority::Background {
-                queue.in_background -= 1;
+            let Some(work) = self.queue.lock().next() else { return };
+            self.sync(work);
+        }
+    }
+
+    /// Works as a thread does, in a task that a machine's disk keeps waiting.
+    #[cfg(test)]
+    pub(crate) async fn run_on(&self, machine: &crate::simulation::machine::Machine) {
+        loop {
+            let next = {
+                let mut queue = self.queue.lock();
+                let next = queue.next();
+                if next.is_none() && queue.closed && queue.background.is_empty() {
+                    return;
+                }
+                next
+            };
+            match next {
+                Some(work) => {
+                    machine.wait_for_disk().await;
+                    self.sync(work);
+                }
+                None => self.arrived.notified().await,
             }
-            if let Some(priority) = again {
-                queue.of(priority).push_back(partition);
-            }
+        }
+    }
+
+    #[cfg(test)]
+    fn sync(&self, (partition, priority): (Arc<Partition>, Priority)) {
+        let again = partition.sync_once();
+        let mut queue = self.queue.lock();
+        if priority == Priority::Background {
+            queue.in_background -= 1;
+        }
+        if let Some(priority) = again {
+            queue.of(priority).push_back(partition);
         }
     }
 
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.work.notify_all();
+        #[cfg(test)]
+        self.arrived.notify_waiters();
     }
 
     fn push(&self, partition: Arc<Partition>, priority: Priority) {
         self.queue.lock().of(priority).push_back(partition);
         self.work.notify_one();
+        #[cfg(test)]
+        self.arrived.notify_one();
     }
 
     fn run(&self) {

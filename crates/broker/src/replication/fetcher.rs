@@ -18,7 +18,6 @@ use arc_swap::ArcSwap;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until};
 use wire::ErrorCode;
 use wire::api::Request;
@@ -29,7 +28,9 @@ use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits}
 use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::MetadataCache;
+use crate::net;
 use crate::partition::{InlineAppends, Partition, Quota, Ticket};
+use crate::threads::spawn_blocking;
 
 /// How long the leader may take for an answer, besides what it may wait for records.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -193,7 +194,7 @@ impl Fetcher {
             request_timeout: ANSWER_TIMEOUT,
             ..ConnectionConfig::default()
         };
-        Ok(Connection::connect(&address, &config).await?)
+        Ok(net::connect(&address, &config).await?)
     }
 
     /// Sends a request and waits for its answer, or for partitions that it does not ask for.

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use log::{BadRange, LogError, MendError};
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use wire::api::Request;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
@@ -19,7 +18,9 @@ use wire::{ErrorCode, Records};
 
 use super::Key;
 use crate::meta::MetadataCache;
+use crate::net;
 use crate::partition::{Noted, Partition};
+use crate::threads::spawn_blocking;
 
 /// How long until damage that nobody could mend is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
@@ -59,6 +60,7 @@ impl Mender {
             let waits_for_role = damaged.values().any(|partition| !has_had_role(partition));
             let interval = if waits_for_role { ROLE_INTERVAL } else { RETRY_INTERVAL };
             tokio::select! {
+                biased;
                 () = self.damaged.wait() => {}
                 () = sleep(interval), if !damaged.is_empty() => {}
             }
@@ -156,7 +158,7 @@ impl Mender {
             request_timeout: ANSWER_TIMEOUT,
             ..ConnectionConfig::default()
         };
-        let connection = Connection::connect(address, &config).await?;
+        let connection = net::connect(address, &config).await?;
         while range.first_offset < range.next_offset {
             let bytes = fetch(&connection, partition, &range).await?;
             let (mending, damage) = (Arc::clone(partition), range);

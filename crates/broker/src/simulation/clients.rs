@@ -1,41 +1,100 @@
-//! Producers and consumers. They know leaders as the newest metadata has them, or sometimes not, and repeat themselves
-//! as real clients do.
+//! Producers and consumers, which speak to servers through connections. They know leaders as the newest metadata has
+//! them, or sometimes not, and repeat themselves as real clients do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use client::{Connection, ConnectionConfig, ConnectionError};
 use log::simdisk::Rng;
-use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use wire::batch::{Batch, BatchBuilder};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+use wire::api::Request;
+use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
+use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::api::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
+use super::CLIENT_PORT;
 use super::env::START_WALL_MS;
-use super::groups::Commit;
-use super::ledger::{Ledger, Place};
-use super::messages::Said;
-use super::replica::batches_of;
+use super::ledger::Place;
+use super::machine::now_ms;
+use super::sockets::address_of;
 use crate::group::OFFSETS_TOPIC;
-use crate::meta::NO_LEADER;
-use crate::partition::Acks;
+use crate::meta::{MetadataImage, NO_LEADER};
+use crate::net;
 
 /// How long a client waits for an answer.
-const ANSWER_MS: i64 = 1000;
-const RETRY_MS: i64 = 50;
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1000);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const RECORDS_MAX: u64 = 3;
+/// Versions that name topics.
+const OFFSET_COMMIT_VERSION: i16 = 9;
+const OFFSET_FETCH_VERSION: i16 = 9;
+const GROUP: &str = "readers";
 
-/// What all clients share.
-pub(super) struct Around<'a> {
-    pub(super) rng: &'a mut Rng,
-    pub(super) ledger: &'a mut Ledger,
-    pub(super) now_ms: i64,
-    pub(super) nodes: i32,
-    /// Of the values and requests of all clients, the last one.
-    pub(super) last_value: &'a mut u64,
+/// What clients have been told.
+pub(super) enum Heard {
+    Acknowledged {
+        place: Place,
+        node: i32,
+        base_offset: i64,
+        values: Vec<u64>,
+    },
+    /// An error that reaches an application.
+    Failed {
+        place: Place,
+        node: i32,
+        sequence: i32,
+        code: ErrorCode,
+    },
+    Read {
+        place: Place,
+        batch: Batch,
+    },
+    Committed {
+        place: Place,
+        node: i32,
+        number: u64,
+    },
+    /// The coordinator had at least this epoch.
+    FetchedOffset {
+        place: Place,
+        leader_epoch: i32,
+        number: Option<u64>,
+    },
 }
 
-impl Around<'_> {
-    fn next(&mut self) -> u64 {
-        *self.last_value += 1;
-        *self.last_value
+/// What all clients share with the simulation.
+pub(super) struct World {
+    rng: Rng,
+    pub(super) newest: Arc<MetadataImage>,
+    /// The epoch of the groups' partition on each node that leads it.
+    pub(super) coordinator_epochs: BTreeMap<i32, i32>,
+    nodes: i32,
+    last_value: u64,
+    pub(super) stops: bool,
+    pub(super) heard: Vec<Heard>,
+    /// By producer: how many of its batches are acknowledged, and whether it has come to its end.
+    pub(super) acknowledged: Vec<u64>,
+    pub(super) is_done: Vec<bool>,
+}
+
+impl World {
+    pub(super) fn new(rng: Rng, nodes: i32) -> Self {
+        Self {
+            rng,
+            newest: Arc::default(),
+            coordinator_epochs: BTreeMap::new(),
+            nodes,
+            last_value: 0,
+            stops: false,
+            heard: Vec::new(),
+            acknowledged: Vec::new(),
+            is_done: Vec::new(),
+        }
     }
 
     /// Whom a client takes for the leader.
@@ -43,213 +102,257 @@ impl Around<'_> {
         if self.rng.percent(10) {
             return Some(self.rng.below(self.nodes as u64) as i32);
         }
-        self.ledger.partition(place).map(|partition| partition.leader).filter(|leader| *leader != NO_LEADER)
+        let leader = self.newest.topic(&place.0)?.partition(place.1)?.leader;
+        (leader != NO_LEADER).then_some(leader)
+    }
+
+    /// New values in a batch, with the right time.
+    fn batch(&mut self, mut builder: BatchBuilder) -> (Batch, Vec<u64>) {
+        let count = 1 + self.rng.below(RECORDS_MAX);
+        let values: Vec<u64> = (self.last_value + 1..=self.last_value + count).collect();
+        self.last_value += count;
+        for value in &values {
+            builder.push(START_WALL_MS + now_ms(), None, Some(&value.to_be_bytes()), &[]);
+        }
+        (builder.build(), values)
+    }
+}
+
+/// A client, with a connection to each node that it speaks to.
+struct Client {
+    world: Arc<Mutex<World>>,
+    place: Place,
+    connections: BTreeMap<i32, Connection>,
+}
+
+impl Client {
+    fn new(world: &Arc<Mutex<World>>, place: &Place) -> Self {
+        Self { world: Arc::clone(world), place: place.clone(), connections: BTreeMap::new() }
+    }
+
+    async fn connection(&mut self, node: i32) -> Result<Connection, ConnectionError> {
+        if let Some(connection) = self.connections.get(&node).filter(|connection| connection.is_open()) {
+            return Ok(connection.clone());
+        }
+        let config = ConnectionConfig {
+            connect_timeout: ANSWER_TIMEOUT,
+            request_timeout: ANSWER_TIMEOUT,
+            ..ConnectionConfig::default()
+        };
+        let connection = net::connect(&address_of(node, CLIENT_PORT).to_string(), &config).await?;
+        self.connections.insert(node, connection.clone());
+        Ok(connection)
+    }
+
+    async fn ask<R: Request>(&mut self, node: i32, request: &R, version: i16) -> Result<R::Response, ConnectionError> {
+        self.connection(node).await?.start_as(request, version, ANSWER_TIMEOUT)?.await
+    }
+
+    fn produce_request(&self, batch: &Batch, acks: i16) -> ProduceRequest {
+        let topic_id = self.world.lock().newest.topic(&self.place.0).map(|topic| topic.id).unwrap_or_default();
+        let records = Some(Records::Inline(batch.bytes.clone()));
+        ProduceRequest {
+            acks,
+            timeout_ms: ANSWER_TIMEOUT.as_millis() as i32,
+            topic_data: vec![TopicProduceData {
+                name: self.place.0.to_string(),
+                topic_id,
+                partition_data: vec![PartitionProduceData { index: self.place.1, records }],
+            }],
+            ..ProduceRequest::default()
+        }
+    }
+
+    /// Produces a batch, and returns its offset where that is told.
+    async fn produce(&mut self, node: i32, batch: &Batch, acks: i16) -> Option<Result<i64, ErrorCode>> {
+        let (request, version) = (self.produce_request(batch, acks), *ProduceRequest::API.versions.end());
+        if acks == 0 {
+            _ = self.connection(node).await.ok()?.post(&request, version);
+            return None;
+        }
+        let answer = self.ask(node, &request, version).await.ok()?;
+        let answer = answer.responses.first()?.partition_responses.first()?.clone();
+        Some(if answer.error_code.is_none() { Ok(answer.base_offset) } else { Err(answer.error_code) })
+    }
+
+    fn acknowledged(&self, node: i32, base_offset: i64, values: &[u64]) {
+        let (place, values) = (self.place.clone(), values.to_vec());
+        self.world.lock().heard.push(Heard::Acknowledged { place, node, base_offset, values });
     }
 }
 
 /// An idempotent producer for one partition, with one batch under way that it repeats until it is acknowledged.
-pub(super) struct Producer {
-    place: Place,
-    producer_id: i64,
-    next_sequence: i32,
-    acknowledged: u64,
-    batch: Option<(Batch, i32)>,
-    waits_for: Option<(u64, i64)>,
-    next_ms: i64,
-    /// How long it rests after a batch.
-    pub(super) rests_ms: u64,
-}
-
-impl Producer {
-    pub(super) fn new(place: Place, producer_id: i64, rests_ms: u64) -> Self {
-        Self {
-            place,
-            producer_id,
-            next_sequence: 0,
-            acknowledged: 0,
-            batch: None,
-            waits_for: None,
-            next_ms: 0,
-            rests_ms,
-        }
-    }
-
-    /// How many batches.
-    pub(super) fn acknowledged(&self) -> u64 {
-        self.acknowledged
-    }
-
-    /// Whether nothing of it is under way.
-    pub(super) fn is_done(&self) -> bool {
-        self.batch.is_none()
-    }
-
-    pub(super) fn step(&mut self, around: &mut Around<'_>, stops: bool) -> Option<(i32, Said)> {
-        if self.waits_for.is_some_and(|(_, since_ms)| around.now_ms - since_ms >= ANSWER_MS) {
-            self.waits_for = None;
-        }
-        if self.waits_for.is_some() || self.next_ms > around.now_ms {
-            return None;
-        }
-        if self.batch.is_none() {
-            if stops {
-                return None;
-            }
-            let count = 1 + around.rng.below(RECORDS_MAX) as i32;
-            let builder = BatchBuilder::new().producer(self.producer_id, 0, self.next_sequence);
-            self.batch = Some((batch(builder, count, around), count));
-        }
-        let leader = around.leader(&self.place)?;
-        let (batch, _) = self.batch.clone()?;
-        let number = around.next();
-        self.waits_for = Some((number, around.now_ms));
-        Some((leader, Said::Produce(number, self.place.clone(), batch, Acks::All)))
-    }
-
-    pub(super) fn hear(&mut self, from: i32, number: u64, outcome: Result<i64, ErrorCode>, around: &mut Around<'_>) {
-        if self.waits_for.is_none_or(|(waited, _)| waited != number) {
+pub(super) async fn produce(world: Arc<Mutex<World>>, place: Place, number: usize, rests_ms: u64) {
+    let mut client = Client::new(&world, &place);
+    let mut sequence = 0;
+    loop {
+        if world.lock().stops {
+            world.lock().is_done[number] = true;
             return;
         }
-        self.waits_for = None;
-        match outcome {
-            Ok(_) => {
-                let (_, count) = self.batch.take().expect("it was sent");
-                self.next_sequence += count;
-                self.acknowledged += 1;
-                self.next_ms = around.now_ms + around.rng.below(self.rests_ms) as i64;
+        let builder = BatchBuilder::new().producer(7000 + number as i64, 0, sequence);
+        let (batch, values) = world.lock().batch(builder);
+        loop {
+            let leader = world.lock().leader(&place);
+            let Some(node) = leader else {
+                sleep(RETRY_INTERVAL).await;
+                continue;
+            };
+            match client.produce(node, &batch, -1).await {
+                Some(Ok(base_offset)) => {
+                    client.acknowledged(node, base_offset, &values);
+                    break;
+                }
+                Some(Err(
+                    code @ (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
+                    | ErrorCode::INVALID_PRODUCER_EPOCH
+                    | ErrorCode::UNKNOWN_SERVER_ERROR),
+                )) => {
+                    world.lock().heard.push(Heard::Failed { place: place.clone(), node, sequence, code });
+                    sleep(RETRY_INTERVAL).await;
+                }
+                _ => sleep(RETRY_INTERVAL).await,
             }
-            Err(
-                code @ (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
-                | ErrorCode::INVALID_PRODUCER_EPOCH
-                | ErrorCode::UNKNOWN_SERVER_ERROR),
-                // One that does not know that it leads no more knows nothing of what has been acknowledged since.
-            ) if around.ledger.partition(&self.place).is_some_and(|partition| partition.leader == from) => {
-                panic!("{:?}: an error reaches the producer at sequence {}: {code}", self.place, self.next_sequence)
+        }
+        sequence += values.len() as i32;
+        let rests_ms = {
+            let mut world = world.lock();
+            world.acknowledged[number] += 1;
+            world.rng.below(rests_ms)
+        };
+        sleep(Duration::from_millis(rests_ms)).await;
+    }
+}
+
+/// Somebody who sends records once, and does not care or goes by the answer.
+pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: Place) {
+    let mut client = Client::new(&world, &place);
+    loop {
+        let (rests_ms, acks) = {
+            let mut world = world.lock();
+            if world.stops {
+                return;
             }
-            Err(_) => self.next_ms = around.now_ms + RETRY_MS,
+            (world.rng.below(1000), [-1, 1, 0][world.rng.below(3) as usize])
+        };
+        sleep(Duration::from_millis(rests_ms)).await;
+        let leader = world.lock().leader(&place);
+        let Some(node) = leader else { continue };
+        let (batch, values) = world.lock().batch(BatchBuilder::new());
+        if let (Some(Ok(base_offset)), -1) = (client.produce(node, &batch, acks).await, acks) {
+            client.acknowledged(node, base_offset, &values);
         }
     }
-}
-
-/// A batch of new values, with the right time.
-fn batch(mut builder: BatchBuilder, count: i32, around: &mut Around<'_>) -> Batch {
-    for _ in 0..count {
-        let value = around.next();
-        builder.push(START_WALL_MS + around.now_ms, None, Some(&value.to_be_bytes()), &[]);
-    }
-    builder.build()
-}
-
-/// A record of somebody who sends it once, and does not care or goes by the answer.
-pub(super) fn produce_once(place: &Place, around: &mut Around<'_>) -> Option<(i32, Said)> {
-    let acks = [Acks::All, Acks::Leader, Acks::None][around.rng.below(3) as usize];
-    let leader = around.leader(place)?;
-    let count = 1 + around.rng.below(RECORDS_MAX) as i32;
-    let batch = batch(BatchBuilder::new(), count, around);
-    Some((leader, Said::Produce(around.next(), place.clone(), batch, acks)))
 }
 
 /// A consumer of one partition, which commits how far it has got.
-pub(super) struct Consumer {
-    place: Place,
-    offset: i64,
-    waits_for: Option<(u64, i64)>,
-    commits: Option<(u64, i64)>,
-    next_ms: i64,
+pub(super) async fn consume(world: Arc<Mutex<World>>, place: Place) {
+    let mut client = Client::new(&world, &place);
+    let mut offset = 0;
+    loop {
+        let (rests_ms, commits, leader) = {
+            let mut world = world.lock();
+            (20 + world.rng.below(200), world.rng.percent(30), world.leader(&place))
+        };
+        sleep(Duration::from_millis(rests_ms)).await;
+        let Some(node) = leader else { continue };
+        client.fetch(node, &mut offset).await;
+        if commits && !world.lock().stops {
+            client.commit(offset).await;
+        }
+    }
 }
 
-impl Consumer {
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, offset: 0, waits_for: None, commits: None, next_ms: 0 }
-    }
-
-    pub(super) fn step(&mut self, around: &mut Around<'_>, stops: bool, said: &mut Vec<(i32, Said)>) {
-        let now_ms = around.now_ms;
-        for waiting in [&mut self.waits_for, &mut self.commits] {
-            if waiting.is_some_and(|(_, since_ms)| now_ms - since_ms >= ANSWER_MS) {
-                *waiting = None;
-            }
-        }
-        if self.waits_for.is_some() || self.next_ms > now_ms {
-            return;
-        }
-        let Some(leader) = around.leader(&self.place) else { return };
-        let Some(topic_id) = around.ledger.newest.topic(&self.place.0).map(|topic| topic.id) else { return };
+impl Client {
+    async fn fetch(&mut self, node: i32, offset: &mut i64) {
+        let Some(topic_id) = self.world.lock().newest.topic(&self.place.0).map(|topic| topic.id) else { return };
         let partition = FetchPartition {
             partition: self.place.1,
             current_leader_epoch: -1,
-            fetch_offset: self.offset,
+            fetch_offset: *offset,
             last_fetched_epoch: -1,
             log_start_offset: -1,
             partition_max_bytes: 1000,
             ..FetchPartition::default()
         };
         let request = FetchRequest {
-            replica_state: Default::default(),
             max_bytes: 10_000,
+            max_wait_ms: 100,
+            min_bytes: 1,
             session_epoch: -1,
             topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],
             ..FetchRequest::default()
         };
-        let number = around.next();
-        self.waits_for = Some((number, now_ms));
-        said.push((leader, Said::Fetch(number, request)));
-        if self.commits.is_none() && !stops && around.rng.percent(30) {
-            self.commit(around, said);
-        }
-    }
-
-    fn commit(&mut self, around: &mut Around<'_>, said: &mut Vec<(i32, Said)>) {
-        let Some(coordinator) = around.leader(&(OFFSETS_TOPIC.into(), 0)) else { return };
-        let number = around.next();
-        let commit = Commit {
-            number,
-            group: "readers".to_owned(),
-            topic: self.place.0.to_string(),
-            partition: self.place.1,
-            offset: self.offset,
-        };
-        self.commits = Some((number, around.now_ms));
-        said.push((coordinator, Said::Commit(number, commit)));
-        said.push((coordinator, Said::FetchOffset("readers".to_owned(), self.place.clone())));
-    }
-
-    pub(super) fn hear_committed(&mut self, number: u64) {
-        if self.commits.is_some_and(|(waited, _)| waited == number) {
-            self.commits = None;
-        }
-    }
-
-    pub(super) fn hear_fetched(&mut self, number: u64, response: FetchResponse, around: &mut Around<'_>) {
-        if self.waits_for.is_none_or(|(waited, _)| waited != number) {
-            return;
-        }
-        self.waits_for = None;
-        self.next_ms = around.now_ms + 20 + around.rng.below(200) as i64;
+        let Ok(response) = self.ask(node, &request, *FetchRequest::API.versions.end()).await else { return };
         for data in response.responses.into_iter().flat_map(|topic| topic.partitions) {
             match data.error_code {
                 ErrorCode::NONE => {}
-                ErrorCode::OFFSET_OUT_OF_RANGE => self.offset = 0.max(data.log_start_offset),
+                ErrorCode::OFFSET_OUT_OF_RANGE => *offset = 0.max(data.log_start_offset),
                 _ => continue,
             }
             let Some(Records::Inline(bytes)) = data.records else { continue };
             // The last one may be cut off.
-            let whole = wire::batch::Batches::new(bytes.clone()).map_while(Result::ok).map(|batch| batch.bytes.len());
-            let whole: usize = whole.sum();
-            for batch in batches_of(bytes.slice(..whole)) {
-                around.ledger.sees(&self.place, "a consumer", &batch);
-                self.offset = batch.header.next_offset();
+            for batch in Batches::new(bytes).map_while(Result::ok) {
+                *offset = batch.header.next_offset();
+                self.world.lock().heard.push(Heard::Read { place: self.place.clone(), batch });
             }
         }
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    async fn commit(&mut self, offset: i64) {
+        let (number, coordinator) = {
+            let mut world = self.world.lock();
+            world.last_value += 1;
+            (world.last_value, world.leader(&(OFFSETS_TOPIC.into(), 0)))
+        };
+        let Some(node) = coordinator else { return };
+        let partition = OffsetCommitRequestPartition {
+            partition_index: self.place.1,
+            committed_offset: offset,
+            committed_metadata: Some(number.to_string()),
+            ..OffsetCommitRequestPartition::default()
+        };
+        let request = OffsetCommitRequest {
+            group_id: GROUP.to_owned(),
+            topics: vec![OffsetCommitRequestTopic {
+                name: self.place.0.to_string(),
+                partitions: vec![partition],
+                ..OffsetCommitRequestTopic::default()
+            }],
+            ..OffsetCommitRequest::default()
+        };
+        if let Ok(answer) = self.ask(node, &request, OFFSET_COMMIT_VERSION).await
+            && answer.topics.iter().flat_map(|topic| &topic.partitions).all(|partition| partition.error_code.is_none())
+        {
+            self.world.lock().heard.push(Heard::Committed { place: self.place.clone(), node, number });
+        }
+        self.fetch_offset(node).await;
     }
-}
 
-/// The partitions of a topic.
-pub(super) fn places(topic: &str, count: i32) -> impl Iterator<Item = Place> {
-    let topic: Arc<str> = topic.into();
-    (0..count).map(move |partition| (Arc::clone(&topic), partition))
+    async fn fetch_offset(&mut self, node: i32) {
+        let Some(leader_epoch) = self.world.lock().coordinator_epochs.get(&node).copied() else { return };
+        let topic = OffsetFetchRequestTopics {
+            name: self.place.0.to_string(),
+            partition_indexes: vec![self.place.1],
+            ..OffsetFetchRequestTopics::default()
+        };
+        let group = OffsetFetchRequestGroup {
+            group_id: GROUP.to_owned(),
+            topics: Some(vec![topic]),
+            ..OffsetFetchRequestGroup::default()
+        };
+        let request = OffsetFetchRequest { groups: vec![group], ..OffsetFetchRequest::default() };
+        let Ok(answer) = self.ask(node, &request, OFFSET_FETCH_VERSION).await else { return };
+        for group in answer.groups.iter().filter(|group| group.error_code.is_none()) {
+            for fetched in group.topics.iter().flat_map(|topic| &topic.partitions) {
+                if !fetched.error_code.is_none() {
+                    continue;
+                }
+                let metadata = fetched.metadata.as_deref().filter(|_| fetched.committed_offset >= 0);
+                let number = metadata.map(|number| number.parse().expect("the number of a commit"));
+                let place = self.place.clone();
+                self.world.lock().heard.push(Heard::FetchedOffset { place, leader_epoch, number });
+            }
+        }
+    }
 }

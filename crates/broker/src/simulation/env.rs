@@ -21,11 +21,6 @@ pub(crate) struct SimClock {
 }
 
 impl SimClock {
-    /// The clock of another machine: time passes for all alike, but each has a wall clock of its own.
-    pub(crate) fn of_another_machine(&self) -> Self {
-        Self { ms: Arc::clone(&self.ms), wall_shift_ms: Arc::default() }
-    }
-
     pub(crate) fn pass(&self, ms: i64) {
         self.ms.fetch_add(ms, Ordering::Relaxed);
     }

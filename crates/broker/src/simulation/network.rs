@@ -60,10 +60,6 @@ impl<T: Clone> Network<T> {
         self.cuts.contains(&(from, to))
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        self.cuts.is_empty()
-    }
-
     pub(crate) fn cut(&mut self, from: i32, to: i32) {
         self.cuts.insert((from, to));
     }

@@ -113,18 +113,6 @@ impl Replica {
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
     }
 
-    pub(crate) fn is_cordoned(&self) -> bool {
-        self.shared.room.is_cordoned()
-    }
-
-    /// Says whether the disk answers. Returns whether that is news.
-    pub(crate) fn set_stalled(&self, is_stalled: bool) -> bool {
-        if is_stalled {
-            self.table.refuse_for_stall();
-        }
-        self.shared.room.set_stalled(is_stalled)
-    }
-
     /// Syncs what somebody waits for.
     pub(crate) fn sync(&self) {
         self.shared.syncer.run_pending();
@@ -139,14 +127,6 @@ impl Replica {
     }
 
     // --- As a follower
-
-    /// The leaders that partitions of this node follow.
-    pub(crate) fn leaders(&self) -> Vec<i32> {
-        let mut leaders: Vec<i32> = self.table.all().iter().filter_map(|p| p.followed_leader()).collect();
-        leaders.sort_unstable();
-        leaders.dedup();
-        leaders
-    }
 
     /// What it asks a leader for, unless there is nothing to ask for now.
     pub(crate) fn fetch_request(&mut self, leader: i32) -> Option<FetchRequest> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wire::ErrorCode;
 use wire::api::describe_node::{DescribeNodeRequest, Rebalance};
 
 use super::Metrics;
 use crate::cluster::{Lane, Peers};
+use crate::threads::spawn_blocking;
 
 /// How long another node may take. Who looks at all of them does not wait for one that hangs.
 const PATIENCE: Duration = Duration::from_secs(2);

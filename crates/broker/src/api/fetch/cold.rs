@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::Reads;
 use crate::api::fetch::sessions::Targets;
 use crate::partition::Partition;
+use crate::threads::spawn_blocking;
 
 /// How long an answer waits for it. Afterwards the client is told nothing of these partitions, and asks again.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,19 +31,18 @@ pub(super) async fn warm(permits: &Arc<Semaphore>, targets: &Targets, reads: &Re
             _ = partition.view().span(offset, i64::MAX, BYTES_MAX);
         }
     };
-    // A simulation has one thread and no disk to wait for.
-    let Ok(runtime) = Handle::try_current() else {
+    // A simulation of partitions alone has no runtime and no disk to wait for.
+    if Handle::try_current().is_err() {
         look();
         return true;
-    };
+    }
     let looked = async {
         let permit = Arc::clone(permits).acquire_owned().await;
-        runtime
-            .spawn_blocking(move || {
-                look();
-                drop(permit);
-            })
-            .await
+        let look = move || {
+            look();
+            drop(permit);
+        };
+        spawn_blocking(look).await
     };
     matches!(timeout(TIMEOUT, looked).await, Ok(Ok(())))
 }
