@@ -67,14 +67,18 @@ async fn serve(ground: Ground, config: BrokerConfig, env: Env, control: Arc<Cont
     let ended = match Server::start_on(ground, config, env).await {
         Ok(server) => {
             control.state.lock().0 = true;
-            tokio::select! {
+            let stops = tokio::select! {
                 biased;
-                () = control.stops.notified() => {
-                    server.stop().await;
-                    Ended::Left
-                }
-                () = server.disk_failed() => Ended::DiskFailed,
+                () = control.stops.notified() => true,
+                () = server.disk_failed() => false,
+            };
+            if !stops {
+                control.state.lock().1 = Some(Ended::DiskFailed);
+                // What it has in memory is looked at before it goes.
+                std::future::pending::<()>().await;
             }
+            server.stop().await;
+            Ended::Left
         }
         Err(error) => Ended::Refused(error),
     };
