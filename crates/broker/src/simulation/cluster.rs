@@ -275,6 +275,10 @@ impl Cluster {
             None => {}
             Some(Ended::Left) => {
                 self.note(format!("{n} leaves"));
+                // All that it had is on its disk.
+                if !self.nodes[n].is_failing {
+                    self.nodes[n].left.clear();
+                }
                 self.end(n, false);
             }
             Some(Ended::DiskFailed) => {
