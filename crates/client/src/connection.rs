@@ -501,6 +501,9 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
         }
         make_room(&mut incoming);
         tokio::select! {
+            // In this order always, so that a simulation repeats itself. Requests in flight are bounded and answered in
+            // their order, so none of these is always ready.
+            biased;
             written = write(&mut writer, &mut outgoing, &mut is_flushed), if !outgoing.is_empty() || !is_flushed => {
                 if let Err(error) = written {
                     return shared.io_error(&error);
