@@ -7,7 +7,7 @@ use super::clients::Heard;
 use super::cluster::{Cluster, REPLICATION_FACTOR, partition_count};
 use super::env::START_WALL_MS;
 use super::ledger::{Place, place};
-use super::replica::{batches, bytes_of, values};
+use super::replica::bytes_of;
 use crate::group::OFFSETS_TOPIC;
 
 impl Cluster {
@@ -15,7 +15,7 @@ impl Cluster {
     pub(super) fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Acknowledged { place, node, base_offset, values } => {
-                let epoch = self.epoch_at(&place, base_offset, &values);
+                let epoch = self.led_epoch(node, &place);
                 let newest = self.ledger.partition(&place).map_or(0, |partition| partition.leader_epoch);
                 (node, base_offset, values.len()).hash(&mut self.trace);
                 self.ledger.acknowledges(&place, epoch.unwrap_or(newest), base_offset, &values);
@@ -40,14 +40,11 @@ impl Cluster {
         }
     }
 
-    /// The epoch in which a batch was appended.
-    fn epoch_at(&self, place: &Place, base_offset: i64, of_batch: &[u64]) -> Option<i32> {
-        self.logs(place).find_map(|log| {
-            let batch = batches(&log, base_offset, base_offset + 1).into_iter().next()?;
-            let is_it = batch.header.base_offset == base_offset
-                && values(&batch).iter().map(|(_, value)| value).eq(of_batch.iter());
-            is_it.then_some(batch.header.partition_leader_epoch)
-        })
+    /// The epoch in which a node leads a partition, as far as it knows. What it has acknowledged was appended in this
+    /// epoch or an older one, and a leader that was replaced before the acknowledgement need not have it.
+    fn led_epoch(&self, node: i32, place: &Place) -> Option<i32> {
+        let log = self.nodes[node as usize].broker()?.partitions.find_by_name(&place.0, place.1).ok()?;
+        log.is_leader().then(|| log.leader_epoch())
     }
 
     /// Looks at the logs of all nodes, as everybody may see them.
