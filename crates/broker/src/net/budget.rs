@@ -401,12 +401,13 @@ mod tests {
         let budget = Budget::new(64 * MIB, MIB);
         let a = budget.share(A, false);
         let held = take(&a, 32 * MIB, false);
+        let patient = a.wait_for(MIB, false);
         for _ in 0..10_000 {
             drop(a.wait_for(MIB, false));
         }
         assert!(a.waiting.lock().small.capacity() < 100);
         let mut last = a.wait_for(MIB, false);
-        drop(held);
+        drop((held, patient));
         assert!(poll(&mut last).is_some());
         assert!(!budget.is_short());
         drop((a, last));

@@ -343,6 +343,7 @@ impl Connection {
             let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
             let frame = (!started.is_produce()).then_some(frame);
             let room = self.answer_room.take();
+            self.answer_wait = None;
             self.pending.push_back(Pending { started, watch, _frame: frame, _room: room });
         }
         Ok(())

@@ -246,6 +246,8 @@ mod tests {
         let claim = Some(50 * MIB);
         pair.send(100, claim).await;
         assert_eq!(pair.budget.used_bytes(), 100);
+        assert!(pair.poll_room(claim).is_ready());
+        assert_eq!(pair.budget.used_bytes(), 100 + READ_BYTES as u64, "one read more");
         pair.send(3 * MIB, claim).await;
         assert!(pair.budget.used_bytes() <= 6 * MIB as u64 + 200, "{}", pair.budget.used_bytes());
         pair.send(50 * MIB - 3 * MIB - 100, claim).await;

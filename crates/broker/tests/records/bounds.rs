@@ -47,7 +47,7 @@ fn closed(broker: &TestBroker, reason: &str) -> f64 {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..3000 {
+    for _ in 0..9000 {
         if is_so() {
             return;
         }
