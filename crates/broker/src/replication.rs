@@ -3,12 +3,12 @@
 //! [`Replication`] watches the metadata and keeps one [`fetcher`] for each node that leads partitions which this node
 //! follows. What a follower does with an answer is [`follow`]'s, without network or runtime. The leader's side of a
 //! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`]. What has gone bad on the disk comes
-//! back from other replicas by [`mender`].
+//! back from other replicas by [`repair`].
 
 mod fetcher;
 pub(crate) mod follow;
 pub mod isr;
-mod mender;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use wire::Uuid;
 
 use self::fetcher::{Assigned, Fetcher};
-pub use self::mender::Mender;
+pub use self::repair::Repair;
 use crate::config::BrokerConfig;
 use crate::env::Env;
 use crate::meta::{Applied, MetadataCache, MetadataDelta, MetadataImage, Topic};

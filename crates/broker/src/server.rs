@@ -41,7 +41,7 @@ use crate::open_files::OpenFiles;
 use crate::panics::essential;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::quorum::{METADATA_DIR, Node, Options, QuorumError, Voter};
-use crate::replication::{Mender, Replication, isr};
+use crate::replication::{Repair, Replication, isr};
 use crate::stats::Metrics;
 use crate::threads::{Thread, spawn_blocking, start_publisher, start_quorum, start_syncer};
 use crate::{Broker, Env, maintenance, net};
@@ -267,13 +267,13 @@ impl Server {
         let changing = isr::run(node_id, changes, Arc::clone(&metadata), asking);
         background.spawn(essential("what changes in-sync replicas", changing));
         let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
-        let mender = Mender {
+        let repair = Repair {
             node_id,
             listener: listener_name,
             metadata: Arc::clone(&metadata),
             damaged: Arc::clone(&broker.shared.damaged),
         };
-        background.spawn(essential("what repairs logs", mender.run()));
+        background.spawn(essential("what repairs logs", repair.run()));
         let watching = isr::watch_lag(Arc::clone(&partitions), lag_max);
         background.spawn(essential("what watches followers", watching));
         let follower = Arc::new(GroupFollower {

@@ -36,7 +36,7 @@ const TURN_TICKS: usize = 3;
 
 /// Ticks without a word from a majority after which a leader stops leading. Raft's own look at it can take twice as
 /// long, and the others must wait as long again.
-const LONELY_TICKS: u64 = (ELECTION_TICKS + HEARTBEAT_TICKS) as u64;
+const MAJORITY_LOST_TICKS: u64 = (ELECTION_TICKS + HEARTBEAT_TICKS) as u64;
 
 /// Ticks for which a leader without room on its disk leads at least.
 const ROOM_TICKS: u64 = 50;
@@ -194,7 +194,7 @@ impl<M: StateMachine> Node<M> {
             unfinished: None,
             failure: None,
         };
-        node.be_patient();
+        node.reset_election_timeout();
         node.drive()?;
         Ok(node)
     }
@@ -255,14 +255,14 @@ impl<M: StateMachine> Node<M> {
     pub fn campaign(&mut self) -> Result<(), QuorumError> {
         self.check()?;
         self.resume()?;
-        self.be_patient();
+        self.reset_election_timeout();
         self.raft.raft.election_elapsed = 0;
         self.raft.campaign()?;
         self.drive()
     }
 
     /// Draws how long to wait for a leader.
-    fn be_patient(&mut self) {
+    fn reset_election_timeout(&mut self) {
         let [byte, ..] = self.random.bytes();
         self.patience_ticks = ELECTION_TICKS + usize::from(byte) % ELECTION_TICKS;
     }
@@ -294,7 +294,7 @@ impl<M: StateMachine> Node<M> {
             return self.campaign();
         }
         self.led_since_tick = self.leads().then(|| self.led_since_tick.unwrap_or(self.ticks));
-        if self.is_lonely() {
+        if self.has_lost_majority() {
             self.resign();
         }
         self.give_up_snapshots();
@@ -401,8 +401,8 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Whether this is a leader that too few voters answer.
-    fn is_lonely(&self) -> bool {
-        let answers = |voter: &&Voter| voter.key() == self.key || self.ticks_since_heard(voter) < LONELY_TICKS;
+    fn has_lost_majority(&self) -> bool {
+        let answers = |voter: &&Voter| voter.key() == self.key || self.ticks_since_heard(voter) < MAJORITY_LOST_TICKS;
         self.leads() && self.voters.voters.iter().filter(answers).count() <= self.voters.voters.len() / 2
     }
 

@@ -31,7 +31,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is asked for at a time, but for a batch that is larger.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 
-pub struct Mender {
+pub struct Repair {
     pub node_id: i32,
     /// Under which name brokers are reached by brokers.
     pub listener: String,
@@ -52,7 +52,7 @@ enum MendingError {
     Panicked,
 }
 
-impl Mender {
+impl Repair {
     /// Mends what is noted, for ever.
     pub async fn run(self) {
         let mut damaged: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
