@@ -74,10 +74,6 @@ use crate::Broker;
 use crate::net::{CloseReason, Frame, LargeAnswer, Peer, Permit};
 use crate::partition::{Passed, Touched};
 
-/// What one request may have described, in bytes: what is named beyond is refused by name. What does not fit by itself
-/// is described all the same.
-pub(crate) const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
-
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]
 pub struct RequestContext {

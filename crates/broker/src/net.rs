@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 pub use budget::{Budget, Permit};
 pub use connection::{CloseReason, Peer};
 pub use limits::{Admission, Limit, LogLimit};
-pub use memory::{LargeAnswer, Memory};
+pub use memory::{DESCRIBED_BYTES_MAX, LargeAnswer, Memory};
 pub use output::{COPY_BYTES_MAX, Frame};
 pub use stream::{Socket, Stream, connect};
 

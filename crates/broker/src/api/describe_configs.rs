@@ -21,11 +21,11 @@ use wire::api::describe_configs::{
     DescribeConfigsResult,
 };
 
-use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext, loggers};
+use super::{Pace, RequestContext, loggers};
 use crate::Broker;
 use crate::config::describe::{self, Include};
 use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
-use crate::net::LargeAnswer;
+use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
 const SETTINGS_MAX: usize = 150_000;

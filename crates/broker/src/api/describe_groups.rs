@@ -12,9 +12,9 @@ use std::sync::Arc;
 use wire::ErrorCode;
 use wire::api::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup};
 
-use super::{DESCRIBED_BYTES_MAX, Pace, RequestContext};
+use super::{Pace, RequestContext};
 use crate::Broker;
-use crate::net::LargeAnswer;
+use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// What may be done to a group, as bits (KIP-430): read, delete, describe, describe and alter configs.
 const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;

@@ -16,10 +16,10 @@ use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 
-use super::{DESCRIBED_BYTES_MAX, RequestContext};
+use super::RequestContext;
 use crate::Broker;
 use crate::meta::validate_name;
-use crate::net::LargeAnswer;
+use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
 use crate::threads::spawn_blocking;
 
 /// What a producer takes in an answer.

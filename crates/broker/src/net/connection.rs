@@ -27,6 +27,7 @@ use wire::{ErrorCode, Reader, WireError};
 
 use super::budget::{Budget, Permit, Share, Waiting};
 use super::input::{FIRST_READ_BYTES, Input};
+use super::memory::ANSWER_BYTES;
 use super::output::{Frame, Output, SMALL_ANSWER_BYTES_MAX};
 use super::patience::Patience;
 use super::stream::Stream;
@@ -44,8 +45,6 @@ const TURN_BYTES_MAX: usize = 1 << 20;
 /// Answers that have not left, in memory and in files: no further request is started beyond.
 const UNSENT_MEMORY_MAX: usize = 64 * 1024;
 const UNSENT_MAX: u64 = 1 << 20;
-/// What has to be free for answers before a request is started.
-pub(super) const ANSWER_BYTES: usize = 64 * 1024;
 /// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
 /// or unread: clients that do so do not wait for those that do not read.
 const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;

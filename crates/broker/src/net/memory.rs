@@ -7,11 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use log::disk::{Disk, OpenMode, read_up_to};
 
-use super::connection::ANSWER_BYTES;
 use super::input::{Charged, READ_BYTES};
 use super::{Budget, Permit};
-use crate::api::DESCRIBED_BYTES_MAX;
 use crate::config::BrokerConfig;
+
+/// What one request may have described, in bytes: what is named beyond is refused by name. What does not fit by itself
+/// is described all the same.
+pub const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What has to be free for answers before a request is started.
+pub const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Requests may take this part of the memory, where `queued.max.request.bytes` says nothing else.
 const REQUESTS_PART: u64 = 8;
