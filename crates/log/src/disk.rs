@@ -6,13 +6,14 @@
 //! A file or a rename survives power loss only after [`Disk::sync_dir`] of its directory, its content only after
 //! [`File::sync_data`].
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// The most slices that one `pwritev` takes on Linux.
 pub const SLICES_PER_WRITE_MAX: usize = 1024;
@@ -61,6 +62,9 @@ pub trait Disk: Send + Sync + 'static {
 pub trait File: Send + Sync + 'static {
     /// Reads at most the buffer's length. Fewer bytes mean nothing by themselves, 0 is the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+    /// The same for threads that must not wait for the disk: `WouldBlock` where the first of the bytes are not in the
+    /// page cache. A file system that cannot tell is read as by [`File::read_at`].
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes at most [`SLICES_PER_WRITE_MAX`] slices, and returns how many bytes were taken.
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize>;
     /// Makes the content and the length durable. After an error the file must not be trusted again: the next call may
@@ -70,6 +74,39 @@ pub trait File: Send + Sync + 'static {
     fn len(&self) -> io::Result<u64>;
     /// For `sendfile`; a simulated file has none.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// A file that is read by [`File::read_cached_at`] only.
+pub(crate) struct CachedOnly(pub(crate) Arc<dyn File>);
+
+impl File for CachedOnly {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_cached_at(buffer, position)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_cached_at(buffer, position)
+    }
+
+    fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        self.0.write_at(slices, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd()
+    }
 }
 
 /// Fills the buffer, or fails with `UnexpectedEof`.
@@ -163,7 +200,11 @@ pub const FILE_MODE: u32 = 0o600;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
-struct RealFile(std::fs::File);
+struct RealFile {
+    file: std::fs::File,
+    /// Whether its file system cannot tell what is in the page cache. Network file systems and overlays cannot.
+    cannot_tell: AtomicBool,
+}
 
 #[allow(clippy::disallowed_methods)]
 impl Disk for RealDisk {
@@ -182,7 +223,7 @@ impl Disk for RealDisk {
                 options.write(true).create(true).truncate(true);
             }
         }
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        Ok(Arc::new(RealFile { file: options.open(path)?, cannot_tell: AtomicBool::new(false) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -248,28 +289,43 @@ impl Disk for RealDisk {
 
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| rustix::io::pread(&self.0, &mut *buffer, position))?)
+        Ok(rustix::io::retry_on_intr(|| rustix::io::pread(&self.file, &mut *buffer, position))?)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        if self.cannot_tell.load(Ordering::Relaxed) {
+            return self.read_at(buffer, position);
+        }
+        let read = || rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buffer)], position, ReadWriteFlags::NOWAIT);
+        match rustix::io::retry_on_intr(read) {
+            // Kernels and sandboxes that do not know the call say so in other ways.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                self.cannot_tell.store(true, Ordering::Relaxed);
+                self.read_at(buffer, position)
+            }
+            read => Ok(read?),
+        }
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.0, slices, position))?)
+        Ok(rustix::io::retry_on_intr(|| rustix::io::pwritev(&self.file, slices, position))?)
     }
 
     fn sync_data(&self) -> io::Result<()> {
         // Not repeated after a signal: after any error the kernel may have marked the pages clean.
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.file.as_fd())
     }
 }
 
@@ -292,6 +348,9 @@ mod tests {
         let mut back = vec![0; 5000];
         read_exact_at(&*file, &mut back, 7).unwrap();
         assert_eq!(back, bytes);
+        back.fill(0);
+        assert_eq!(file.read_cached_at(&mut back, 7).unwrap(), 5000, "it was written just now, or cannot be told");
+        assert_eq!((&back, file.read_cached_at(&mut [0], 5007).unwrap()), (&bytes, 0));
         assert_eq!(read_exact_at(&*file, &mut back, 8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(disk.read_dir(&dir.path().join("a")).unwrap(), [DirEntry { name: "b".into(), is_dir: true }]);
         assert!(disk.free_bytes(dir.path()).unwrap() <= disk.total_bytes(dir.path()).unwrap());

@@ -97,9 +97,9 @@ pub enum ReadError {
     Corrupt { first_offset: i64, next_offset: i64 },
     #[error("the log was deleted")]
     Closed,
-    /// Something has to be checked or rebuilt first, which takes a while: see
+    /// Something has to be read from the disk, checked or rebuilt first, which takes a while: see
     /// [`LogView::span_at_once`](crate::LogView::span_at_once).
-    #[error("the log was not looked at there since the start")]
+    #[error("the log has to be read from the disk there")]
     Cold,
     #[error("{0}")]
     Io(Arc<io::Error>),
@@ -107,6 +107,10 @@ pub enum ReadError {
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
-        Self::Io(Arc::new(error))
+        match error.kind() {
+            // Only a file that is read as far as it is cached says so.
+            io::ErrorKind::WouldBlock => Self::Cold,
+            _ => Self::Io(Arc::new(error)),
+        }
     }
 }

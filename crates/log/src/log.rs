@@ -577,6 +577,9 @@ impl Log {
         self.note_truncation(end_offset)?;
         segment.set_size(position);
         segment.defer_indexes();
+        if let Some(last_append_ms) = part.segment.last_append_ms() {
+            segment.set_last_append_ms(last_append_ms);
+        }
         // By offset: where the end of a segment was lost, the range has no bytes, and starts where the log ends now.
         for range in part.segment.bad_ranges().into_iter().filter(|range| range.next_offset <= end_offset) {
             segment.mark_bad(range);

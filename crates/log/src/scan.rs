@@ -180,6 +180,8 @@ pub(crate) struct Walk {
     /// Ranges that are known to be bad, in order.
     known: Vec<BadRange>,
     verify: bool,
+    /// Whether to look for the next valid batch behind damage.
+    searches: bool,
 }
 
 impl Walk {
@@ -197,6 +199,7 @@ impl Walk {
             epoch: None,
             known: Vec::new(),
             verify,
+            searches: true,
         }
     }
 
@@ -214,6 +217,12 @@ impl Walk {
 
     pub(crate) fn with_known_bad(mut self, known: Vec<BadRange>) -> Self {
         self.known = known;
+        self
+    }
+
+    /// Fails with `WouldBlock` where it would have to search, which may take long.
+    pub(crate) fn without_search(mut self) -> Self {
+        self.searches = false;
         self
     }
 
@@ -254,6 +263,9 @@ impl Walk {
             self.next_offset = header.next_offset();
             self.epoch = Some(header.partition_leader_epoch);
             return Ok(Some(Item::Batch(position, header)));
+        }
+        if !self.searches {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         let found = self.scanner.find_batch(self.position, offsets)?;
         let (end_position, next_offset) = match found {

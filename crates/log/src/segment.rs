@@ -342,7 +342,8 @@ impl Segment {
         self.find(offset, size, upper_offset, false)
     }
 
-    /// The same, unless the indexes would have to be loaded or made anew for it.
+    /// The same for threads that must not wait: [`ReadError::Cold`] where something would have to be read from the
+    /// disk, searched for or made anew.
     pub(crate) fn locate_at_once(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
         self.find(offset, size, upper_offset, true)
     }
@@ -359,10 +360,12 @@ impl Segment {
                 return Err(ReadError::Cold);
             }
         }
-        let file = self.log_file()?;
-        let mut walk = self.headers(file, size, upper_offset);
-        let (position, next_offset) = self.start_before(offset, size, upper_offset)?;
-        walk = walk.from(position, next_offset);
+        let file = self.log_reader(is_urgent)?;
+        let (position, next_offset) = self.start_before(offset, size, upper_offset, is_urgent)?;
+        let mut walk = self.headers(file, size, upper_offset).from(position, next_offset);
+        if is_urgent {
+            walk = walk.without_search();
+        }
         loop {
             let lowest = walk.next_offset();
             let Some(item) = walk.step()? else { break };
@@ -391,7 +394,7 @@ impl Segment {
 
     /// What is wrong with the batch that has `offset`, whose CRC does not fit. `None` if it does fit.
     pub(crate) fn find_damage(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<Option<BadRange>> {
-        let (position, lowest) = self.start_before(offset, size, upper_offset)?;
+        let (position, lowest) = self.start_before(offset, size, upper_offset, false)?;
         let mut walk = self.verified(self.log_file()?, size, upper_offset).from(position, lowest);
         while let Some(item) = walk.step()? {
             match item {
@@ -410,7 +413,7 @@ impl Segment {
 
     /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset
     /// there.
-    fn start_before(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<(u64, i64)> {
+    fn start_before(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> io::Result<Place> {
         let start = (0, self.base_offset);
         if offset <= self.base_offset {
             return Ok(start);
@@ -423,36 +426,42 @@ impl Segment {
             let only_in_file = state.offsets.only_in_file();
             drop(state);
             if let Some(entry) = recent {
-                return Ok(self.checked(entry, size, upper_offset)?.unwrap_or(start));
+                return Ok(self.checked(entry, size, upper_offset, is_urgent)?.unwrap_or(start));
             }
             only_in_file
         };
         if only_in_file == 0 {
             return Ok(start);
         }
-        let found = self.index_file().and_then(|file| floor_in_file::<OffsetEntry>(&*file, only_in_file, key));
+        let index = self.index_reader(is_urgent);
+        let found = index.and_then(|file| floor_in_file::<OffsetEntry>(&*file, only_in_file, key));
         let checked = match found {
-            Ok(Some((_, entry))) if entry.relative_offset <= key => self.checked(entry, size, upper_offset)?,
+            Ok(Some((_, entry))) if entry.relative_offset <= key => {
+                self.checked(entry, size, upper_offset, is_urgent)?
+            }
             Ok(None) => return Ok(start),
             _ => None,
         };
         if let Some(place) = checked {
             return Ok(place);
         }
+        if is_urgent {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         // Garbage in the index, or the batch that the entry names is damaged. Either way the log has the answer.
         tracing::warn!(dir = %self.dir.display(), segment = self.base_offset, "index entry does not fit, rebuilding");
         self.rebuild_indexes(size, upper_offset)?;
         let entry = self.state.lock().offsets.floor_recent(key);
         match entry {
-            Some(entry) => Ok(self.checked(entry, size, upper_offset)?.unwrap_or(start)),
+            Some(entry) => Ok(self.checked(entry, size, upper_offset, false)?.unwrap_or(start)),
             None => Ok(start),
         }
     }
 
     /// What an index entry says, if the batch there agrees.
-    fn checked(&self, entry: OffsetEntry, size: u64, upper_offset: i64) -> io::Result<Option<(u64, i64)>> {
-        let file = self.log_file()?;
-        let mut walk = self.walk(file, size, upper_offset, false).from(u64::from(entry.position), self.base_offset);
+    fn checked(&self, entry: OffsetEntry, size: u64, upper: i64, is_urgent: bool) -> io::Result<Option<Place>> {
+        let file = self.log_reader(is_urgent)?;
+        let mut walk = self.walk(file, size, upper, false).from(u64::from(entry.position), self.base_offset);
         let last = self.base_offset + i64::from(entry.relative_offset);
         Ok(match walk.peek()? {
             Some(header) if header.last_offset() == last => Some((u64::from(entry.position), header.base_offset)),
@@ -610,7 +619,7 @@ impl Segment {
         let key = u32::try_from(offset.saturating_sub(self.base_offset)).unwrap_or(u32::MAX);
         let found = floor_in_file::<OffsetEntry>(&*index, count, key)?;
         let place = match found {
-            Some((slot, entry)) => self.checked(entry, size, upper_offset)?.map(|place| (slot, place)),
+            Some((slot, entry)) => self.checked(entry, size, upper_offset, false)?.map(|place| (slot, place)),
             None => None,
         };
         // The walk writes the entry of the batch at which it starts again.

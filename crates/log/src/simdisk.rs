@@ -4,7 +4,11 @@
 //! loss: of each page that was not synced the old or the new content survives, the length may be anything between, and
 //! names that were made, changed or removed without a sync of their directory may be as before. [`SimDisk::kill`] is
 //! the death of the process: the page cache survives. Both make all open files stale, so that a log from before can do
-//! no more harm. The same seed and the same calls give the same disk ([`SimDisk::trace`]).
+//! no more harm. [`SimDisk::evict`] leaves nothing in the page cache but what is not on the platter yet, as power loss
+//! does, and what is read comes back to it. The same seed and the same calls give the same disk ([`SimDisk::trace`]).
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
@@ -66,6 +70,8 @@ struct Inode {
     /// As it is on the platter.
     durable: Vec<u8>,
     dirty: BTreeSet<usize>,
+    /// Pages that are on the platter and not in the page cache.
+    evicted: BTreeSet<usize>,
 }
 
 /// A change to a directory that is not on the platter yet.
@@ -182,6 +188,7 @@ impl SimDisk {
         state.names = state.durable_names.clone();
         for inode in state.inodes.values_mut() {
             inode.lose_power(&mut state.rng);
+            inode.evict();
         }
         state.end_process();
     }
@@ -198,19 +205,35 @@ impl SimDisk {
         self.0.lock().faults.insert(op, (after, error));
     }
 
-    /// Whether threads that write, sync, make or rename wait until this is over, or their process is.
+    /// Takes out of the page cache what is on the platter.
+    pub fn evict(&self) {
+        self.0.lock().inodes.values_mut().for_each(Inode::evict);
+    }
+
+    /// Whether threads that write, sync, make or rename, or read what is not in the page cache, wait until this is
+    /// over, or their process is.
     pub fn set_hangs(&self, hangs: bool) {
         let mut state = self.0.lock();
         state.hangs = hangs;
         state.answers.notify_all();
     }
 
+    /// How many threads wait for it.
+    pub fn waiting(&self) -> usize {
+        self.0.lock().waiting
+    }
+
     /// When the disk answers.
     fn lock_to_change(&self) -> MutexGuard<'_, State> {
+        self.lock_when(|_| true)
+    }
+
+    /// At once, or when the disk answers if it has to be asked.
+    fn lock_when(&self, asks: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.0.lock();
         let answers = Arc::clone(&state.answers);
         state.waiting += 1;
-        while state.hangs {
+        while state.hangs && asks(&state) {
             answers.wait(&mut state);
         }
         state.waiting -= 1;
@@ -272,7 +295,7 @@ impl SimDisk {
             }
         };
         state.durable_names.insert(path.to_owned(), inode);
-        let content = Inode { live: bytes.to_owned(), durable: bytes.to_owned(), dirty: BTreeSet::new() };
+        let content = Inode { live: bytes.to_owned(), durable: bytes.to_owned(), ..Inode::default() };
         state.inodes.insert(inode, content);
     }
 
@@ -312,6 +335,16 @@ impl Inode {
             let end = (start + PAGE_BYTES).min(self.live.len());
             self.durable[start..end].copy_from_slice(&self.live[start..end]);
         }
+    }
+
+    fn evict(&mut self) {
+        self.evicted = (0..self.live.len().div_ceil(PAGE_BYTES)).filter(|page| !self.dirty.contains(page)).collect();
+    }
+
+    /// The first byte from `position` to `end` that is not in the page cache.
+    fn first_evicted(&self, position: usize, end: usize) -> Option<usize> {
+        let page = self.evicted.range(position / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).next()?;
+        Some((page * PAGE_BYTES).max(position))
     }
 
     fn lose_power(&mut self, rng: &mut Rng) {
@@ -552,7 +585,15 @@ impl Disk for SimDisk {
 impl SimFile {
     fn with<T>(&self, op: Option<SimOp>, act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>) -> io::Result<T> {
         let changes = matches!(op, Some(SimOp::Write | SimOp::Sync));
-        let mut state = if changes { self.disk.lock_to_change() } else { self.disk.0.lock() };
+        self.with_state(if changes { self.disk.lock_to_change() } else { self.disk.0.lock() }, op, act)
+    }
+
+    fn with_state<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        op: Option<SimOp>,
+        act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>,
+    ) -> io::Result<T> {
         let state = &mut *state;
         if state.generation != self.generation {
             return Err(io::Error::other("a file of a process that is dead"));
@@ -574,13 +615,40 @@ impl SimFile {
     }
 }
 
+impl Inode {
+    fn read(&self, buffer: &mut [u8], position: usize) -> usize {
+        let start = position.min(self.live.len());
+        let n = buffer.len().min(self.live.len() - start);
+        buffer[..n].copy_from_slice(&self.live[start..start + n]);
+        n
+    }
+}
+
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.with(Some(SimOp::Read), |state, inode| {
-            let start = (position as usize).min(inode.live.len());
-            let n = buffer.len().min(inode.live.len() - start);
+        let (start, end) = (position as usize, position as usize + buffer.len());
+        let asks = |state: &State| {
+            let is_alive = state.generation == self.generation;
+            is_alive && state.inodes.get(&self.inode).is_some_and(|inode| inode.first_evicted(start, end).is_some())
+        };
+        self.with_state(self.disk.lock_when(asks), Some(SimOp::Read), |state, inode| {
+            inode.evicted.retain(|page| !(start / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).contains(page));
+            let n = inode.read(buffer, start);
             state.read_bytes += n as u64;
-            buffer[..n].copy_from_slice(&inode.live[start..start + n]);
+            Ok(n)
+        })
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let start = position as usize;
+        self.with(Some(SimOp::Read), |state, inode| {
+            let cached = match inode.first_evicted(start, start + buffer.len()) {
+                Some(evicted) if evicted == start => return Err(io::ErrorKind::WouldBlock.into()),
+                Some(evicted) => evicted - start,
+                None => buffer.len(),
+            };
+            let n = inode.read(&mut buffer[..cached], start);
+            state.read_bytes += n as u64;
             Ok(n)
         })
     }
@@ -610,7 +678,9 @@ impl File for SimFile {
                 at += n;
             }
             if taken > 0 {
-                inode.dirty.extend(position as usize / PAGE_BYTES..=(end - 1) / PAGE_BYTES);
+                let pages = position as usize / PAGE_BYTES..=(end - 1) / PAGE_BYTES;
+                inode.evicted.retain(|page| !pages.contains(page));
+                inode.dirty.extend(pages);
             }
             Ok(taken)
         })
@@ -638,6 +708,8 @@ impl File for SimFile {
             } else if len > 0 {
                 inode.dirty.insert((len as usize - 1) / PAGE_BYTES);
             }
+            let Inode { evicted, dirty, .. } = inode;
+            evicted.retain(|page| page * PAGE_BYTES < len as usize && !dirty.contains(page));
             Ok(())
         })
     }
@@ -648,125 +720,5 @@ impl File for SimFile {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::{read_up_to, write_all_at};
-
-    fn write(disk: &SimDisk, path: &str, bytes: &[u8], position: u64) -> io::Result<Arc<dyn File>> {
-        let file = disk.open(Path::new(path), OpenMode::Create)?;
-        write_all_at(&*file, &mut [IoSlice::new(bytes)], position)?;
-        Ok(file)
-    }
-
-    #[test]
-    fn what_is_synced_survives_and_the_rest_may_not() {
-        let (mut whole, mut torn, mut nameless) = (0, 0, 0);
-        for seed in 0..200 {
-            let disk = SimDisk::new(seed);
-            let file = write(&disk, "/a", &[1; 10_000], 0).unwrap();
-            file.sync_data().unwrap();
-            disk.sync_dir(Path::new("/")).unwrap();
-            write(&disk, "/a", &[2; 10_000], 10_000).unwrap();
-            write(&disk, "/b", &[3; 10], 0).unwrap().sync_data().unwrap();
-            disk.crash();
-            assert!(file.len().is_err(), "stale files do nothing");
-            let bytes = disk.get(Path::new("/a")).unwrap();
-            assert_eq!(bytes[..10_000], [1; 10_000]);
-            assert!(bytes.len() <= 20_000 && bytes[10_000..].iter().all(|byte| [0, 2].contains(byte)));
-            whole += u32::from(bytes.len() == 20_000 && bytes[10_000..] == [2; 10_000]);
-            torn += u32::from(bytes[10_000..].contains(&0));
-            match disk.get(Path::new("/b")) {
-                Some(bytes) => assert_eq!(bytes, [3; 10]),
-                None => nameless += 1,
-            }
-        }
-        assert!(whole > 10 && torn > 10 && nameless > 10, "{whole} {torn} {nameless}");
-    }
-
-    #[test]
-    fn a_kill_loses_nothing() {
-        let disk = SimDisk::new(1);
-        write(&disk, "/a", b"abc", 0).unwrap();
-        disk.kill();
-        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abc");
-    }
-
-    #[test]
-    fn a_stopped_disk_takes_no_change_until_the_restart() {
-        let disk = SimDisk::new(1);
-        let root = Path::new("/");
-        disk.stop_after(3);
-        write(&disk, "/a", b"abc", 0).unwrap();
-        disk.sync_dir(root).unwrap();
-        assert!(disk.remove_file(Path::new("/a")).is_err());
-        assert!(disk.rename(Path::new("/a"), Path::new("/b")).is_err());
-        assert!(disk.sync_dir(root).is_err());
-        let file = disk.open(Path::new("/a"), OpenMode::ReadWrite).unwrap();
-        assert!(file.set_len(0).is_err() && file.sync_data().is_err());
-        assert!(disk.open(Path::new("/b"), OpenMode::Create).is_err());
-        disk.kill();
-        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abc");
-        disk.remove_file(Path::new("/a")).unwrap();
-    }
-
-    #[test]
-    fn a_failed_sync_is_clean_the_second_time_and_the_bytes_are_gone() {
-        let disk = SimDisk::new(1);
-        let file = write(&disk, "/a", b"abc", 0).unwrap();
-        disk.sync_dir(Path::new("/")).unwrap();
-        disk.fail(SimOp::Sync, 0, Errno::IO);
-        assert!(file.sync_data().is_err());
-        file.sync_data().unwrap();
-        disk.crash();
-        assert_ne!(disk.get(Path::new("/a")).unwrap(), b"abc");
-    }
-
-    #[test]
-    fn a_full_disk_takes_a_part_and_then_nothing() {
-        let disk = SimDisk::new(1);
-        disk.set_free_bytes(5);
-        let file = disk.open(Path::new("/a"), OpenMode::Create).unwrap();
-        let error = write_all_at(&*file, &mut [IoSlice::new(b"abcdefgh")], 0).unwrap_err();
-        assert!(crate::disk::is_disk_full(&error));
-        assert_eq!(disk.get(Path::new("/a")).unwrap(), b"abcde");
-        disk.set_free_bytes(100);
-        disk.set_file_bytes_max(6);
-        let error = write_all_at(&*file, &mut [IoSlice::new(b"fgh")], 5).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
-    }
-
-    #[test]
-    fn what_hangs_goes_on_when_the_disk_answers_and_not_in_a_process_that_is_dead() {
-        let disk = SimDisk::new(1);
-        let file = write(&disk, "/a", b"abc", 0).unwrap();
-        for (ends, is_written) in [(SimDisk::set_hangs as fn(&SimDisk, bool), true), (|disk, _| disk.kill(), false)] {
-            disk.set_hangs(true);
-            let thread = {
-                let file = Arc::clone(&file);
-                std::thread::spawn(move || file.write_at(&[IoSlice::new(b"xyz")], 0))
-            };
-            let mut buffer = [0; 3];
-            assert_eq!(read_up_to(&*file, &mut buffer, 0).unwrap(), 3, "reads go on");
-            while disk.0.lock().waiting == 0 {
-                assert!(!thread.is_finished(), "it does not wait");
-                std::thread::yield_now();
-            }
-            ends(&disk, false);
-            assert_eq!(thread.join().unwrap().is_ok(), is_written);
-        }
-    }
-
-    #[test]
-    fn removed_files_stay_readable_while_open() {
-        let disk = SimDisk::new(1);
-        let file = write(&disk, "/a", b"abc", 0).unwrap();
-        disk.remove_file(Path::new("/a")).unwrap();
-        let mut buffer = [0; 3];
-        assert_eq!(read_up_to(&*file, &mut buffer, 0).unwrap(), 3);
-        assert!(disk.get(Path::new("/a")).is_none());
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use wire::batch::{BatchHeader, HEADER_BYTES};
 
-use crate::disk::{self, Disk, File, read_exact_at};
+use crate::disk::{self, CachedOnly, Disk, File, read_exact_at};
 use crate::epochs::{EpochEndOffset, EpochEntry, Epochs};
 use crate::error::{LogError, ReadError};
 use crate::failed_sync;
@@ -34,6 +34,8 @@ pub struct LogView {
 
 /// How much that this process has not looked at yet is checked for one read: enough for it, and done in a moment.
 const CHECK_BYTES_MAX: u64 = 1 << 20;
+/// What is read into the page cache goes through a buffer of this size.
+const READ_IN_BYTES: usize = 64 * 1024;
 
 /// What readers may see.
 pub(crate) struct Published {
@@ -94,6 +96,42 @@ pub struct Span {
 impl std::fmt::Debug for Span {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Span").field("position", &self.position).field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+impl Span {
+    /// Whether its first `length` bytes are in the page cache, as far as looks at the last of them and at one in each
+    /// `step` bytes before it tell. What is read later may be gone by then.
+    pub fn is_cached(&self, length: u32, step: u32) -> bool {
+        let looks = (0..length.min(self.length)).rev().step_by(step as usize);
+        let is_cold = |at: u32| {
+            let looked = self.file.read_cached_at(&mut [0], self.position + u64::from(at));
+            // Any other error is told to whoever reads.
+            looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        !looks.into_iter().any(is_cold)
+    }
+
+    /// All of it, if it is in the page cache; otherwise the error is `WouldBlock`.
+    pub fn read_cached(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.length as usize];
+        read_exact_at(&CachedOnly(Arc::clone(&self.file)), &mut bytes, self.position)?;
+        Ok(bytes)
+    }
+
+    /// Reads its first `length` bytes into the page cache.
+    pub fn read_in(&self, length: u32) -> io::Result<()> {
+        let end = self.position + u64::from(length.min(self.length));
+        let mut buffer = vec![0; READ_IN_BYTES.min(length as usize)];
+        let mut position = self.position;
+        while position < end {
+            let wanted = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
+            match self.file.read_at(&mut buffer[..wanted], position)? {
+                0 => break,
+                read => position += read as u64,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -269,8 +307,9 @@ impl LogView {
         Ok(self.find_span(offset, end_offset, max_bytes, false)?.map(|(span, _)| span))
     }
 
-    /// The same for threads that must not wait: where something has to be checked or rebuilt first, it is
-    /// [`ReadError::Cold`], and [`LogView::span`] has to be asked once by a thread that may wait.
+    /// The same for threads that must not wait: where something has to be read from the disk, checked or rebuilt first,
+    /// it is [`ReadError::Cold`], and [`LogView::span`] has to be asked once by a thread that may wait. Of the records
+    /// themselves, only what is looked at here is known to be in the page cache.
     pub fn span_at_once(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
         Ok(self.find_span(offset, end_offset, max_bytes, true)?.map(|(span, _)| span))
     }
@@ -315,8 +354,8 @@ impl LogView {
                 at = part.upper_offset;
                 continue;
             };
-            let file = part.segment.log_file()?;
-            let end = self.end_position(&part, position, end_offset)?;
+            let file = part.segment.log_file_for(is_urgent)?;
+            let end = self.end_position(&part, position, end_offset, is_urgent)?;
             let available = end.saturating_sub(position);
             let mut length = available.min(u64::from(max_bytes));
             if !part.segment.is_checked(&(position..position + length)) {
@@ -333,8 +372,12 @@ impl LogView {
                 }
             }
             if length < available {
-                let Some(first) = first_batch_bytes(&*file, position, &part, at)? else {
-                    return Err(self.damaged(at)?);
+                let first = match is_urgent {
+                    true => first_batch_bytes(&CachedOnly(Arc::clone(&file)), position, &part, at)?,
+                    false => first_batch_bytes(&*file, position, &part, at)?,
+                };
+                let Some(first) = first else {
+                    return Err(if is_urgent { ReadError::Cold } else { self.damaged(at)? });
                 };
                 length = length.max(first).min(available);
             }
@@ -343,10 +386,14 @@ impl LogView {
     }
 
     /// Where reading from `position` has to stop.
-    fn end_position(&self, part: &Part, position: u64, end_offset: i64) -> Result<u64, ReadError> {
+    fn end_position(&self, part: &Part, position: u64, end_offset: i64, is_urgent: bool) -> Result<u64, ReadError> {
         let mut end = part.size;
         if end_offset < part.upper_offset {
-            end = match part.segment.locate(end_offset, part.size, part.upper_offset) {
+            let located = match is_urgent {
+                true => part.segment.locate_at_once(end_offset, part.size, part.upper_offset),
+                false => part.segment.locate(end_offset, part.size, part.upper_offset),
+            };
+            end = match located {
                 Ok(located) => located.map_or(part.size, |(position, _)| position),
                 // The bad batch itself bounds the span below.
                 Err(ReadError::Corrupt { .. }) => part.size,

@@ -214,6 +214,49 @@ fn a_span_has_a_whole_batch_and_ends_where_it_should() {
 }
 
 #[test]
+fn who_must_not_wait_reads_only_what_is_in_the_page_cache() {
+    let (disk, mut log) = new_log(&LogConfig { segment_bytes: 100_000, ..small_config() });
+    for _ in 0..20 {
+        append(&mut log, records(2).build(), at(0)).unwrap();
+    }
+    log.view().sync().unwrap();
+    let view = log.view();
+    let is_cold = |offset| matches!(view.span_at_once(offset, i64::MAX, 1), Err(ReadError::Cold));
+    assert!(!is_cold(0) && !is_cold(39));
+    disk.evict();
+    // The first is found by the index, the second is remembered; whether all of it is a batch is in its header.
+    assert!(is_cold(0) && is_cold(38));
+    let span = view.span(0, i64::MAX, 1).unwrap().unwrap();
+    assert!(!is_cold(0));
+    disk.evict();
+    assert!(!span.is_cached(span.length, u32::MAX));
+    assert_eq!(span.read_cached().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    span.read_in(span.length).unwrap();
+    assert!(span.is_cached(span.length, 1));
+    assert_eq!(span.read_cached().unwrap(), view.read(0, 2, 1).unwrap());
+    // Files that were given up have to be opened first.
+    view.give_up_files(true);
+    assert!(is_cold(0) && matches!(view.span(0, i64::MAX, 1), Ok(Some(_))) && !is_cold(0));
+}
+
+#[test]
+fn looks_at_a_span_find_a_page_that_is_gone_in_the_middle_of_it() {
+    let (disk, mut log) = new_log(&LogConfig { segment_bytes: 100_000, ..small_config() });
+    for _ in 0..20 {
+        append(&mut log, records(20).build(), at(0)).unwrap();
+    }
+    log.view().sync().unwrap();
+    let span = log.view().span(0, i64::MAX, u32::MAX).unwrap().unwrap();
+    assert!(span.length > 3 * 4096);
+    disk.evict();
+    span.file.read_at(&mut [0; 4096], 0).unwrap();
+    let mut rest = vec![0; span.length as usize - 8192];
+    read_exact_at(&*span.file, &mut rest, 8192).unwrap();
+    assert!(span.is_cached(span.length, u32::MAX) && !span.is_cached(span.length, 4096));
+    assert!(span.is_cached(4096, 4096) && !span.is_cached(4097, u32::MAX));
+}
+
+#[test]
 fn a_deleted_segment_stays_readable_for_those_who_have_it() {
     let config = LogConfig { segment_bytes: 1000, retention_bytes: 0, ..LogConfig::default() };
     let (disk, mut log) = new_log(&config);
@@ -277,6 +320,12 @@ fn no_jump_of_the_clock_deletes_fresh_data() {
     let (mut log, _) = open(&disk, &config, OpenOptions { now: at(1000), ..options(6, true) });
     assert_eq!(deleted(&mut log, wall(2 * HOUR, 2000)), 0);
     assert_eq!(deleted(&mut log, wall(HOUR + 1000, HOUR + 1000)), 3, "time really passed");
+    // What is left of a log that was cut is as fresh as it was.
+    for _ in 0..2 {
+        append(&mut log, records(1).build(), at(2 * HOUR)).unwrap();
+    }
+    log.truncate_to(log.log_end_offset() - 1, at(2 * HOUR)).unwrap();
+    assert_eq!(deleted(&mut log, wall(9 * HOUR, 2 * HOUR + 1)), 0, "the clock jumped forward again");
 }
 
 #[test]

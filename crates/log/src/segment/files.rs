@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::RwLock;
 
 use super::Segment;
-use crate::disk::{File, OpenMode};
+use crate::disk::{CachedOnly, File, OpenMode};
 use crate::names::Kind;
 
 /// A file that may be open.
@@ -28,10 +28,14 @@ impl Handle {
 }
 
 impl Segment {
-    fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
+    fn note_use(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
+        self.note_use();
         if let Some(file) = handle.get() {
             return Ok(file);
         }
@@ -46,6 +50,27 @@ impl Segment {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the log was deleted"));
         }
         Ok(handle.get_or_keep(file))
+    }
+
+    /// The file for threads that must not wait, if it is open: opening it may have to ask the disk.
+    fn open_file(&self, handle: &Handle) -> io::Result<Arc<dyn File>> {
+        self.note_use();
+        handle.get().ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The log file, for threads that must not wait only if it is open.
+    pub(crate) fn log_file_for(&self, is_urgent: bool) -> io::Result<Arc<dyn File>> {
+        if is_urgent { self.open_file(&self.log) } else { self.log_file() }
+    }
+
+    /// The log file to read from, for threads that must not wait as far as it is open and cached.
+    pub(super) fn log_reader(&self, is_urgent: bool) -> io::Result<Arc<dyn File>> {
+        let file = self.log_file_for(is_urgent)?;
+        Ok(if is_urgent { Arc::new(CachedOnly(file)) } else { file })
+    }
+
+    pub(super) fn index_reader(&self, is_urgent: bool) -> io::Result<Arc<dyn File>> {
+        if is_urgent { Ok(Arc::new(CachedOnly(self.open_file(&self.index)?))) } else { self.index_file() }
     }
 
     pub(crate) fn log_file(&self) -> io::Result<Arc<dyn File>> {
