@@ -26,6 +26,7 @@ mod batches;
 pub(crate) mod copies;
 mod driver;
 mod gate;
+mod lost_end;
 mod members;
 mod messages;
 mod node;
@@ -397,6 +398,11 @@ impl Quorum {
     /// Counts messages that were dropped before they came here.
     pub fn note_refused(&self, messages: u64) {
         self.events.refused().add(messages);
+    }
+
+    /// Ends the node. Whoever asks it for something is told so, and handles that are left keep nothing alive.
+    pub fn stop(&self) {
+        self.events.stop();
     }
 
     /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank

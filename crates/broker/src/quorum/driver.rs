@@ -97,6 +97,7 @@ struct Shared {
     refused: Count,
     hints: Mutex<BTreeMap<i32, Hints>>,
     hinted: Notify,
+    stopped: Notify,
 }
 
 /// Where whatever comes from the network is put. Events find room or are dropped, hints are kept.
@@ -133,6 +134,10 @@ impl Events {
 
     pub(super) fn refused(&self) -> &Count {
         &self.shared.refused
+    }
+
+    pub(super) fn stop(&self) {
+        self.shared.stopped.notify_one();
     }
 
     pub(super) fn hint(&self, node_id: i32, hint: Hint) {
@@ -207,7 +212,7 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// Returns when the last handle is gone: why the node ended early, if it did.
+    /// Returns when the node is told to stop or the last handle is gone: why it ended early, if it did.
     pub async fn run(mut self) -> Result<(), QuorumError> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -220,6 +225,7 @@ impl<M: StateMachine> Driver<M> {
             let stands_at = self.succession.as_ref().map_or_else(Instant::now, |succession| succession.next);
             tokio::select! {
                 biased;
+                () = shared.stopped.notified() => break,
                 now = ticks.tick() => self.tick(now),
                 () = sleep_until(stands_at), if self.succession.is_some() => self.succeed(),
                 () = shared.hinted.notified() => self.take_hints(),

@@ -325,8 +325,10 @@ impl<M: StateMachine> Node<M> {
         if matches!(message.get_msg_type(), MsgTimeoutNow | MsgRequestVoteResponse | MsgRequestPreVoteResponse) {
             self.drive()?;
         }
+        self.admit_lost_end(&message);
         self.check_message(&message)?;
         self.note_contact(&message);
+        self.believe_lost_end(&message);
         match self.raft.step(message) {
             // What does not concern this node, or comes too late, is no harm.
             Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
@@ -589,7 +591,7 @@ impl<M: StateMachine> Node<M> {
         self.snapshot_if_due()
     }
 
-    fn send(&mut self, messages: Vec<Message>) {
+    pub(super) fn send(&mut self, messages: Vec<Message>) {
         for message in messages {
             let to = self.voters.by_raft_id(message.to).or_else(|| self.introduced.get(&message.to));
             match to {

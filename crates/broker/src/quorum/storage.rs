@@ -133,6 +133,7 @@ impl Storage {
             ..LogConfig::default()
         };
         disk.create_dir_all(dir)?;
+        synced::sync(&**disk, dir)?;
         let (snapshot, damaged) = newest_snapshot(&**disk, dir)?;
         let snapshot_id = snapshot.as_ref().map_or(SnapshotId { end_offset: 0, epoch: 0 }, |snapshot| snapshot.id);
         let noted = synced::read(&**disk, dir)?.unwrap_or(0);

@@ -2,8 +2,9 @@
 //!
 //! A batch that is torn at the end of the log was promised to nobody, and is cut. A damaged or missing one that was
 //! promised looks the same; this file tells them apart. It is written in place after each sync of the log and not
-//! synced itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. Before the
-//! log is cut it is lowered, durably. It has two slots, written in turn, so that a torn write leaves the other.
+//! synced itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. A start
+//! makes that durable before it looks at the log, and before the log is cut it is lowered, durably. It has two slots,
+//! written in turn, so that a torn write leaves the other.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
@@ -23,9 +24,21 @@ pub(super) struct SyncedOffset {
 
 /// What the file says; `None` if it is not there or damaged.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Option<i64>> {
-    match disk.open(&dir.join(NAME), OpenMode::Read) {
+    match open(disk, dir, OpenMode::Read)? {
+        Some(file) => Ok(newest(&*file)?.map(|(offset, _)| offset)),
+        None => Ok(None),
+    }
+}
+
+/// Makes durable what a killed process has left: a start that is refused for it is refused after a power loss, too.
+pub(super) fn sync(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    open(disk, dir, OpenMode::ReadWrite)?.map_or(Ok(()), |file| file.sync_data())
+}
+
+fn open(disk: &dyn Disk, dir: &Path, mode: OpenMode) -> io::Result<Option<Arc<dyn File>>> {
+    match disk.open(&dir.join(NAME), mode) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        file => Ok(newest(&*file?)?.map(|(offset, _)| offset)),
+        file => file.map(Some),
     }
 }
 

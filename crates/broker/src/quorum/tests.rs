@@ -311,8 +311,10 @@ async fn the_thread_commits_and_ends() {
     assert!(matches!(quorum.propose(epoch, -1, values(0, 3)).await, Err(QuorumError::Superseded)));
     assert!(matches!(quorum.propose(epoch + 1, 3, values(0, 3)).await, Err(QuorumError::NotLeader)));
     quorum.settle().await.unwrap();
-    drop(quorum);
+    let other = quorum.clone();
+    quorum.stop();
     thread.join().unwrap().unwrap();
+    assert!(matches!(other.settle().await, Err(QuorumError::Stopped)));
 }
 
 /// A snapshot that was installed while the log before it had gone another way, when power went in between.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::recover;
+use super::hostile::Three;
 use super::*;
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
@@ -144,6 +145,55 @@ fn among_several_a_vote_comes_from_its_copy_or_not_at_all() {
             }
             sim.kill();
             restore(&sim, &whole);
+        }
+    }
+}
+
+/// A leader does not go back before what it was promised, unless it is told.
+#[test]
+fn a_member_that_lost_what_it_had_promised_is_sent_it_again() {
+    let mut three = Three::led();
+    let before = files(&three.disks[1]);
+    for n in 5..7 {
+        three.propose(0, n);
+        three.talk();
+    }
+    (0..4).for_each(|_| three.nodes[0].tick().unwrap());
+    three.talk();
+    let (term, _, committed, ..) = three.state(1);
+    restore(&three.disks[1], &before);
+    three.nodes[1] = three.open(1);
+    assert_eq!(three.nodes[1].last_index(), committed - 2);
+    (0..4).for_each(|_| three.nodes[0].tick().unwrap());
+    let heartbeats = std::mem::take(&mut *three.sent.lock());
+    let member = three.id(1);
+    for message in heartbeats.into_iter().filter(|message| message.to == member) {
+        assert!(matches!(three.nodes[1].receive(message), Err(QuorumError::Impossible(_)) | Ok(())));
+    }
+    three.talk();
+    (0..4).for_each(|_| three.nodes[0].tick().unwrap());
+    three.talk();
+    assert_eq!(three.nodes[1].machine().values, values(0, 7));
+    assert!(three.nodes[0].leads() && three.state(0).0 == term);
+}
+
+#[test]
+fn what_was_refused_is_refused_again_after_a_power_loss() {
+    let dir = Path::new(DIR);
+    for seed in 0..20 {
+        let sim = SimDisk::new(seed);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        let mut node = start(&disk, dir, 1 << 20).unwrap();
+        (0..6).for_each(|n| _ = commit(&mut node, &values(n, 1)).unwrap());
+        drop(node);
+        sim.kill();
+        let log = sim.paths().into_iter().find(|path| path.extension().is_some_and(|name| name == "log")).unwrap();
+        let size = sim.get(&log).unwrap().len() as u64;
+        assert!(sim.flip_bit(&log, size - 1, 0));
+        for power_losses in 0..2 {
+            let error = start(&disk, dir, 1 << 20).err().unwrap_or_else(|| panic!("seed {seed}, {power_losses}"));
+            assert!(matches!(error, QuorumError::Corrupt(_)), "{error}");
+            sim.crash();
         }
     }
 }

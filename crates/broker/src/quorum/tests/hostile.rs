@@ -10,38 +10,44 @@ use super::*;
 use crate::simulation::env::seeds;
 
 /// Three voters in one process, and what they have said so far.
-struct Three {
-    nodes: Vec<Node<Journal>>,
+pub(super) struct Three {
+    pub(super) nodes: Vec<Node<Journal>>,
+    pub(super) disks: Vec<SimDisk>,
     options: Vec<Options>,
-    sent: Arc<Mutex<Vec<Message>>>,
+    pub(super) sent: Arc<Mutex<Vec<Message>>>,
     /// Of each node: its term, its vote in it, and how far it has committed.
     known: Vec<(u64, u64, u64)>,
 }
 
 impl Three {
-    fn start(seed: u64) -> Self {
+    pub(super) fn start(seed: u64) -> Self {
         Self::start_with(seed, 3)
     }
 
     /// The others of the three have nothing yet.
     fn start_with(seed: u64, bootstrapped: usize) -> Self {
-        let own = |n: u8| {
-            let disk = Arc::new(SimDisk::new(seed * 3 + u64::from(n)));
-            let mut own = options(disk, Path::new(DIR), 1500);
+        let disks: Vec<SimDisk> = (1..=3).map(|n| SimDisk::new(seed * 3 + n)).collect();
+        let own = |(disk, n): (&SimDisk, u8)| {
+            let mut own = options(Arc::new(disk.clone()), Path::new(DIR), 1500);
             own.random = Arc::new(SeededRandom::new(seed * 3 + u64::from(n)));
             (own.node_id, own.directory_id) = (i32::from(n), wire::Uuid([n; 16]));
             own
         };
-        let options: Vec<Options> = (1..=3).map(own).collect();
+        let options: Vec<Options> = disks.iter().zip(1..).map(own).collect();
         let all: Vec<&Options> = options.iter().collect();
         options[..bootstrapped].iter().for_each(|own| bootstrap(own, &all).unwrap());
         let sent = Arc::<Mutex<Vec<Message>>>::default();
-        let open = |own| Node::open(own, Journal::default(), Box::new(Kept(Arc::clone(&sent)))).unwrap();
-        Self { nodes: options.iter().map(open).collect(), options, sent, known: vec![(0, 0, 0); 3] }
+        let mut three = Self { nodes: Vec::new(), disks, options, sent, known: vec![(0, 0, 0); 3] };
+        three.nodes = (0..3).map(|n| three.open(n)).collect();
+        three
+    }
+
+    pub(super) fn open(&self, n: usize) -> Node<Journal> {
+        Node::open(&self.options[n], Journal::default(), Box::new(Kept(Arc::clone(&self.sent)))).unwrap()
     }
 
     /// The first leads, and some entries are committed everywhere.
-    fn led() -> Self {
+    pub(super) fn led() -> Self {
         let mut three = Self::start(0);
         three.nodes[0].campaign().unwrap();
         three.talk();
@@ -56,7 +62,7 @@ impl Three {
     }
 
     /// All messages arrive, until nobody has anything to say.
-    fn talk(&mut self) {
+    pub(super) fn talk(&mut self) {
         loop {
             let sent = std::mem::take(&mut *self.sent.lock());
             if sent.is_empty() {
@@ -74,7 +80,7 @@ impl Three {
         self.nodes.iter().position(|node| node.key().raft_id() == raft_id)
     }
 
-    fn propose(&mut self, n: usize, value: usize) {
+    pub(super) fn propose(&mut self, n: usize, value: usize) {
         let node = &mut self.nodes[n];
         if let Some(epoch) = node.leader_epoch() {
             _ = node.propose(epoch, node.state_offset(), &values(value, 1));
@@ -82,11 +88,11 @@ impl Three {
         }
     }
 
-    fn id(&self, n: usize) -> u64 {
+    pub(super) fn id(&self, n: usize) -> u64 {
         self.nodes[n].key().raft_id()
     }
 
-    fn state(&self, n: usize) -> (u64, u64, u64, u64, StateRole) {
+    pub(super) fn state(&self, n: usize) -> (u64, u64, u64, u64, StateRole) {
         let raft = &self.nodes[n].raft.raft;
         (raft.term, raft.vote, raft.raft_log.committed, raft.raft_log.last_index(), raft.state)
     }
@@ -193,7 +199,10 @@ fn what_no_member_says_changes_nothing() {
         assert_eq!(three.state(0), before, "{at}");
     }
 
-    // They go on as if nothing had been.
+    // They go on as if nothing had been. That it lacks entries that nobody has is not believed either.
+    for answer in std::mem::take(&mut *three.sent.lock()) {
+        assert!(matches!(three.nodes[0].receive(answer), Err(QuorumError::Impossible(_))));
+    }
     three.propose(0, 5);
     three.talk();
     (0..4).for_each(|_| three.nodes[0].tick().unwrap());
