@@ -71,7 +71,7 @@ pub use init_producer_id::ProducerIds;
 pub(crate) use pace::Pace;
 
 use crate::Broker;
-use crate::net::{CloseReason, Frame, LargeAnswer, Peer, Permit};
+use crate::net::{AnswerSize, CloseReason, Frame, LargeAnswer, Peer, Permit};
 use crate::partition::{Passed, Touched};
 
 /// What a handler knows of a request besides its body.
@@ -95,6 +95,11 @@ pub enum Started {
 impl Started {
     pub fn is_produce(&self) -> bool {
         matches!(self, Self::Produce(_))
+    }
+
+    /// Whether another Produce may start behind it.
+    pub fn is_queued_produce(&self) -> bool {
+        matches!(self, Self::Produce(pending) if pending.is_queued())
     }
 
     /// The answer, when it is ready. A Produce that wants no acknowledgement is answered by an empty frame.
@@ -173,6 +178,11 @@ impl RequestContext {
     async fn large_answer(&self, broker: &Broker, kind: LargeAnswer) -> Permit {
         broker.memory.large_answer(kind, self.client_address.ip(), self.is_inter_broker).await
     }
+
+    /// The size of an answer that waits when it becomes large.
+    fn answer_size<'a>(&self, broker: &'a Broker, kind: LargeAnswer) -> AnswerSize<'a> {
+        broker.memory.answer_size(kind, self.client_address.ip(), self.is_inter_broker)
+    }
 }
 
 impl Call {
@@ -185,10 +195,11 @@ pub fn is_produce(key: i16) -> bool {
     key == wire::api::produce::ProduceRequest::API.key
 }
 
-/// Whether an answer is about as large as its request, whatever this broker knows and however it is asked. The records
-/// of a Fetch do not count: it copies a few where there is no memory for more.
+/// Whether an answer is about as large as its request, whatever this broker knows and however it is asked, or waits
+/// when it becomes large ([`AnswerSize`]). The records of a Fetch do not count: it copies a few where there is no
+/// memory for more.
 pub fn answers_little(key: i16) -> bool {
-    const KEYS: [i16; 9] = [
+    const KEYS: [i16; 21] = [
         table::produce::ProduceRequest::API.key,
         table::fetch::FetchRequest::API.key,
         table::api_versions::ApiVersionsRequest::API.key,
@@ -198,8 +209,25 @@ pub fn answers_little(key: i16) -> bool {
         table::heartbeat::HeartbeatRequest::API.key,
         table::leave_group::LeaveGroupRequest::API.key,
         table::init_producer_id::InitProducerIdRequest::API.key,
+        table::offset_for_leader_epoch::OffsetForLeaderEpochRequest::API.key,
+        table::offset_delete::OffsetDeleteRequest::API.key,
+        table::delete_groups::DeleteGroupsRequest::API.key,
+        table::delete_topics::DeleteTopicsRequest::API.key,
+        table::delete_records::DeleteRecordsRequest::API.key,
+        table::describe_cluster::DescribeClusterRequest::API.key,
+        table::metadata::MetadataRequest::API.key,
+        table::describe_configs::DescribeConfigsRequest::API.key,
+        table::describe_groups::DescribeGroupsRequest::API.key,
+        table::offset_fetch::OffsetFetchRequest::API.key,
+        table::join_group::JoinGroupRequest::API.key,
+        table::sync_group::SyncGroupRequest::API.key,
     ];
     KEYS.contains(&key)
+}
+
+/// Whether a request is one of those that only brokers send, or the first of any connection.
+pub fn is_of_control_plane(key: i16) -> bool {
+    key == table::api_versions::ApiVersionsRequest::API.key || BETWEEN_BROKERS.iter().any(|api| api.key == key)
 }
 
 /// Whether an API is served, to clients or only to other brokers.

@@ -198,6 +198,10 @@ impl File for WatchedFile {
         self.file.read_at(buffer, position)
     }
 
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_cached_at(buffer, position)
+    }
+
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         let taken = self.watch.watch(0, || self.file.write_at(slices, position))?;
         self.unsynced_bytes.fetch_add(taken as u64, Ordering::Relaxed);

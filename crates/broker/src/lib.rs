@@ -4,6 +4,7 @@
 //! other than by the network goes through [`Env`].
 
 mod api;
+mod blocking_pool;
 mod cluster;
 pub mod config;
 mod disk_watch;

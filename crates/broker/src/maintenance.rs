@@ -1,10 +1,12 @@
 //! What a broker does without being asked: flush, note recovery points, delete and compact what is old, watch the disk.
 //!
-//! Each loop is one task; work on files runs on the blocking pool. Intervals come from the configuration of now.
+//! Each loop is one task; work on files runs on the blocking pool. Both are the control plane's, whose pool clients
+//! cannot fill. Intervals come from the configuration of now.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +29,8 @@ const SCRUB_BYTES: u64 = 8 << 20;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the loops. They end when the set is dropped.
-pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>) {
+pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>, control: &Handle) {
+    let _entered = control.enter();
     every(loops, broker, |config| millis(config.log_background_flush_interval_ms), flush);
     every(loops, broker, checkpoint_interval, |broker| {
         if let Err(error) = broker.partitions.write_checkpoints() {

@@ -2,6 +2,7 @@
 
 mod budget;
 mod connection;
+mod file_range;
 mod input;
 mod limits;
 mod memory;
@@ -16,12 +17,13 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 pub use budget::{Budget, Permit};
 pub use connection::{CloseReason, Peer};
 pub use limits::{Admission, Limit, LogLimit};
-pub use memory::{DESCRIBED_BYTES_MAX, LargeAnswer, Memory};
+pub use memory::{AnswerSize, DESCRIBED_BYTES_MAX, LargeAnswer, Memory};
 pub use output::{COPY_BYTES_MAX, Frame};
 pub use stream::{Socket, Stream, connect};
 
@@ -62,8 +64,9 @@ pub struct Listener {
     pub admission: Arc<Admission>,
 }
 
-/// Accepts and serves connections of a listener until it is dropped, and its connections with it.
-pub async fn serve(broker: Arc<Broker>, listener: Listener) {
+/// Accepts and serves connections of a listener until it is dropped, and its connections with it. Those of brokers
+/// among themselves that carry data are served on the data plane.
+pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) {
     let stats = Arc::clone(&broker.shared.stats);
     let mut connections = JoinSet::new();
     loop {
@@ -96,9 +99,10 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                     )
                 });
                 let (broker, stats) = (Arc::clone(&broker), Arc::clone(&stats));
+                let data_plane = data_plane.clone();
                 connections.spawn(async move {
                     let reason = match connection {
-                        Ok(connection) => panics::catch(connection.run()).await.unwrap_or(CloseReason::Panicked),
+                        Ok(connection) => run(connection, &data_plane).await,
                         Err(error) => error.into(),
                     };
                     drop(admitted);
@@ -111,6 +115,23 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener) {
                 broker.log_limit.warn(address, &limit, "connection refused");
             }
         }
+    }
+}
+
+/// Runs a connection, and goes on on the data plane when it belongs there.
+async fn run(connection: Connection, data_plane: &Handle) -> CloseReason {
+    let connection = match panics::catch(connection.run()).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(reason)) => return reason,
+        Err(panics::Panicked) => return CloseReason::Panicked,
+    };
+    // Of a set, so that it ends with this task.
+    let mut moved = JoinSet::new();
+    moved.spawn_on(async move { connection.moved()?.run().await }, data_plane);
+    match moved.join_next().await {
+        Some(Ok(Err(reason))) => reason,
+        // It moves once, and panics alone end it otherwise.
+        _ => CloseReason::Panicked,
     }
 }
 

@@ -252,6 +252,11 @@ impl Partition {
         self.leader_epoch.load(Ordering::Acquire)
     }
 
+    /// Whether it has been told whom it follows, or to lead.
+    fn has_role(&self) -> bool {
+        self.leader_epoch() >= 0
+    }
+
     pub fn view(&self) -> &LogView {
         &self.view
     }
@@ -602,6 +607,14 @@ impl Partition {
         });
         self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         self.waiters.wake_all();
+    }
+
+    /// Closes the log of a broker that stops. Nobody waits any more.
+    pub fn close(self: &Arc<Self>) -> Result<(), LogError> {
+        let closed = self.with_log(Log::close);
+        self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        self.waiters.wake_all();
+        closed.map(|_| ())
     }
 
     pub fn waiters(&self) -> &Waiters {

@@ -43,7 +43,7 @@ use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::quorum::{METADATA_DIR, Node, Options, QuorumError, Voter};
 use crate::replication::{Repair, Replication, isr};
 use crate::stats::Metrics;
-use crate::threads::{Thread, spawn_blocking, start_publisher, start_quorum, start_syncer};
+use crate::threads::{ControlPlane, Thread, keep_awake, spawn_blocking, start_publisher, start_quorum, start_syncer};
 use crate::{Broker, Env, maintenance, net};
 
 /// What links have to tell that nobody has taken note of yet.
@@ -86,6 +86,8 @@ pub enum StartError {
     Membership(#[from] MembershipError),
     #[error("the broker cannot register: {0}")]
     Registration(#[from] RegistrationError),
+    #[error("cannot start the threads of the control plane: {0}; see the limits of processes and memory (ulimit -u)")]
+    Threads(io::Error),
 }
 
 /// A running broker.
@@ -102,15 +104,25 @@ pub struct Server {
     syncers: Vec<Thread<()>>,
     /// Held as long as the data directory is in use.
     _lock: Option<std::fs::File>,
+    /// Ends last: what others wait for may run there.
+    _control_plane: ControlPlane,
 }
 
 impl Server {
+    /// Starts a broker that serves its clients on the runtime of the caller.
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
-        let ground = Ground::take(&config, &env).await?;
-        Self::start_on(ground, config, env).await
+        let control_plane = ControlPlane::start().map_err(StartError::Threads)?;
+        let ground = Ground::take(&config, &env, control_plane.handle()).await?;
+        Self::start_on(ground, control_plane, config, env).await
     }
 
-    pub(crate) async fn start_on(ground: Ground, config: BrokerConfig, env: Env) -> Result<Self, StartError> {
+    pub(crate) async fn start_on(
+        ground: Ground,
+        control_plane: ControlPlane,
+        config: BrokerConfig,
+        env: Env,
+    ) -> Result<Self, StartError> {
+        let (control, data) = (control_plane.handle(), Handle::current());
         let Ground { descriptors, lock, listeners, endpoints } = ground;
         let stall_timeout = Duration::from_millis(u64::from(config.disk_stall_timeout_ms.unsigned_abs()));
         let disk_watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), stall_timeout));
@@ -135,7 +147,7 @@ impl Server {
         let (link_events, events) = mpsc::channel(LINK_EVENTS_MAX);
         let incarnation_id = env.new_id();
         let sender = NodeIdentity { node_id, directory_id: own.directory_id, incarnation_id };
-        let transport = Links::new(cluster_id.clone(), sender.clone(), Handle::current(), link_events);
+        let transport = Links::new(cluster_id.clone(), sender.clone(), control.clone(), link_events);
         let options = Options {
             disk: Arc::clone(&env.disk),
             clock: Arc::clone(&env.clock),
@@ -169,7 +181,7 @@ impl Server {
             syncer,
             dirty: Arc::default(),
             room: Arc::default(),
-            inline_appends: Arc::new(InlineAppends::new(Handle::current().metrics().num_workers())),
+            inline_appends: Arc::new(InlineAppends::new(data.metrics().num_workers())),
             stats: Arc::default(),
         };
         let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
@@ -178,7 +190,14 @@ impl Server {
         open_files.set_give_up(move |even_used| {
             giving_up.upgrade().map_or(0, |partitions| partitions.give_up_files(even_used))
         });
-        let peers = Peers::new(sender, listener_name.clone(), request_timeout, Arc::clone(&metadata), quorum.status());
+        let peers = Peers::new(
+            sender,
+            listener_name.clone(),
+            request_timeout,
+            Arc::clone(&metadata),
+            quorum.status(),
+            control.clone(),
+        );
         let peers = Arc::new(peers);
         let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));
         let controller = Controller::start(
@@ -188,6 +207,7 @@ impl Server {
             Arc::clone(&env.random),
             Arc::clone(&peers),
             Arc::clone(&liveness),
+            control,
         );
         let loaded = LoadedEpochs::default();
         let offsets_topic = Arc::new(OffsetsTopic {
@@ -233,14 +253,17 @@ impl Server {
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
             listeners.into_iter().partition(|listener| listener.is_inter_broker);
         for listener in inter_broker {
-            connections.spawn(essential("a listener", net::serve(Arc::clone(&broker), listener)));
+            let serving = net::serve(Arc::clone(&broker), listener, data.clone());
+            connections.spawn_on(essential("a listener", serving), control);
         }
         let mut background = JoinSet::new();
-        background.spawn(essential("what follows the links", links::follow(Arc::clone(&broker), events)));
+        background.spawn_on(essential("what keeps the data plane awake", keep_awake(data.clone())), control);
+        let following = links::follow(Arc::clone(&broker), events);
+        background.spawn_on(essential("what follows the links", following), control);
         if membership != Membership::Alone {
             let (broker, own) = (Arc::clone(&broker), own.clone());
             let joining = async move { membership::join(&broker, &own, &membership).await };
-            background.spawn(essential("what keeps this node a member", joining));
+            background.spawn_on(essential("what keeps this node a member", joining), control);
         }
         membership::catch_up(&broker, &own, patience).await?;
 
@@ -259,13 +282,13 @@ impl Server {
             Arc::clone(&broker.config),
             Arc::clone(&metadata),
             Arc::clone(&partitions),
-            Handle::current(),
+            data.clone(),
         );
         metadata.subscribe_after(Arc::clone(&replication) as _, |image| replication.follow_all(image));
         let asking = Arc::new(broker.controller.clone());
         let changes = Arc::clone(&broker.shared.isr_changes);
         let changing = isr::run(node_id, changes, Arc::clone(&metadata), asking);
-        background.spawn(essential("what changes in-sync replicas", changing));
+        background.spawn_on(essential("what changes in-sync replicas", changing), control);
         let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
         let repair = Repair {
             node_id,
@@ -274,13 +297,14 @@ impl Server {
             damaged: Arc::clone(&broker.shared.damaged),
         };
         background.spawn(essential("what repairs logs", repair.run()));
+        // Where their fetches are served: followers that are kept waiting here do not lag.
         let watching = isr::watch_lag(Arc::clone(&partitions), lag_max);
         background.spawn(essential("what watches followers", watching));
         let follower = Arc::new(GroupFollower {
             groups: Arc::clone(&groups),
             partitions: Arc::clone(&partitions),
             loaded,
-            runtime: Handle::current(),
+            runtime: data.clone(),
             looking: Mutex::default(),
         });
         metadata.subscribe_after(Arc::clone(&follower) as _, |image| follower.follow_leadership(image));
@@ -297,14 +321,15 @@ impl Server {
         let previous_epoch = metadata.load().broker(node_id).map(|broker| broker.epoch);
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));
         let epoch = lifecycle.register(patience).await?;
-        background.spawn(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)));
+        background.spawn_on(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)), control);
         let watching = Arc::clone(&lifecycle).watch_session();
-        background.spawn(essential("what watches this broker's session", watching));
-        background.spawn(essential("what watches the brokers", watch(Arc::clone(&broker))));
+        background.spawn_on(essential("what watches this broker's session", watching), control);
+        background.spawn_on(essential("what watches the brokers", watch(Arc::clone(&broker))), control);
         background.spawn(essential("the groups' clock", groups.run()));
-        maintenance::start(&broker, &mut background);
+        maintenance::start(&broker, &mut background, control);
         for listener in for_clients {
-            connections.spawn(essential("a listener", net::serve(Arc::clone(&broker), listener)));
+            let serving = net::serve(Arc::clone(&broker), listener, data.clone());
+            connections.spawn(essential("a listener", serving));
         }
         Ok(Self {
             broker,
@@ -317,6 +342,7 @@ impl Server {
             quorum: quorum_thread,
             syncers,
             _lock: lock,
+            _control_plane: control_plane,
         })
     }
 
@@ -382,7 +408,7 @@ impl Server {
             Err(error) => tracing::error!(%error, "the logs did not close cleanly; the next start checks them"),
         }
         self.broker.shared.syncer.close();
-        // The last handles of the quorum go with these, and its thread with them.
+        self.broker.quorum.stop();
         self.broker.metadata.unsubscribe_all();
         drop((self.lifecycle, self.replication, self.broker));
         for thread in self.syncers {
@@ -406,14 +432,14 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    async fn take(config: &BrokerConfig, env: &Env) -> Result<Self, StartError> {
+    async fn take(config: &BrokerConfig, env: &Env, control: &Handle) -> Result<Self, StartError> {
         raise_descriptor_limit();
         survive_file_size_limit();
         let data_dir = data_dir(config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
         let lock = Some(lock(&data_dir).await?);
-        let (listeners, endpoints) = listen(config)?;
+        let (listeners, endpoints) = listen(config, control)?;
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Ok(Self { descriptors, lock, listeners, endpoints })
     }
@@ -538,8 +564,8 @@ pub(crate) async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
 }
 
 /// Opens the listening sockets. The endpoints are what clients and brokers are told: where a port was left to the
-/// system, the one that it gave.
-fn listen(config: &BrokerConfig) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
+/// system, the one that it gave. A socket belongs to the runtime that it is opened on.
+fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
     let inter_broker = config.inter_broker_endpoint()?;
     let clients = config.client_endpoints()?;
     let mut endpoints = config.advertised_endpoints()?;
@@ -551,12 +577,13 @@ fn listen(config: &BrokerConfig) -> Result<(Vec<net::Listener>, Vec<Endpoint>), 
         let failed = |error| StartError::Listen { address: format!("{host}:{}", endpoint.port), error };
         let address = (host, endpoint.port).to_socket_addrs().map_err(failed)?.next();
         let address = address.ok_or_else(|| failed(io::Error::from(io::ErrorKind::AddrNotAvailable)))?;
+        let is_inter_broker = place >= clients.len();
+        let _entered = is_inter_broker.then(|| control.enter());
         let socket = net::bind(address, config).map_err(failed)?;
         if let Some(advertised) = endpoints.get_mut(place).filter(|advertised| advertised.port == 0) {
             advertised.port = socket.local_addr().map_err(failed)?.port();
         }
         let name = endpoint.name.as_str().into();
-        let is_inter_broker = place >= clients.len();
         let admission = Arc::clone(if is_inter_broker { &for_brokers } else { &for_clients });
         let socket = net::Socket::Tcp(socket);
         listeners.push(net::Listener { socket, name, is_inter_broker, admission });

@@ -76,6 +76,8 @@ pub struct Api {
 /// For APIs that name partitions or topics: a cluster of 200,000 partitions is as large as Kafka's designers aim for on
 /// one that is not split, and a request of 8 MiB, the most that is taken of all but Produce, names a few more.
 const PARTITIONS: usize = 250_000;
+/// For Produce: a producer sends one batch of a partition at a time, and waits with the others until they are more.
+const BATCHES: usize = 20_000;
 /// For APIs that name groups, their members, or what they are assigned.
 const GROUPS: usize = 10_000;
 /// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions
@@ -146,7 +148,7 @@ macro_rules! apis {
 }
 
 apis! {
-    0 Produce 3..=13, 9, PARTITIONS, produce ProduceRequest ProduceResponse;
+    0 Produce 3..=13, 9, BATCHES, produce ProduceRequest ProduceResponse;
     1 Fetch 4..=18, 12, PARTITIONS, fetch FetchRequest FetchResponse;
     2 ListOffsets 1..=11, 6, PARTITIONS, list_offsets ListOffsetsRequest ListOffsetsResponse;
     3 Metadata 0..=13, 9, PARTITIONS, metadata MetadataRequest MetadataResponse;

@@ -29,13 +29,18 @@ use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
 const SETTINGS_MAX: usize = 150_000;
+/// About what a setting takes, what is said of its meaning, and how many a resource has, before they are looked up.
+const SETTING_BYTES: usize = 100;
+const DOCUMENTATION_BYTES: usize = 250;
+const TOPIC_SETTINGS: usize = 40;
+const BROKER_SETTINGS: usize = 300;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse {
-    let _permit = context.large_answer(broker, LargeAnswer::Described).await;
+    let mut size = context.answer_size(broker, LargeAnswer::Described);
     let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let image = broker.metadata.load_full();
     let (mut settings, mut bytes) = (0, 0);
@@ -47,6 +52,7 @@ pub(super) async fn handle(
         if !named.insert((*resource_type, resource_name.clone(), configuration_keys.clone())) {
             continue;
         }
+        size.add(expected_bytes(&resource, include)).await;
         let described = match settings < SETTINGS_MAX && bytes < DESCRIBED_BYTES_MAX {
             false => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings at once.")),
             true => describe(broker, &image, &resource, include),
@@ -69,6 +75,18 @@ pub(super) async fn handle(
         });
     }
     DescribeConfigsResponse { results, ..Default::default() }
+}
+
+/// About what a resource will take in the answer.
+fn expected_bytes(resource: &DescribeConfigsResource, include: Include) -> usize {
+    let is_small =
+        matches!(ResourceKind::from_id(resource.resource_type), Some(ResourceKind::Topic | ResourceKind::Group));
+    let all = if is_small { TOPIC_SETTINGS } else { BROKER_SETTINGS };
+    let settings = match &resource.configuration_keys {
+        Some(keys) if !keys.is_empty() => keys.len().min(all),
+        _ => all,
+    };
+    settings * (SETTING_BYTES + if include.documentation { DOCUMENTATION_BYTES } else { 0 })
 }
 
 /// About what a setting takes in the answer.

@@ -24,7 +24,7 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
-    let _permit = context.large_answer(broker, LargeAnswer::Described).await;
+    let mut size = context.answer_size(broker, LargeAnswer::Described);
     let (mut named, mut described_bytes) = (HashSet::new(), 0);
     let mut groups = Vec::with_capacity(request.groups.len());
     let mut pace = Pace::default();
@@ -42,7 +42,10 @@ pub(super) async fn handle(
         if request.include_authorized_operations && group.error_code.is_none() {
             group.authorized_operations = GROUP_OPERATIONS;
         }
-        described_bytes += size_bytes(&group);
+        // Members' data are shared with the group until the answer is written.
+        let group_bytes = size_bytes(&group);
+        size.add(group_bytes).await;
+        described_bytes += group_bytes;
         pace.step(1 + group.members.len()).await;
         groups.push(group);
     }

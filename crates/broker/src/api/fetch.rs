@@ -20,6 +20,7 @@ mod copies;
 mod followers;
 pub mod sessions;
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ use wire::api::fetch::{
 };
 use wire::{ErrorCode, Records};
 
-use self::copies::{Answered, copy};
+use self::copies::Answered;
 use self::followers::Follower;
 use self::sessions::{FetchSessions, Opened, Target, Targets};
 use super::{Call, Pace, leaders};
@@ -158,7 +159,7 @@ async fn read(
     if !reads.parts.iter().any(|read| read.is_cold) {
         return reads;
     }
-    let is_warm = cold::warm(service.partitions.cold_reads(), targets, &reads).await;
+    let is_warm = cold::warm(service.partitions.cold_reads(), targets, &reads, limits.max_bytes).await;
     Reading { fetched_ms: None, is_urgent: !is_warm, ..reading }.all(targets).await
 }
 
@@ -507,8 +508,10 @@ fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
 fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> PartitionData {
     let records = match read.span {
         None => Records::Inline(bytes::Bytes::new()),
-        Some(span) if answered.copies(&span) => match copy(&span) {
-            Ok(bytes) => Records::Inline(bytes),
+        Some(span) if answered.copies(&span) => match span.read_cached() {
+            Ok(bytes) => Records::Inline(bytes.into()),
+            // Whoever sends it has it read in first.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => answered.send_from_file(span),
             Err(error) => {
                 tracing::error!(topic = %target.topic, partition = target.index, %error, "a read failed");
                 return PartitionData {
@@ -520,11 +523,7 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> P
                 };
             }
         },
-        Some(span) => {
-            let length = span.length;
-            answered.spans.push(span);
-            Records::Elsewhere(length)
-        }
+        Some(span) => answered.send_from_file(span),
     };
     PartitionData {
         partition_index: target.index,

@@ -14,6 +14,7 @@ use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
 use super::RequestContext;
 use crate::Broker;
 use crate::group::Caller;
+use crate::net::LargeAnswer;
 
 /// Before it, the protocol's name is not null.
 const NULL_PROTOCOL_NAME_SINCE: i16 = 7;
@@ -32,5 +33,8 @@ pub(super) async fn handle(
     if context.api_version < NULL_PROTOCOL_NAME_SINCE {
         response.protocol_name.get_or_insert_default();
     }
+    // Their metadata are shared with the group until the answer is written.
+    let members = response.members.iter().map(|member| member.member_id.len() + member.metadata.len());
+    context.answer_size(broker, LargeAnswer::Described).add(members.sum()).await;
     response
 }

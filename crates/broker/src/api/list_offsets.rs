@@ -39,15 +39,18 @@ pub(super) async fn handle(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let version = context.api_version;
-    let mut timestamps = request.topics.iter().flat_map(|topic| &topic.partitions).map(|asked| asked.timestamp);
+    let timestamps = request.topics.iter().flat_map(|topic| &topic.partitions).map(|asked| asked.timestamp);
     let is_small = timestamps.clone().count() <= ELEMENTS_PER_TURN;
-    if is_small && !timestamps.any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads)) {
+    let reads = timestamps.clone().any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads));
+    if is_small && !reads {
         return answer(broker, version, &request);
     }
+    let cold_reads = broker.partitions.cold_reads().clone();
     let broker = Arc::clone(broker);
-    let answered = spawn_blocking(move || answer(&broker, version, &request)).await;
-    answered.unwrap_or_else(|error| {
-        tracing::error!(%error, "a search for offsets ended");
+    let search = move || answer(&broker, version, &request);
+    let answered = if reads { cold_reads.run(search).await } else { spawn_blocking(search).await.ok() };
+    answered.unwrap_or_else(|| {
+        tracing::error!("a search for offsets ended");
         ListOffsetsResponse::default()
     })
 }

@@ -25,10 +25,13 @@ use wire::api::metadata::{
 use super::{Pace, RequestContext, auto_create, nodes, operations};
 use crate::Broker;
 use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
-use crate::net::LargeAnswer;
+use crate::net::{AnswerSize, LargeAnswer};
 
 /// Topics can be named by id since.
 const TOPIC_IDS_SINCE: i16 = 12;
+/// About what a topic and a partition take of an answer while it is made.
+const TOPIC_BYTES: usize = 64;
+const PARTITION_BYTES: usize = 128;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -46,16 +49,15 @@ pub(super) async fn handle(
         return refuse(topics);
     }
     let image = broker.metadata.load_full();
-    let permit = context.large_answer(broker, LargeAnswer::Described).await;
-    let mut pace = Pace::default();
+    let mut progress = Progress { pace: Pace::default(), size: context.answer_size(broker, LargeAnswer::Described) };
     let (mut topics, missing) = match &asked {
-        None => (all(&image, &mut pace).await, Vec::new()),
+        None => (all(&image, &mut progress).await, Vec::new()),
         Some(asked) if asked.iter().any(|topic| !topic.topic_id.is_zero()) => {
-            (by_id(&image, asked, &mut pace).await, Vec::new())
+            (by_id(&image, asked, &mut progress).await, Vec::new())
         }
-        Some(asked) => by_name(&image, asked, &mut pace).await,
+        Some(asked) => by_name(&image, asked, &mut progress).await,
     };
-    drop(permit);
+    drop(progress);
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
         topics.extend(auto_create::answer(broker, context, missing, creates).await);
@@ -82,6 +84,20 @@ pub(super) async fn handle(
     }
 }
 
+/// What was made of an answer.
+struct Progress<'a> {
+    pace: Pace,
+    size: AnswerSize<'a>,
+}
+
+impl Progress<'_> {
+    /// One more topic is made, with what it is called by and its partitions.
+    async fn topic(&mut self, name: Option<&str>, partitions: usize) {
+        self.pace.step(1 + partitions).await;
+        self.size.add(TOPIC_BYTES + name.map_or(0, str::len) + PARTITION_BYTES * partitions).await;
+    }
+}
+
 /// A topic that is not named in a way that the version has.
 fn is_malformed(topic: &MetadataRequestTopic, version: i16) -> bool {
     match &topic.name {
@@ -101,29 +117,32 @@ fn refuse(asked: &[MetadataRequestTopic]) -> MetadataResponse {
     MetadataResponse { topics: topics.collect(), ..Default::default() }
 }
 
-async fn all(image: &MetadataImage, pace: &mut Pace) -> Vec<MetadataResponseTopic> {
+async fn all(image: &MetadataImage, progress: &mut Progress<'_>) -> Vec<MetadataResponseTopic> {
     let mut topics = Vec::new();
     for topic in image.topics() {
-        pace.step(1 + topic.partitions.len()).await;
+        progress.topic(Some(&topic.name), topic.partitions.len()).await;
         topics.push(describe(image, topic));
     }
     topics
 }
 
 /// The topics that are named by id, each once.
-async fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic], pace: &mut Pace) -> Vec<MetadataResponseTopic> {
+async fn by_id(
+    image: &MetadataImage,
+    asked: &[MetadataRequestTopic],
+    progress: &mut Progress<'_>,
+) -> Vec<MetadataResponseTopic> {
     let mut seen = HashSet::new();
-    let mut topics = Vec::with_capacity(asked.len());
+    let mut topics = Vec::new();
     for topic_id in asked.iter().map(|topic| topic.topic_id) {
-        pace.step(1).await;
         if topic_id.is_zero() || !seen.insert(topic_id) {
+            progress.pace.step(1).await;
             continue;
         }
-        topics.push(match image.topic_by_id(topic_id) {
-            Some(topic) => {
-                pace.step(topic.partitions.len()).await;
-                describe(image, topic)
-            }
+        let topic = image.topic_by_id(topic_id);
+        progress.topic(topic.map(|topic| &*topic.name), topic.map_or(0, |topic| topic.partitions.len())).await;
+        topics.push(match topic {
+            Some(topic) => describe(image, topic),
             None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id, ..Default::default() },
         });
     }
@@ -134,21 +153,20 @@ async fn by_id(image: &MetadataImage, asked: &[MetadataRequestTopic], pace: &mut
 async fn by_name<'a>(
     image: &MetadataImage,
     asked: &'a [MetadataRequestTopic],
-    pace: &mut Pace,
+    progress: &mut Progress<'_>,
 ) -> (Vec<MetadataResponseTopic>, Vec<&'a str>) {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for name in asked.iter().filter_map(|topic| topic.name.as_deref()) {
-        pace.step(1).await;
         if !seen.insert(name) {
+            progress.pace.step(1).await;
             continue;
         }
-        match image.topic(name) {
-            Some(topic) => {
-                pace.step(topic.partitions.len()).await;
-                found.push(describe(image, topic));
-            }
+        let topic = image.topic(name);
+        progress.topic(Some(name), topic.map_or(0, |topic| topic.partitions.len())).await;
+        match topic {
+            Some(topic) => found.push(describe(image, topic)),
             None => missing.push(name),
         }
     }

@@ -17,28 +17,29 @@ use super::RequestContext;
 use crate::Broker;
 use crate::net::LargeAnswer;
 
-/// A request for the offsets of more partitions takes its turn to be answered. A consumer asks for its own.
-const PARTITIONS_MAX: usize = 100;
+/// About what an offset takes in the answer, where the group is not asked. A consumer asks for a few.
+const OFFSET_BYTES: usize = 150;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
-    let _permit = match is_large(&request) {
-        true => Some(context.large_answer(broker, LargeAnswer::Offsets).await),
-        false => None,
-    };
+    let mut size = context.answer_size(broker, LargeAnswer::Offsets);
+    size.add(expected_bytes(broker, &request)).await;
     broker.groups.offset_fetch(context.api_version, request).await
 }
 
-/// Whether much may be known of what is asked: all that a group has, or what it has of many partitions.
-fn is_large(request: &OffsetFetchRequest) -> bool {
-    let first = request.topics.as_ref().map(|topics| topics.iter().map(|topic| topic.partition_indexes.len()).sum());
-    let of_group = |group: &OffsetFetchRequestGroup| {
-        Some(group.topics.as_ref()?.iter().map(|topic| topic.partition_indexes.len()).sum::<usize>())
+/// About what is known of what is asked: all that a group has, or what it has of some partitions.
+fn expected_bytes(broker: &Broker, request: &OffsetFetchRequest) -> usize {
+    let of_all = |group_id: &str| broker.groups.offsets_size_bytes(group_id);
+    let of_group = |group: &OffsetFetchRequestGroup| match &group.topics {
+        Some(topics) => topics.iter().map(|topic| topic.partition_indexes.len() * OFFSET_BYTES).sum(),
+        None => of_all(&group.group_id),
     };
-    let partitions: Option<usize> =
-        if request.groups.is_empty() { first } else { request.groups.iter().map(of_group).sum() };
-    partitions.is_none_or(|partitions| partitions > PARTITIONS_MAX)
+    match (&request.topics, request.groups.is_empty()) {
+        (_, false) => request.groups.iter().map(of_group).sum(),
+        (Some(topics), true) => topics.iter().map(|topic| topic.partition_indexes.len() * OFFSET_BYTES).sum(),
+        (None, true) => of_all(&request.group_id),
+    }
 }

@@ -11,17 +11,19 @@
 //!
 //! Skipped: transactional batches are refused until there are transactions.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::api::produce::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse,
     ProduceRequest, ProduceResponse, TopicProduceResponse,
 };
-use wire::batch::{self, Batch};
+use wire::batch::{self, Batch, BatchHeader};
 use wire::{ErrorCode, Records, Uuid};
 
 use super::{Call, RequestContext, leaders};
@@ -33,10 +35,15 @@ use crate::partition::{Acks, Outcome, Partition, Passed, Refusal, Ticket, Touche
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
 const ADMIN_CLIENT_ID: &str = "__admin_client";
 
+/// Requests of more bytes are checked by a thread of their own, and what comes on their connection behind them waits: a
+/// checksum over 100 MB takes as long as thousands of small requests. What is compressed counts for more.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+const COMPRESSED_WEIGHT: usize = 4;
+
 /// Who has the wrong leader is told the right one since.
 const LEADER_HINTS_SINCE: i16 = 10;
 
-/// A Produce whose batches are queued.
+/// A Produce whose batches are queued, or are being checked before.
 pub struct Pending {
     broker: Arc<Broker>,
     call: Call,
@@ -45,6 +52,8 @@ pub struct Pending {
     topics: Vec<Topic>,
     ticket: Arc<Ticket>,
     deadline: Option<Instant>,
+    /// Checks and queues the batches of a large request.
+    checking: Option<JoinHandle<Option<Vec<Topic>>>>,
 }
 
 struct Topic {
@@ -62,8 +71,57 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
         -1 => Ok(Acks::All),
         _ => Err(ErrorCode::INVALID_REQUIRED_ACKS),
     };
+    let deadline = (acks.unwrap_or(Acks::Leader) == Acks::All)
+        .then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
+    let is_large = is_large(&request);
+    let mut pending = Pending {
+        broker: Arc::clone(broker),
+        call,
+        acks: acks.unwrap_or(Acks::Leader),
+        topics: Vec::new(),
+        ticket,
+        deadline,
+        checking: None,
+    };
+    if is_large {
+        let (broker, context, ticket) = (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.ticket));
+        let check = move || queue(&broker, &context, acks, request, &ticket, &mut Touched::default());
+        pending.checking = Some(tokio::spawn(pending.broker.partitions.large_requests().clone().run(check)));
+    } else {
+        pending.topics = queue(broker, &pending.call.context, acks, request, &pending.ticket, touched);
+    }
+    pending
+}
+
+/// Whether many bytes have to be gone through to check a request. The headers of few bytes are not looked at for that.
+fn is_large(request: &ProduceRequest) -> bool {
+    let records = || {
+        let data = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+        data.filter_map(|data| match &data.records {
+            Some(Records::Inline(bytes)) => Some(bytes),
+            _ => None,
+        })
+    };
+    let size: usize = records().map(Bytes::len).sum();
+    let weight = |bytes: &Bytes| {
+        let header = bytes.first_chunk().map(BatchHeader::parse);
+        let is_compressed = header.is_some_and(|header| header.attributes.compression() != 0);
+        if is_compressed { bytes.len().saturating_mul(COMPRESSED_WEIGHT) } else { bytes.len() }
+    };
+    size > INLINE_BYTES_MAX / COMPRESSED_WEIGHT && records().map(weight).sum::<usize>() > INLINE_BYTES_MAX
+}
+
+/// Queues the batches that are in order, and refuses the others. Returns what was asked for.
+fn queue(
+    broker: &Arc<Broker>,
+    context: &RequestContext,
+    acks: Result<Acks, ErrorCode>,
+    request: ProduceRequest,
+    ticket: &Arc<Ticket>,
+    touched: &mut Touched,
+) -> Vec<Topic> {
     let transactional = request.transactional_id.is_some();
-    let from_admin_client = call.context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
+    let from_admin_client = context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let mut place = 0;
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
@@ -74,25 +132,22 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
                 if transactional {
                     return Err(ErrorCode::INVALID_TXN_STATE.into());
                 }
-                let partition = find(broker, call.context.api_version, &topic.name, topic.topic_id, data.index)?;
+                let partition = find(broker, context.api_version, &topic.name, topic.topic_id, data.index)?;
                 if is_internal(&partition.topic) && !from_admin_client {
                     return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
                 }
-                let batch = check(broker, &partition, &call.context, data)?;
+                let batch = check(broker, &partition, context, data)?;
                 Ok((partition, batch, acks))
             });
             match checked {
-                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, &ticket, place, touched),
+                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, ticket, place, touched),
                 Err(refusal) => ticket.fill(place, Outcome::Refused(refusal)),
             }
             place += 1;
         }
         topics.push(Topic { name: topic.name, id: topic.topic_id, partitions });
     }
-    let acks = acks.unwrap_or(Acks::Leader);
-    let deadline =
-        (acks == Acks::All).then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
-    Pending { broker: Arc::clone(broker), call, acks, topics, ticket, deadline }
+    topics
 }
 
 fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
@@ -136,6 +191,11 @@ impl Pending {
         self.deadline
     }
 
+    /// Whether what comes behind it may be queued.
+    pub fn is_queued(&self) -> bool {
+        self.checking.is_none()
+    }
+
     pub fn passed(&self) -> Passed {
         self.ticket.passed()
     }
@@ -149,6 +209,12 @@ impl Pending {
     }
 
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Frame, CloseReason>> {
+        if let Some(checking) = &mut self.checking {
+            let Ok(Some(topics)) = ready!(Pin::new(checking).poll(cx)) else {
+                return Poll::Ready(Err(CloseReason::Panicked));
+            };
+            (self.topics, self.checking) = (topics, None);
+        }
         let outcomes = ready!(self.ticket.poll(cx));
         if self.acks == Acks::None {
             return Poll::Ready(if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Refused(_))) {

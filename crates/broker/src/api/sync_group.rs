@@ -10,11 +10,15 @@ use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::RequestContext;
 use crate::Broker;
+use crate::net::LargeAnswer;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: SyncGroupRequest,
 ) -> SyncGroupResponse {
-    broker.groups.sync_group(context.api_version, request).await
+    let response = broker.groups.sync_group(context.api_version, request).await;
+    // It is shared with the group until the answer is written.
+    context.answer_size(broker, LargeAnswer::Described).add(response.assignment.len()).await;
+    response
 }

@@ -165,7 +165,7 @@ async fn confirmed_high_watermark(broker: &Broker, own: &Voter) -> Option<i64> {
         cluster_id: Some(broker.cluster_id.clone()),
         wants_confirmation: true,
     };
-    let connection = broker.peers.connection(leader, Lane::Requests).await.ok()??;
+    let connection = broker.peers.connection(leader, Lane::Heartbeats).await.ok()??;
     let answer = timeout(ASK_TIMEOUT, connection.send(&request)).await.ok()?.ok()?;
     let is_confirmed = answer.own_epoch >= 0 && answer.cluster_id.as_ref() == Some(&broker.cluster_id);
     is_confirmed.then_some(answer.high_watermark)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use client::{Connection, ConnectionConfig, ConnectionError};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use wire::api::confirm_sender::NodeIdentity;
 
@@ -21,6 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
+    /// Registration and signs of life, and the question before them which metadata is current.
     Heartbeats,
     InSyncReplicas,
     Requests,
@@ -36,6 +38,8 @@ pub struct Peers {
     metadata: Arc<MetadataCache>,
     quorum: watch::Receiver<QuorumStatus>,
     open: Mutex<HashMap<(String, Lane), Connection>>,
+    /// Where they run, whoever asks for them first.
+    control: Handle,
 }
 
 impl Peers {
@@ -45,6 +49,7 @@ impl Peers {
         request_timeout: Duration,
         metadata: Arc<MetadataCache>,
         quorum: watch::Receiver<QuorumStatus>,
+        control: Handle,
     ) -> Self {
         let config = ConnectionConfig {
             client_id: format!("node-{}", own.node_id),
@@ -52,7 +57,7 @@ impl Peers {
             request_timeout,
             ..ConnectionConfig::default()
         };
-        Self { own, listener, config, metadata, quorum, open: Mutex::default() }
+        Self { own, listener, config, metadata, quorum, open: Mutex::default(), control }
     }
 
     /// Who this node is to the others, in what it asks of them.
@@ -80,7 +85,11 @@ impl Peers {
         if open.is_some() {
             return Ok(open);
         }
-        let connection = net::connect(&key.0, &self.config).await?;
+        let (address, config) = (key.0.clone(), self.config.clone());
+        let connecting = self.control.spawn(async move { net::connect(&address, &config).await });
+        // Without an outcome the runtime has ended.
+        let ended = |_| ConnectionError::Connect { address: key.0.clone(), reason: "this node stops".to_owned() };
+        let connection = connecting.await.map_err(ended)??;
         let mut open = self.open.lock();
         open.retain(|_, connection| connection.is_open());
         open.insert(key, connection.clone());

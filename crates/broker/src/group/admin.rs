@@ -44,6 +44,13 @@ impl GroupCoordinator {
         Ok(group.describe(group_id))
     }
 
+    /// What all offsets of a group take, about. One that cannot be asked has none.
+    pub fn offsets_size_bytes(&self, group_id: &str) -> usize {
+        let Ok(shard) = self.shard(group_id) else { return 0 };
+        let mut state = shard.state.lock();
+        state.group(group_id).map_or(0, |group| group.offsets.size_bytes())
+    }
+
     /// The groups in one of the states and of one of the types, in any case; without a filter, all of them. Fails while
     /// a part of them is being loaded.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Result<Vec<ListedGroup>, ErrorCode> {

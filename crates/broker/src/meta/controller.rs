@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
+use wire::api::broker_registration::BrokerRegistrationRequest;
 use wire::api::forward::{ForwardRequest, ForwardResponse};
 use wire::{ErrorCode, Reader, Wire, Writer, frame};
 
@@ -35,7 +37,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long this node may take to follow what another one decided, before it is answered all the same.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Requests that may wait. One more waits to wait.
+/// Requests of brokers that may wait, and of clients. One more waits to wait.
 const QUEUE_MAX: usize = 1024;
 
 /// Requests that go to the quorum together.
@@ -99,7 +101,8 @@ enum Sent {
 #[derive(Clone)]
 pub struct Controller {
     node_id: i32,
-    jobs: mpsc::Sender<Job>,
+    of_brokers: mpsc::Sender<Job>,
+    of_clients: mpsc::Sender<Job>,
     quorum: Quorum,
     peers: Arc<Peers>,
     liveness: Arc<Liveness>,
@@ -108,7 +111,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts the task. `config` is what the [`Publisher`](super::Publisher) keeps up to date.
+    /// Starts the task, on `control`. `config` is what the [`Publisher`](super::Publisher) keeps up to date.
     pub fn start(
         quorum: Quorum,
         cache: Arc<MetadataCache>,
@@ -116,12 +119,14 @@ impl Controller {
         random: Arc<dyn Random>,
         peers: Arc<Peers>,
         liveness: Arc<Liveness>,
+        control: &Handle,
     ) -> Self {
-        let (jobs, queue) = mpsc::channel(QUEUE_MAX);
+        let ((of_brokers, from_brokers), (of_clients, from_clients)) =
+            (mpsc::channel(QUEUE_MAX), mpsc::channel(QUEUE_MAX));
         let (task_cache, task_config) = (Arc::clone(&cache), Arc::clone(&config));
         let task = Task { quorum: quorum.clone(), cache: task_cache, config: task_config, random, is_settled: true };
-        tokio::spawn(task.run(queue));
-        Self { node_id: config.load().node_id, jobs, quorum, peers, liveness, cache, config }
+        control.spawn(task.run(Queues { from_brokers, from_clients }));
+        Self { node_id: config.load().node_id, of_brokers, of_clients, quorum, peers, liveness, cache, config }
     }
 
     /// Has a request decided by the active controller. What it decided for a client is in force on this node when this
@@ -194,7 +199,8 @@ impl Controller {
         let is_flexible = R::API.flexible(version);
         let mut body = BytesMut::new();
         request.write(&mut Writer::new(&mut body, version, is_flexible));
-        let lane = if R::API.key == BrokerHeartbeatRequest::API.key {
+        let keeps_alive = [BrokerHeartbeatRequest::API.key, BrokerRegistrationRequest::API.key];
+        let lane = if keeps_alive.contains(&R::API.key) {
             Lane::Heartbeats
         } else if R::API.key == AlterPartitionRequest::API.key {
             Lane::InSyncReplicas
@@ -287,7 +293,11 @@ impl Controller {
                 None
             }
         });
-        self.jobs.send(job).await.map_err(|_| ControllerError::Stopped)?;
+        let jobs = match sent {
+            Sent::Committed => &self.of_brokers,
+            Sent::Published => &self.of_clients,
+        };
+        jobs.send(job).await.map_err(|_| ControllerError::Stopped)?;
         answer.await.map_err(|_| ControllerError::Stopped)?
     }
 
@@ -307,6 +317,27 @@ impl Controller {
     }
 }
 
+/// What waits to be decided. Brokers come first: signs of life do not stand behind what clients ask for.
+struct Queues {
+    from_brokers: mpsc::Receiver<Job>,
+    from_clients: mpsc::Receiver<Job>,
+}
+
+impl Queues {
+    /// None when nobody can ask any more.
+    async fn next(&mut self) -> Option<Job> {
+        tokio::select! {
+            biased;
+            job = self.from_brokers.recv() => job,
+            job = self.from_clients.recv() => job,
+        }
+    }
+
+    fn try_next(&mut self) -> Option<Job> {
+        self.from_brokers.try_recv().or_else(|_| self.from_clients.try_recv()).ok()
+    }
+}
+
 struct Task {
     quorum: Quorum,
     cache: Arc<MetadataCache>,
@@ -317,18 +348,14 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut queue: mpsc::Receiver<Job>) {
-        let mut jobs = Vec::with_capacity(ROUND_MAX);
-        while queue.recv_many(&mut jobs, ROUND_MAX).await > 0 {
-            let mut left = jobs.drain(..);
-            while let Some(first) = left.next() {
-                self.round(first, &mut left).await;
-            }
+    async fn run(mut self, mut queues: Queues) {
+        while let Some(first) = queues.next().await {
+            self.round(first, &mut queues).await;
         }
     }
 
     /// Decides requests until they make an entry, commits it, and answers them.
-    async fn round(&mut self, first: Job, jobs: &mut impl Iterator<Item = Job>) {
+    async fn round(&mut self, first: Job, queues: &mut Queues) {
         let epoch = match self.settle().await {
             Ok(epoch) => epoch,
             Err(error) => {
@@ -341,9 +368,11 @@ impl Task {
         crate::simulation::machine::decides(epoch, round.after());
         let mut answers: Vec<Answer> = Vec::new();
         let mut next = Some(first);
+        let mut decided = 0;
         while let Some(job) = next {
             answers.extend(job(Ok(&mut round)));
-            next = if round.is_full() { None } else { jobs.next() };
+            decided += 1;
+            next = if round.is_full() || decided == ROUND_MAX { None } else { queues.try_next() };
         }
         let outcome = self.commit(&round).await;
         #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use arc_swap::ArcSwap;
 use log::simdisk::{Rng, SimOp};
 use log::{Disk, SimDisk};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use wire::api::allocate_producer_ids::AllocateProducerIdsRequest;
 use wire::api::alter_partition::{AlterPartitionRequest, BrokerState, PartitionRequest, TopicRequest};
 use wire::api::alter_partition_reassignments::{
@@ -69,10 +71,18 @@ impl World {
             Duration::from_secs(1),
             cache.clone(),
             quorum.status(),
+            Handle::current(),
         );
         let liveness = Arc::new(Liveness::new(Arc::new(TestClock::default())));
-        let controller =
-            Controller::start(quorum, cache.clone(), config.clone(), random, Arc::new(peers), liveness.clone());
+        let controller = Controller::start(
+            quorum,
+            cache.clone(),
+            config.clone(),
+            random,
+            Arc::new(peers),
+            liveness.clone(),
+            &Handle::current(),
+        );
         let registration = BrokerRegistration {
             id: 1,
             incarnation_id: Uuid([incarnation; 16]),
@@ -227,6 +237,32 @@ async fn requests_that_arrive_together_are_written_together() {
     let image = world.cache.load();
     assert_eq!(image.topic_count(), 50);
     assert!(image.generation() - before < 50, "{} images", image.generation() - before);
+}
+
+#[tokio::test]
+async fn a_sign_of_life_does_not_stand_behind_what_clients_ask_for() {
+    let world = Arc::new(World::start(&SimDisk::new(6), 1).await.unwrap());
+    let (of_client, mut created) = tokio::sync::mpsc::unbounded_channel();
+    // More than go to the quorum together, and wait already when the broker asks.
+    let asked = Arc::new(AtomicUsize::new(0));
+    for n in 0..1000 {
+        let (world, of_client, asked) = (world.clone(), of_client.clone(), asked.clone());
+        tokio::spawn(async move {
+            asked.fetch_add(1, Ordering::Relaxed);
+            of_client.send(world.create(&format!("topic-{n}"), 1).await)
+        });
+    }
+    while asked.load(Ordering::Relaxed) < 1000 {
+        tokio::task::yield_now().await;
+    }
+    let broker_epoch = world.cache.load().broker(1).unwrap().epoch;
+    let heartbeat = BrokerHeartbeatRequest { broker_id: 1, broker_epoch, ..Default::default() };
+    assert_eq!(world.controller.ask(heartbeat).await.unwrap().error_code, ErrorCode::NONE);
+    let before = created.len();
+    assert!(before < 500, "{before} requests of clients were answered before it");
+    for _ in 0..1000 {
+        assert_eq!(created.recv().await, Some(ErrorCode::NONE));
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ const INTER_BROKER_PART: usize = 8;
 
 pub struct Budget {
     size: usize,
+    /// What always fits.
+    largest: usize,
     address_max: usize,
     large_max: usize,
     used: AtomicUsize,
@@ -47,6 +49,7 @@ pub struct Share {
     budget: Arc<Budget>,
     origin: Origin,
     used: AtomicUsize,
+    used_large: AtomicUsize,
     waiting: Mutex<Queues>,
 }
 
@@ -78,6 +81,7 @@ impl Budget {
         let size = bytes.max(largest + RESERVE_BYTES);
         Arc::new(Self {
             size,
+            largest,
             address_max: (size / 2).max(largest + RESERVE_BYTES / 2),
             large_max: size - RESERVE_BYTES,
             used: AtomicUsize::new(0),
@@ -90,6 +94,11 @@ impl Budget {
 
     pub fn size_bytes(&self) -> u64 {
         self.size as u64
+    }
+
+    /// What one large piece may be at most: it fits when nobody else has one.
+    pub fn large_max(&self) -> usize {
+        self.large_max.min(self.address_max - RESERVE_BYTES / 2)
     }
 
     /// How much of it is taken.
@@ -113,8 +122,13 @@ impl Budget {
         if let Some(share) = shares.get(&origin).and_then(Weak::upgrade) {
             return share;
         }
-        let share =
-            Arc::new(Share { budget: Arc::clone(self), origin, used: AtomicUsize::new(0), waiting: Mutex::default() });
+        let share = Arc::new(Share {
+            budget: Arc::clone(self),
+            origin,
+            used: AtomicUsize::new(0),
+            used_large: AtomicUsize::new(0),
+            waiting: Mutex::default(),
+        });
         shares.insert(origin, Arc::downgrade(&share));
         share
     }
@@ -184,10 +198,25 @@ impl Share {
         } else {
             (budget.size, budget.address_max)
         };
-        let address_max = if is_large { address_max - RESERVE_BYTES / 2 } else { address_max };
         budget.used.load(SeqCst) + bytes <= total_max
             && self.used.load(SeqCst) + bytes <= address_max
-            && (!is_large || budget.used_large.load(SeqCst) + bytes <= budget.large_max)
+            && (!is_large || self.has_room_for_large(bytes, address_max - RESERVE_BYTES / 2))
+    }
+
+    fn has_room_for_large(&self, bytes: usize, address_max: usize) -> bool {
+        self.used_large.load(SeqCst) + bytes <= address_max
+            && self.budget.used_large.load(SeqCst) + bytes <= self.budget.large_max
+    }
+
+    /// Whether what is not whole yet may take so much more now, and the rest of anything fits beside it. Whoever finds
+    /// that it may not waits for all that it lacks: then those that hold something never wait for each other only.
+    pub fn may_grow(&self, bytes: usize, is_large: bool) -> bool {
+        self.has_room(bytes + if is_large { self.budget.largest } else { SMALL_BYTES_MAX }, is_large)
+    }
+
+    /// Whether what may become anything may begin with so much, and the rest of anything fits beside it.
+    pub fn may_begin(&self, bytes: usize) -> bool {
+        self.has_room(bytes + self.budget.largest, false)
     }
 
     /// A permit for nothing, which can be made larger.
@@ -255,6 +284,7 @@ impl Permit {
             self.bytes = bytes;
             self.share.used.fetch_sub(less, SeqCst);
             if self.is_large {
+                self.share.used_large.fetch_sub(less, SeqCst);
                 self.share.budget.used_large.fetch_sub(less, SeqCst);
             }
             self.share.budget.used.fetch_sub(less, SeqCst);
@@ -269,6 +299,7 @@ impl Permit {
         self.bytes = bytes;
         self.share.used.fetch_add(more, SeqCst);
         if self.is_large {
+            self.share.used_large.fetch_add(more, SeqCst);
             self.share.budget.used_large.fetch_add(more, SeqCst);
         }
         self.share.budget.used.fetch_add(more, SeqCst);
@@ -278,6 +309,7 @@ impl Permit {
     pub fn make_large(&mut self) {
         if !self.is_large {
             self.is_large = true;
+            self.share.used_large.fetch_add(self.bytes, SeqCst);
             self.share.budget.used_large.fetch_add(self.bytes, SeqCst);
         }
     }

@@ -6,6 +6,10 @@
 //! any other request waits until those before it are answered, as a Kafka broker would have it, and until most of what
 //! they were answered has left.
 //!
+//! A connection between brokers begins on the control plane and stays there as long as it carries what only brokers say
+//! to each other. With the first request of another kind, a follower's Fetch say, it moves to the data plane: what
+//! reads files and carries much data must not keep heartbeats waiting.
+//!
 //! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that
 //! of answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor
 //! reads is closed after a while, and sooner when others wait for the memory that it holds.
@@ -20,12 +24,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, Sleep};
+use log::Span;
+use tokio::time::{Instant, Sleep, timeout};
 use wire::api as table;
 use wire::frame::{RequestHeader, ResponseTooLarge};
 use wire::{ErrorCode, Reader, WireError};
 
-use super::budget::{Budget, Permit, Share, Waiting};
+use super::budget::{Budget, Permit, SMALL_BYTES_MAX, Share, Waiting};
 use super::input::{FIRST_READ_BYTES, Input};
 use super::memory::ANSWER_BYTES;
 use super::output::{Frame, Output, SMALL_ANSWER_BYTES_MAX};
@@ -39,6 +44,10 @@ use crate::stats::{Stage, Stopwatch};
 
 /// Unanswered requests of one connection. Clients keep 5 in flight by default.
 const PENDING_MAX: usize = 256;
+/// So many of them are started in any case, and what each further one takes beside its frame, about: its handler, its
+/// ticket, and its batches' places in the queues of their partitions.
+const PENDING_SPARED: usize = 8;
+const PENDING_BYTES: usize = 1280;
 /// Requests, or bytes of them, after which a connection lets others have their turn.
 const TURN_REQUESTS_MAX: usize = 64;
 const TURN_BYTES_MAX: usize = 1 << 20;
@@ -48,6 +57,10 @@ const UNSENT_MAX: u64 = 1 << 20;
 /// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
 /// or unread: clients that do so do not wait for those that do not read.
 const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;
+/// What a request other than Produce takes while it is decided and answered, as a multiple of its bytes: each of its
+/// elements becomes several values, and a name of a few bytes a string of its own. Where the frame is larger than a
+/// modest one, room for it is waited for.
+const DECODED_FACTOR: usize = 32;
 /// A request frame other than Produce: no client needs more for what they carry.
 const OTHER_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long the rest of a frame may stay away.
@@ -57,6 +70,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for both while others wait for memory, where it is more than [`SPARED_BYTES`].
 const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
+/// How long an answer waits for the disk.
+const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a frame that has begun waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -73,11 +88,15 @@ pub enum CloseReason {
     SlowFrame,
     #[error("it did not read its answers")]
     SlowReader,
+    #[error("the disk did not give in {} s what it asked for", DISK_TIMEOUT.as_secs())]
+    SlowDisk,
     #[error("no memory for a request in {} s; queued.max.request.bytes and its share for one address bound it", MEMORY_TIMEOUT.as_secs())]
     NoMemory,
     #[error("{0}")]
     NotKafka(&'static str),
-    #[error("a request of {0} bytes; socket.request.max.bytes or the limit of its API allows less")]
+    #[error(
+        "a request of {0} bytes; socket.request.max.bytes, the limit of its API, or a quarter of the memory where queued.max.request.bytes is not set, allows less"
+    )]
     FrameSize(i32),
     #[error("a malformed request: {0}")]
     Malformed(#[from] WireError),
@@ -93,7 +112,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Short names of all reasons, which [`Self::place`] points into.
-    pub const NAMES: [&str; 13] = [
+    pub const NAMES: [&str; 14] = [
         "closed",
         "io",
         "idle",
@@ -107,6 +126,7 @@ impl CloseReason {
         "slow_reader",
         "no_memory",
         "panicked",
+        "slow_disk",
     ];
 
     pub fn place(&self) -> usize {
@@ -124,6 +144,7 @@ impl CloseReason {
             Self::SlowReader => 10,
             Self::NoMemory => 11,
             Self::Panicked => 12,
+            Self::SlowDisk => 13,
         }
     }
 }
@@ -143,8 +164,8 @@ struct Pending {
     watch: Stopwatch,
     /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
     _frame: Option<Bytes>,
-    /// Room for the answer, which was waited for.
-    _room: Option<Permit>,
+    /// Room for the answer, and for what the frame becomes, which was waited for.
+    _rooms: [Option<Permit>; 2],
 }
 
 pub struct Connection {
@@ -156,6 +177,10 @@ pub struct Connection {
     answers: Arc<Share>,
     answer_room: Option<Permit>,
     answer_wait: Option<Waiting>,
+    /// Memory for what large frames become.
+    decoding: Arc<Share>,
+    decoding_room: Option<Permit>,
+    decoding_wait: Option<Waiting>,
     /// When the connection began, for itself and on the broker's clock.
     began: (Instant, Duration),
     /// When the last bytes came, on the broker's clock.
@@ -171,12 +196,19 @@ pub struct Connection {
     /// What was done since others had their turn.
     turn: Turn,
     pending: VecDeque<Pending>,
+    /// For what `pending` takes beside its frames.
+    pending_room: Permit,
     output: Output,
+    /// What reads in what is to be sent next.
+    cold_read: Option<ColdRead>,
     /// Requests whose answers are in `output`: how many in succession have the same times.
     unsent: Vec<(u64, Stopwatch)>,
     last_active: Instant,
     timer: Pin<Box<Sleep>>,
+    is_on_control_plane: bool,
 }
+
+type ColdRead = Pin<Box<dyn Future<Output = Result<(), CloseReason>> + Send>>;
 
 #[derive(Default)]
 struct Turn {
@@ -195,17 +227,24 @@ impl Connection {
         let now = Instant::now();
         let share = |of: &Arc<Budget>| of.share(peer.address.ip(), peer.is_inter_broker);
         let (requests, answers) = (share(&broker.memory.requests), share(&broker.memory.answers));
+        let decoding = share(&broker.memory.decoding);
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
         let began = (now, broker.env.clock.monotonic());
+        let pending_room = requests.empty_permit();
         Self {
             broker,
             stream,
+            is_on_control_plane: peer.is_inter_broker,
             peer: Arc::new(peer),
             input: Input::new(requests),
             output: Output::new(&answers),
+            cold_read: None,
             answers,
             answer_room: None,
             answer_wait: None,
+            decoding,
+            decoding_room: None,
+            decoding_wait: None,
             began,
             arrived: Duration::ZERO,
             now: None,
@@ -214,23 +253,30 @@ impl Connection {
             short_since: None,
             turn: Turn::default(),
             pending: VecDeque::new(),
+            pending_room,
             unsent: Vec::new(),
             last_active: now,
             timer,
         }
     }
 
-    /// Serves the connection until it ends. Requests that are under way when the peer leaves are finished by what they
-    /// wait for, not by this task.
-    pub async fn run(mut self) -> CloseReason {
-        match self.serve().await {
-            Ok(never) => match never {},
-            Err(reason) => reason,
-        }
+    /// Serves the connection until it ends, or is to go on on the data plane. Requests that are under way when the peer
+    /// leaves are finished by what they wait for, not by this task.
+    pub async fn run(mut self) -> Result<Self, CloseReason> {
+        self.serve().await.map(|()| self)
     }
 
-    async fn serve(&mut self) -> Result<std::convert::Infallible, CloseReason> {
+    /// Has a connection driven by the runtime that this is called on, the data plane's.
+    pub fn moved(self) -> io::Result<Self> {
+        let timer = Box::pin(tokio::time::sleep_until(self.timer.deadline()));
+        Ok(Self { stream: self.stream.moved()?, timer, is_on_control_plane: false, ..self })
+    }
+
+    async fn serve(&mut self) -> Result<(), CloseReason> {
         loop {
+            if self.is_on_control_plane && self.first_key().is_some_and(|key| !api::is_of_control_plane(key)) {
+                return Ok(());
+            }
             let mut touched = Touched::default();
             let started = self.start_requests(&mut touched);
             // What was started is appended even when a later frame of the same read was bad.
@@ -238,12 +284,13 @@ impl Connection {
             self.now = None;
             started?;
             self.answer_ready().await?;
+            self.pending_room.resize(Self::pending_bytes(self.pending.len()));
             let sent_all = self.send()?;
             if self.turn.is_over() {
                 self.turn = Turn::default();
                 tokio::task::yield_now().await;
             }
-            if self.has_startable_frame()? && self.has_answer_room() {
+            if self.has_startable_frame()? && self.has_room_to_start() {
                 continue;
             }
             self.release_idle_memory();
@@ -256,11 +303,32 @@ impl Connection {
         *self.now.get_or_insert_with(|| self.broker.env.clock.monotonic())
     }
 
+    /// What so many unanswered requests take beside their frames, those that take it in any case aside.
+    fn pending_bytes(requests: usize) -> usize {
+        requests.saturating_sub(PENDING_SPARED) * PENDING_BYTES
+    }
+
+    /// Whether there is memory for what another request takes beside its frame.
+    fn has_pending_room(&self) -> bool {
+        let more = Self::pending_bytes(self.pending.len() + 1).saturating_sub(self.pending_room.bytes());
+        more == 0 || self.pending_room.share().has_room(more, false)
+    }
+
     /// Whether another request may start, as far as the unanswered and unread ones go.
     fn can_start(&self) -> bool {
         self.pending.len() < PENDING_MAX
+            && self.has_pending_room()
             && self.output.memory() < UNSENT_MEMORY_MAX
             && self.output.unsent() < UNSENT_MAX
+    }
+
+    /// Whether there is memory for what the first frame, which has arrived, becomes.
+    fn has_room_to_start(&self) -> bool {
+        self.has_decoding_room() && self.has_answer_room()
+    }
+
+    fn has_decoding_room(&self) -> bool {
+        self.decoding_room.is_some() || self.decoded_bytes() == 0
     }
 
     /// Whether there is memory for the answer to the first frame, which has arrived.
@@ -270,6 +338,18 @@ impl Connection {
             let is_large = self.wants_large_answer();
             (!is_large && self.pending.is_empty() && size as usize <= MODEST_REQUEST_BYTES_MAX)
                 || self.answers.has_room(ANSWER_BYTES, is_large)
+        }
+    }
+
+    /// What the first frame takes when it is decoded, if that is much: no more than fits when nobody else has anything
+    /// large.
+    fn decoded_bytes(&self) -> usize {
+        let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix)) as usize;
+        match self.first_key() {
+            Some(key) if size > MODEST_REQUEST_BYTES_MAX && !api::is_produce(key) => {
+                size.saturating_mul(DECODED_FACTOR).min(self.decoding.budget().large_max())
+            }
+            _ => 0,
         }
     }
 
@@ -292,7 +372,7 @@ impl Connection {
             return Err(CloseReason::NotKafka(reason));
         }
         let request_max = self.broker.config().socket_request_max_bytes;
-        if size < 8 || size > request_max {
+        if size < 8 || size > request_max || size as usize > self.broker.memory.request_bytes_max {
             return Err(CloseReason::FrameSize(size));
         }
         if let Some(key) = self.first_key() {
@@ -316,15 +396,16 @@ impl Connection {
         }
     }
 
-    /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests.
+    /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests, and
+    /// those are queued.
     fn may_start_next(&self) -> bool {
         self.pending.is_empty()
             || (self.first_key().is_some_and(api::is_produce)
-                && self.pending.iter().all(|pending| pending.started.is_produce()))
+                && self.pending.iter().all(|pending| pending.started.is_queued_produce()))
     }
 
     fn start_requests(&mut self, touched: &mut Touched) -> Result<(), CloseReason> {
-        while !self.turn.is_over() && self.has_startable_frame()? && self.has_answer_room() {
+        while !self.turn.is_over() && self.has_startable_frame()? && self.has_room_to_start() {
             let size = self.frame_size()?.expect("a startable frame has a size");
             let frame = self.input.split_to(size);
             self.frame_patience = None;
@@ -341,9 +422,9 @@ impl Connection {
             watch.lap(Stage::Queue, self.now());
             let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
             let frame = (!started.is_produce()).then_some(frame);
-            let room = self.answer_room.take();
+            let rooms = [self.answer_room.take(), self.decoding_room.take()];
             self.answer_wait = None;
-            self.pending.push_back(Pending { started, watch, _frame: frame, _room: room });
+            self.pending.push_back(Pending { started, watch, _frame: frame, _rooms: rooms });
         }
         Ok(())
     }
@@ -384,9 +465,16 @@ impl Connection {
 
     /// Sends what the socket takes. Returns whether everything has left.
     fn send(&mut self) -> Result<bool, CloseReason> {
+        if self.cold_read.is_some() {
+            return Ok(false);
+        }
         let stats = &self.broker.shared.stats;
         let sent = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
         self.turn.bytes += sent.bytes;
+        if let Some(span) = sent.cold {
+            self.read_in(span);
+            return Ok(false);
+        }
         if !sent.is_all {
             let now = Instant::now();
             let patience = self.send_patience.get_or_insert_with(|| Patience::new(SEND_TIMEOUT, now));
@@ -409,6 +497,30 @@ impl Connection {
         Ok(true)
     }
 
+    /// Has a piece of a file read into the page cache before it is sent. It is not the peer that takes its time.
+    fn read_in(&mut self, span: Span) {
+        self.send_patience = None;
+        let read = self.broker.partitions.cold_reads().clone().run(move || span.read_in(span.length));
+        self.cold_read = Some(Box::pin(async {
+            match timeout(DISK_TIMEOUT, read).await {
+                Ok(Some(read)) => Ok(read?),
+                Ok(None) => Err(CloseReason::Panicked),
+                Err(_) => Err(CloseReason::SlowDisk),
+            }
+        }));
+    }
+
+    /// Until there may be something to send.
+    fn poll_sendable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CloseReason>> {
+        if let Some(read) = &mut self.cold_read {
+            std::task::ready!(read.as_mut().poll(cx))?;
+            self.cold_read = None;
+            self.output.note_read_in();
+            return Poll::Ready(Ok(()));
+        }
+        self.stream.poll_write_ready(cx).map_err(CloseReason::from)
+    }
+
     /// A connection that waits holds no memory but for what has arrived and is not answered.
     fn release_idle_memory(&mut self) {
         self.input.release();
@@ -426,7 +538,8 @@ impl Connection {
         let frame_size = self.frame_size()?;
         let is_whole = frame_size.is_some_and(|size| self.input.bytes().len() >= size);
         let want_input = self.can_start() && !is_whole;
-        let want_answer_room = self.has_startable_frame()?;
+        let wants_room = self.has_startable_frame()?;
+        let is_held_up = is_whole && !self.may_start_next();
         if !want_input {
             // It is this broker that does not read.
             self.frame_patience = None;
@@ -444,11 +557,21 @@ impl Connection {
                     false
                 }));
             }
-            if unsent && self.stream.poll_write_ready(cx)?.is_ready() {
+            // A large Produce has been queued, and is not answered yet.
+            if is_held_up && self.may_start_next() {
                 return Poll::Ready(Ok(false));
             }
-            if want_answer_room && self.poll_answer_room(cx).is_ready() {
+            if unsent && self.poll_sendable(cx)?.is_ready() {
                 return Poll::Ready(Ok(false));
+            }
+            if wants_room {
+                let got_room = match self.has_decoding_room() {
+                    true => self.poll_answer_room(cx),
+                    false => self.poll_decoding_room(cx),
+                };
+                if got_room.is_ready() {
+                    return Poll::Ready(Ok(false));
+                }
             }
             if want_input && self.stream.poll_read_ready(cx)?.is_ready() {
                 if self.input.poll_room(cx, frame_size).is_ready() {
@@ -477,6 +600,15 @@ impl Connection {
         let permit = std::task::ready!(Pin::new(waiting).poll(cx));
         self.answer_wait = None;
         self.answer_room = Some(permit);
+        Poll::Ready(())
+    }
+
+    fn poll_decoding_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let bytes = self.decoded_bytes();
+        let waiting = self.decoding_wait.get_or_insert_with(|| self.decoding.wait_for(bytes, bytes > SMALL_BYTES_MAX));
+        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
+        self.decoding_wait = None;
+        self.decoding_room = Some(permit);
         Poll::Ready(())
     }
 
@@ -517,10 +649,10 @@ impl Connection {
             deadline = deadline.min(first);
         }
         if let Some(patience) = &self.frame_patience {
-            deadline = deadline.min(next_look(patience, self.input.bytes().len()));
+            deadline = deadline.min(next_look(patience, self.input.held_bytes()));
         }
         if let Some(patience) = &self.send_patience {
-            deadline = deadline.min(next_look(patience, self.output.memory()));
+            deadline = deadline.min(next_look(patience, self.output.memory().max(self.input.held_bytes())));
         }
         if let Some(since) = self.short_since {
             deadline = deadline.min(since + MEMORY_TIMEOUT);
@@ -537,13 +669,15 @@ impl Connection {
             first.started.expire(now);
         }
         if self.frame_patience.is_some_and(|patience| {
-            let is_short = self.input.bytes().len() > SPARED_BYTES && self.input.is_short();
+            let is_short = self.input.held_bytes() > SPARED_BYTES && self.input.is_short();
             is_over(&patience, is_short, now)
         }) {
             return Err(CloseReason::SlowFrame);
         }
         if self.send_patience.is_some_and(|patience| {
-            let is_short = self.output.memory() > SPARED_BYTES && self.answers.budget().is_short();
+            // What has arrived and cannot start before most of the answers are read is held by them, too.
+            let is_short = (self.output.memory() > SPARED_BYTES && self.answers.budget().is_short())
+                || (!self.can_start() && self.input.held_bytes() > SPARED_BYTES && self.input.is_short());
             is_over(&patience, is_short, now)
         }) {
             return Err(CloseReason::SlowReader);

@@ -32,8 +32,10 @@ pub struct Input {
     /// For the memory of `growing`.
     permit: Permit,
     waiting: Option<Waiting>,
-    /// There was no room when nothing had arrived yet.
+    /// There was no room when it was not known yet how large the first frame is.
     is_pressed: bool,
+    /// The permit is for all of the first frame, which waited for it.
+    is_whole_charged: bool,
 }
 
 /// A buffer that is charged until its last slice is gone.
@@ -57,11 +59,24 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
 impl Input {
     pub fn new(share: Arc<Share>) -> Self {
         let permit = share.empty_permit();
-        Self { share, arrived: Bytes::new(), growing: Vec::new(), permit, waiting: None, is_pressed: false }
+        Self {
+            share,
+            arrived: Bytes::new(),
+            growing: Vec::new(),
+            permit,
+            waiting: None,
+            is_pressed: false,
+            is_whole_charged: false,
+        }
     }
 
     pub fn bytes(&self) -> &[u8] {
         if self.growing.is_empty() { &self.arrived } else { &self.growing }
+    }
+
+    /// How much of the memory it holds: what has arrived, and room that it got for more.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes().len().max(self.permit.bytes())
     }
 
     /// Whether memory is short and others wait for it.
@@ -75,47 +90,54 @@ impl Input {
             let bytes = std::mem::take(&mut self.growing);
             let permit = std::mem::replace(&mut self.permit, self.share.empty_permit());
             self.arrived = Charged::share(bytes, permit);
+            self.is_whole_charged = false;
         }
         self.arrived.split_to(size)
     }
 
     /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known. The
-    /// first of it are read in any case: who asks for little does not wait behind those who send much.
+    /// first of it are read in any case: who asks for little does not wait behind those who send much. Where memory is
+    /// short the whole rest of a frame is waited for.
     pub fn poll_room(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
-        let is_large = frame_size.is_some_and(|size| size > SMALL_BYTES_MAX);
-        if let Some(waiting) = &mut self.waiting {
-            let permit = std::task::ready!(Pin::new(waiting).poll(cx));
-            self.waiting = None;
-            self.permit.merge(permit);
+        if self.waiting.is_none() && self.has_room(frame_size) {
             return Poll::Ready(());
         }
-        self.is_pressed = false;
-        let more = (self.bytes().len() + self.room(frame_size)).saturating_sub(self.permit.bytes());
-        if is_large {
-            self.permit.make_large();
-        }
-        if self.share.has_room(more, is_large) {
-            if is_large {
-                self.permit.resize(self.permit.bytes() + more);
-            }
-            return Poll::Ready(());
-        }
-        self.is_pressed = self.bytes().is_empty();
-        if self.is_pressed {
-            return Poll::Ready(());
-        }
-        let waiting = self.waiting.insert(self.share.wait_for(more, is_large));
-        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
+        let size = frame_size.unwrap_or(READ_BYTES);
+        let (share, held_bytes) = (&self.share, self.permit.bytes());
+        let missing = || share.wait_for(size.saturating_sub(held_bytes), size > SMALL_BYTES_MAX);
+        let permit = std::task::ready!(Pin::new(self.waiting.get_or_insert_with(missing)).poll(cx));
         self.waiting = None;
         self.permit.merge(permit);
+        self.is_whole_charged = true;
         Poll::Ready(())
+    }
+
+    fn has_room(&mut self, frame_size: Option<usize>) -> bool {
+        self.is_pressed = false;
+        let more = (self.bytes().len() + self.room(frame_size)).saturating_sub(self.permit.bytes());
+        let Some(size) = frame_size else {
+            self.is_pressed = !self.share.may_begin(more);
+            return true;
+        };
+        if self.is_whole_charged {
+            return true;
+        }
+        let is_large = size > SMALL_BYTES_MAX;
+        let may_grow = self.share.may_grow(more, is_large);
+        if may_grow && is_large {
+            self.permit.make_large();
+            self.permit.resize(self.permit.bytes() + more);
+        }
+        may_grow
     }
 
     /// How much to make room for: no more than has arrived already, whatever the frame claims, but a whole read.
     fn room(&self, frame_size: Option<usize>) -> usize {
         let arrived = self.bytes().len();
-        if arrived == 0 && self.is_pressed {
-            return FIRST_READ_BYTES;
+        match frame_size {
+            None if self.is_pressed => return FIRST_READ_BYTES,
+            Some(size) if self.is_whole_charged => return size.saturating_sub(arrived),
+            _ => {}
         }
         let missing = frame_size.map_or(READ_BYTES, |size| size.saturating_sub(arrived));
         match frame_size {
@@ -133,7 +155,8 @@ impl Input {
             self.growing = Vec::with_capacity(self.arrived.len() + room);
             self.growing.extend_from_slice(&std::mem::take(&mut self.arrived));
         }
-        if self.growing.capacity() - self.growing.len() < room.clamp(1, READ_BYTES / 2) {
+        let enough = if self.is_whole_charged { room } else { room.clamp(1, READ_BYTES / 2) };
+        if self.growing.capacity() - self.growing.len() < enough {
             self.growing.reserve_exact(room);
         }
         let growing = &mut self.growing;
@@ -157,7 +180,7 @@ impl Input {
     /// Holds no more than what has arrived needs, and is charged for that.
     fn settle(&mut self) {
         let growing = &mut self.growing;
-        if growing.len() <= growing.capacity() / 2 {
+        if !self.is_whole_charged && growing.len() <= growing.capacity() / 2 {
             growing.shrink_to_fit();
         }
         self.permit.resize(growing.capacity());
@@ -187,7 +210,10 @@ mod tests {
 
     impl Pair {
         async fn new(budget_bytes: usize) -> Self {
-            let budget = Budget::new(budget_bytes, 0);
+            Self::of(Budget::new(budget_bytes, 0)).await
+        }
+
+        async fn of(budget: Arc<Budget>) -> Self {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (stream, address) = listener.accept().await.unwrap();
@@ -259,15 +285,45 @@ mod tests {
     #[tokio::test]
     async fn without_memory_it_waits_and_goes_on_when_there_is_some() {
         let mut pair = Pair::new(0).await;
+        let frame_size = Some(200);
         pair.send(100, None).await;
         let mut others = pair.budget.share(Ipv4Addr::LOCALHOST.into(), false).empty_permit();
         others.resize(8 * MIB);
-        assert!(pair.poll_room(None).is_pending());
+        assert!(pair.poll_room(frame_size).is_pending());
         assert!(pair.input.is_short());
         drop(others);
-        assert!(pair.poll_room(None).is_ready());
-        pair.send(100, None).await;
+        assert!(pair.poll_room(frame_size).is_ready());
+        assert_eq!(pair.budget.used_bytes(), 200, "it waited for all of it");
+        pair.send(100, frame_size).await;
         assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (200, 200));
+    }
+
+    #[tokio::test]
+    async fn frames_that_have_begun_never_wait_for_each_other_only() {
+        for (frame_size, peers) in [(2 * MIB, 6), (MIB, 20)] {
+            let budget = Budget::new(0, 2 * MIB);
+            let mut pairs = Vec::new();
+            for _ in 0..peers {
+                let mut pair = Pair::of(Arc::clone(&budget)).await;
+                pair.send(100, None).await;
+                let (socket, frame) = (pair.peer, vec![7; frame_size - 100]);
+                let sender = tokio::spawn(async move { { socket }.write_all(&frame).await });
+                pairs.push((pair.stream, pair.input, sender));
+            }
+            while !pairs.is_empty() {
+                let mut has_moved = false;
+                for (stream, input, _) in &mut pairs {
+                    std::future::poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
+                    if input.poll_room(&mut Context::from_waker(Waker::noop()), Some(frame_size)).is_ready() {
+                        input.read(stream, Some(frame_size)).await.unwrap();
+                        has_moved = true;
+                    }
+                }
+                pairs.retain(|(_, input, _)| input.bytes().len() < frame_size);
+                assert!(has_moved, "{} frames wait for each other", pairs.len());
+                assert!(budget.used_bytes() <= budget.size_bytes());
+            }
+        }
     }
 
     #[tokio::test]
@@ -280,6 +336,6 @@ mod tests {
         assert!(pair.poll_room(None).is_ready());
         pair.input.read(&mut pair.stream, None).await.unwrap();
         assert_eq!(pair.input.bytes().len(), FIRST_READ_BYTES);
-        assert!(pair.poll_room(None).is_pending(), "the rest has to wait");
+        assert!(pair.poll_room(Some(3000)).is_pending(), "the rest has to wait");
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use log::disk::{Disk, OpenMode, read_up_to};
 
 use super::input::{Charged, READ_BYTES};
+use super::output::SMALL_ANSWER_BYTES_MAX;
 use super::{Budget, Permit};
 use crate::config::BrokerConfig;
 
@@ -16,9 +17,13 @@ use crate::config::BrokerConfig;
 pub const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What has to be free for answers before a request is started.
 pub const ANSWER_BYTES: usize = 64 * 1024;
+/// An answer up to this size is about as large as its request, and is made in any case.
+const MODEST_ANSWER_BYTES_MAX: usize = 4 * 1024;
 
 /// Requests may take this part of the memory, where `queued.max.request.bytes` says nothing else.
 const REQUESTS_PART: u64 = 8;
+/// Nor is the largest request larger than this part of the memory, then.
+const REQUEST_PART: u64 = 4;
 /// Answers may take this part of what requests may, and as much again while they are made.
 const ANSWERS_PART: u64 = 2;
 /// What large answers of one address may take, at least.
@@ -30,10 +35,25 @@ const MEMINFO: &str = "/proc/meminfo";
 const CGROUPS: &str = "/proc/self/cgroup";
 const FILE_BYTES_MAX: usize = 16 * 1024;
 
+/// An answer that is being made, as far as its size is known. It waits when it becomes large, and not before: what is
+/// small does not wait for those that are not read.
+pub struct AnswerSize<'a> {
+    memory: &'a Memory,
+    kind: LargeAnswer,
+    address: IpAddr,
+    is_inter_broker: bool,
+    bytes: usize,
+    turn: Option<Permit>,
+}
+
 /// The pools of a broker. All its listeners share them.
 pub struct Memory {
     /// What has arrived of requests, until its records are appended or it is answered.
     pub requests: Arc<Budget>,
+    /// The largest request that this machine takes, whatever `socket.request.max.bytes` says.
+    pub request_bytes_max: usize,
+    /// What large requests take beside their bytes, until they are answered.
+    pub decoding: Arc<Budget>,
     /// Answers, until they have left.
     pub answers: Arc<Budget>,
     /// Answers that may be large, while they are made. How large they become is known afterwards.
@@ -53,16 +73,22 @@ pub enum LargeAnswer {
 
 impl Memory {
     pub fn new(config: &BrokerConfig, disk: &dyn Disk) -> Self {
-        let size = match u64::try_from(config.queued_max_request_bytes) {
-            Ok(said) => said,
-            Err(_) => available_bytes(disk) / REQUESTS_PART,
+        let (size, request_max) = match u64::try_from(config.queued_max_request_bytes) {
+            Ok(said) => (said, u64::MAX),
+            Err(_) => {
+                let available = available_bytes(disk);
+                (available / REQUESTS_PART, available / REQUEST_PART)
+            }
         };
         let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX / 4);
+        let request_bytes_max = usize::try_from(config.socket_request_max_bytes).unwrap_or(0).min(bytes(request_max));
         // A buffer is a little larger than what it is for.
-        let largest = usize::try_from(config.socket_request_max_bytes).unwrap_or(0) + READ_BYTES;
+        let largest = request_bytes_max + READ_BYTES;
         let answers = bytes(size / ANSWERS_PART);
         Self {
             requests: Budget::new(bytes(size), largest),
+            request_bytes_max,
+            decoding: Budget::new(answers, LARGE_ANSWERS_BYTES),
             answers: Budget::new(answers, LARGE_ANSWERS_BYTES),
             making: std::array::from_fn(|_| Budget::new(answers, DESCRIBED_BYTES_MAX)),
         }
@@ -87,6 +113,11 @@ impl Memory {
         permit
     }
 
+    /// The size of an answer that may become large, before anything of it is made.
+    pub fn answer_size(&self, kind: LargeAnswer, address: IpAddr, is_inter_broker: bool) -> AnswerSize<'_> {
+        AnswerSize { memory: self, kind, address, is_inter_broker, bytes: 0, turn: None }
+    }
+
     /// A permit for what is copied into an answer, of nothing yet.
     pub fn copies(&self, address: IpAddr, is_inter_broker: bool) -> Permit {
         let mut permit = self.answers.share(address, is_inter_broker).empty_permit();
@@ -99,6 +130,25 @@ impl Memory {
         let mut permit = self.requests.share(address, is_inter_broker).empty_permit();
         permit.resize(bytes.len());
         Charged::share(bytes, permit)
+    }
+}
+
+impl AnswerSize<'_> {
+    /// So many bytes come to it, about. Waits until they may be made.
+    pub async fn add(&mut self, bytes: usize) {
+        let before = self.bytes;
+        self.bytes += bytes;
+        if self.turn.is_some() || self.bytes <= MODEST_ANSWER_BYTES_MAX {
+            return;
+        }
+        if self.bytes > SMALL_ANSWER_BYTES_MAX {
+            self.turn = Some(self.memory.large_answer(self.kind, self.address, self.is_inter_broker).await);
+        } else if before <= MODEST_ANSWER_BYTES_MAX {
+            let answers = self.memory.answers.share(self.address, self.is_inter_broker);
+            if !answers.has_room(ANSWER_BYTES, false) {
+                drop(answers.wait_for(ANSWER_BYTES, false).await);
+            }
+        }
     }
 }
 
@@ -185,6 +235,19 @@ mod tests {
     }
 
     #[test]
+    fn a_small_machine_does_not_take_the_largest_request_that_settings_allow() {
+        let disk = log::SimDisk::new(1);
+        disk.create_dir_all(Path::new("/proc")).unwrap();
+        disk.put(Path::new(MEMINFO), b"MemTotal:       262144 kB\n");
+        let memory = Memory::new(&BrokerConfig::default(), &disk);
+        assert_eq!(memory.request_bytes_max, 64 << 20);
+        let pools = memory.requests.size_bytes() + memory.answers.size_bytes();
+        assert!(pools < 112 << 20, "{pools} of 256 MiB");
+        let said = BrokerConfig::new([("queued.max.request.bytes".to_owned(), "1".to_owned())].into()).unwrap();
+        assert_eq!(Memory::new(&said, &disk).request_bytes_max, 100 << 20, "who sets it knows what they need");
+    }
+
+    #[test]
     fn large_answers_are_made_one_after_the_other_and_addresses_take_turns() {
         let config = BrokerConfig::new([("queued.max.request.bytes".to_owned(), "1".to_owned())].into()).unwrap();
         let memory = Memory::new(&config, &log::SimDisk::new(1));
@@ -200,6 +263,30 @@ mod tests {
         assert!(now(&mut third).is_none());
         drop((second, of_another));
         assert!(now(&mut third).is_some());
+    }
+
+    #[test]
+    fn an_answer_waits_when_it_becomes_large_and_not_before() {
+        let config = BrokerConfig::new([("queued.max.request.bytes".to_owned(), "1".to_owned())].into()).unwrap();
+        let memory = Memory::new(&config, &log::SimDisk::new(1));
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let mut unread = memory.copies(address, false);
+        unread.resize(LARGE_ANSWERS_BYTES);
+        let turn = now(Box::pin(memory.large_answer(LargeAnswer::Offsets, address, false)));
+        assert!(turn.is_none(), "others left all that large answers may take unread");
+        let mut size = memory.answer_size(LargeAnswer::Described, address, false);
+        for _ in 0..16 {
+            assert!(now(Box::pin(size.add(1024))).is_some(), "what is small is made");
+        }
+        let mut more = Box::pin(size.add(1024));
+        assert!(now(&mut more).is_none());
+        drop(unread);
+        assert!(now(&mut more).is_some());
+        drop(more);
+        let mut other = memory.answer_size(LargeAnswer::Described, address, false);
+        assert!(now(Box::pin(other.add(1 << 20))).is_none(), "it has its turn as long as it is made");
+        drop(size);
+        assert!(now(Box::pin(other.add(1 << 20))).is_some());
     }
 
     #[test]

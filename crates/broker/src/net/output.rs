@@ -1,7 +1,7 @@
 //! What a connection has yet to send: bytes in memory and ranges of log files, in order.
 //!
 //! Bytes of several responses leave in one `sendmsg`; a range of a file leaves by `sendfile` and is never copied into
-//! this process.
+//! this process. Where it is not in the page cache, the connection is told to have it read in.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -14,6 +14,7 @@ use wire::frame::{self, ResponseTooLarge, Written};
 use wire::{ErrorCode, Wire};
 
 use super::budget::{Permit, Share};
+use super::file_range::FileRange;
 use super::stream::Stream;
 use crate::stats::Count;
 
@@ -38,7 +39,7 @@ pub struct Frame {
 enum Chunk {
     /// What has not left, and how large it was.
     Bytes(Bytes, usize),
-    File(Span),
+    File(FileRange),
 }
 
 impl Chunk {
@@ -71,7 +72,7 @@ impl Frame {
         for (splice, span) in splices.into_iter().zip(spans) {
             chunks.push(Chunk::bytes(bytes.split_to(splice.position - sent)));
             sent = splice.position;
-            chunks.push(Chunk::File(span));
+            chunks.push(Chunk::File(FileRange::new(span)));
         }
         chunks.push(Chunk::bytes(bytes));
         Ok(Self { chunks, errors })
@@ -90,8 +91,8 @@ impl Frame {
         for chunk in self.chunks {
             match chunk {
                 Chunk::Bytes(chunk, _) => bytes.extend_from_slice(&chunk),
-                Chunk::File(span) => {
-                    let start = bytes.len();
+                Chunk::File(range) => {
+                    let (start, span) = (bytes.len(), range.span());
                     bytes.resize(start + span.length as usize, 0);
                     log::disk::read_exact_at(&*span.file, &mut bytes[start..], span.position).expect("the file stays");
                 }
@@ -110,17 +111,30 @@ pub struct Output {
     memory: usize,
     /// For `memory`.
     permit: Permit,
+    /// Whether the last range of a file was not in the page cache, or nothing is known of any.
+    is_wary: bool,
 }
 
 /// What a socket took.
 pub struct Sent {
     pub bytes: usize,
     pub is_all: bool,
+    /// What has to be read into the page cache before anything else can be sent.
+    pub cold: Option<Span>,
+}
+
+/// Why nothing more is sent for now.
+enum Stop {
+    /// All has left.
+    Empty,
+    /// The socket is full, or others have their turn.
+    Full,
+    Cold(Span),
 }
 
 impl Output {
     pub fn new(share: &Arc<Share>) -> Self {
-        Self { chunks: VecDeque::new(), unsent: 0, memory: 0, permit: share.empty_permit() }
+        Self { chunks: VecDeque::new(), unsent: 0, memory: 0, permit: share.empty_permit(), is_wary: true }
     }
 
     /// Bytes that wait to be sent, those of files too.
@@ -141,7 +155,7 @@ impl Output {
                     self.memory += bytes.len();
                     self.unsent += bytes.len() as u64;
                 }
-                Chunk::File(span) => self.unsent += u64::from(span.length),
+                Chunk::File(range) => self.unsent += u64::from(range.span().length),
             }
             self.chunks.push_back(chunk);
         }
@@ -150,38 +164,50 @@ impl Output {
     /// Sends as much as the socket takes.
     pub fn send(&mut self, stream: &Stream, sent_bytes: &Count) -> io::Result<Sent> {
         let before = self.unsent;
-        let is_all = self.send_chunks(stream)?;
+        let stop = self.send_chunks(stream)?;
         let bytes = before - self.unsent;
         sent_bytes.add(bytes);
         self.permit.resize(self.memory);
         if self.memory > SMALL_ANSWER_BYTES_MAX {
             self.permit.make_large();
         }
-        Ok(Sent { bytes: bytes as usize, is_all })
+        let is_all = matches!(stop, Stop::Empty);
+        let cold = if let Stop::Cold(span) = stop { Some(span) } else { None };
+        Ok(Sent { bytes: bytes as usize, is_all, cold })
     }
 
-    fn send_chunks(&mut self, stream: &Stream) -> io::Result<bool> {
+    /// Takes note that what was cold has been read in.
+    pub fn note_read_in(&mut self) {
+        if let Some(Chunk::File(range)) = self.chunks.front_mut() {
+            range.note_read_in();
+        }
+    }
+
+    fn send_chunks(&mut self, stream: &Stream) -> io::Result<Stop> {
         let enough = self.unsent.saturating_sub(TURN_BYTES_MAX);
         while let Some(first) = self.chunks.front_mut() {
             if self.unsent < enough {
-                return Ok(false);
+                return Ok(Stop::Full);
             }
             let sent = match first {
                 Chunk::Bytes(..) => self.send_bytes(stream).inspect(|sent| self.advance(*sent)),
-                Chunk::File(span) => send_file(stream, span),
+                Chunk::File(range) => match range.look(&mut self.is_wary) {
+                    Some(cold) => return Ok(Stop::Cold(cold)),
+                    None => range.send(stream),
+                },
             }
             .map(|sent| self.unsent -= sent as u64);
-            if matches!(self.chunks.front(), Some(Chunk::File(Span { length: 0, .. }))) {
+            if matches!(self.chunks.front(), Some(Chunk::File(range)) if range.span().length == 0) {
                 self.chunks.pop_front();
             }
             match sent {
                 Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Stop::Full),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(true)
+        Ok(Stop::Empty)
     }
 
     fn send_bytes(&self, stream: &Stream) -> io::Result<usize> {
@@ -215,17 +241,6 @@ impl Output {
             }
         }
     }
-}
-
-/// Sends as much of a span as the socket takes and shortens the span by it.
-fn send_file(stream: &Stream, span: &mut Span) -> io::Result<usize> {
-    let sent = stream.try_send_file(span)?;
-    if sent == 0 {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a log file is shorter than its index says"));
-    }
-    span.position += sent as u64;
-    span.length -= sent as u32;
-    Ok(sent)
 }
 
 #[cfg(test)]

@@ -52,6 +52,15 @@ impl Stream {
         TcpStream::connect(address).await.map(Self::Tcp)
     }
 
+    /// Has a connection driven by the runtime that this is called on.
+    pub fn moved(self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream.into_std()?).map(Self::Tcp),
+            #[cfg(test)]
+            simulated @ Self::Simulated(_) => Ok(simulated),
+        }
+    }
+
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
@@ -81,17 +90,17 @@ impl Stream {
         }
     }
 
-    /// Sends what the socket takes of a file at once.
-    pub fn try_send_file(&self, span: &Span) -> io::Result<usize> {
+    /// Sends what the socket takes of the first `length` bytes at once.
+    pub fn try_send_file(&self, span: &Span, length: u32) -> io::Result<usize> {
         let copy = |buffer_bytes: usize| {
-            let mut buffer = vec![0; (span.length as usize).min(buffer_bytes)];
+            let mut buffer = vec![0; (length as usize).min(buffer_bytes)];
             log::disk::read_exact_at(&*span.file, &mut buffer, span.position).map(|()| buffer)
         };
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || match span.file.fd() {
                 Some(file) => {
                     let mut position = span.position;
-                    Ok(rustix::fs::sendfile(stream, file, Some(&mut position), span.length as usize)?)
+                    Ok(rustix::fs::sendfile(stream, file, Some(&mut position), length as usize)?)
                 }
                 // A simulated disk has no descriptors.
                 None => Ok(rustix::net::send(stream, &copy(64 * 1024)?, SendFlags::NOSIGNAL)?),

@@ -95,6 +95,9 @@ impl File for StandingFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.0.read_at(buffer, position)
     }
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_cached_at(buffer, position)
+    }
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         self.1.pass();
         self.0.write_at(slices, position)

@@ -25,11 +25,11 @@ use arc_swap::ArcSwap;
 use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
 use log::{Log, LogError, OpenOptions, ScrubCursor, metadata};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
 use wire::{ErrorCode, Uuid};
 
 use super::replica::Registration;
 use super::{Identity, InlineAppends, Partition, Quota, Settings, Shared};
+use crate::blocking_pool::BlockingPool;
 use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
 use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 use crate::stats::Traffic;
@@ -53,8 +53,10 @@ struct OpenTopic {
 #[derive(Clone)]
 enum Slot {
     Open(Arc<Partition>),
-    /// Its log could not be opened.
-    Offline,
+    /// Its log could not be opened: for good, or for want of room or of descriptors.
+    Offline {
+        is_final: bool,
+    },
     /// Its directory holds the log of a topic that may be deleted, which the metadata tells once it is known to be
     /// current.
     Undecided,
@@ -66,7 +68,7 @@ impl Slot {
     fn open(&self) -> Option<&Arc<Partition>> {
         match self {
             Self::Open(partition) => Some(partition),
-            Self::Offline | Self::Undecided | Self::Elsewhere => None,
+            Self::Offline { .. } | Self::Undecided | Self::Elsewhere => None,
         }
     }
 }
@@ -78,8 +80,10 @@ struct Topics {
     by_name: HashMap<TopicName, Arc<OpenTopic>>,
 }
 
-/// Threads that check stored bytes for readers at the same time.
+/// Threads that read from the disk what is not in the page cache.
 const COLD_READS_MAX: usize = 8;
+/// Threads that check large requests.
+const LARGE_REQUESTS_MAX: usize = 4;
 
 pub struct PartitionTable {
     shared: Shared,
@@ -97,7 +101,8 @@ pub struct PartitionTable {
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
     scrub: Mutex<Scrub>,
-    cold_reads: Arc<Semaphore>,
+    cold_reads: BlockingPool,
+    large_requests: BlockingPool,
     capacity: Mutex<Capacity>,
     /// Where the last compaction of each log ended.
     cleaned_to: Mutex<Offsets>,
@@ -105,7 +110,7 @@ pub struct PartitionTable {
     stopping: AtomicBool,
     /// What the checkpoint files hold.
     noted: Mutex<Noted>,
-    /// What was noted when the broker stopped, until the logs are open.
+    /// What was noted when the broker stopped, until all logs are open.
     remembered: Mutex<Remembered>,
     /// Partitions of which something is gone that was on disk before the start, by the topic's id.
     lost: Mutex<BTreeSet<(Uuid, i32)>>,
@@ -162,7 +167,8 @@ impl PartitionTable {
             noted: Mutex::default(),
             remembered: Mutex::default(),
             lost: Mutex::default(),
-            cold_reads: Arc::new(Semaphore::new(COLD_READS_MAX)),
+            cold_reads: BlockingPool::new(COLD_READS_MAX),
+            large_requests: BlockingPool::new(LARGE_REQUESTS_MAX),
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
@@ -174,10 +180,17 @@ impl PartitionTable {
 
     /// Opens the logs of all partitions of the first image that this node replicates, and makes those that are missing.
     pub fn load(&self, image: &MetadataImage) {
-        let remembered = std::mem::take(&mut *self.remembered.lock());
+        let mut remembered = self.remembered.lock();
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         self.open_topics(&topics, image, &remembered);
         self.find_lost(&remembered);
+        if !self.is_waiting_for_room() {
+            *remembered = Remembered::default();
+        }
+    }
+
+    fn is_waiting_for_room(&self) -> bool {
+        self.topics.read().by_id.values().any(|topic| topic.waits_for_room())
     }
 
     /// Partitions of which this node lacks records that it had on disk before it started, or may have had. What others
@@ -192,7 +205,7 @@ impl PartitionTable {
                 let end = match slot {
                     Slot::Open(partition) => partition.view().log_end_offset(),
                     Slot::Elsewhere => continue,
-                    Slot::Offline | Slot::Undecided => {
+                    Slot::Offline { .. } | Slot::Undecided => {
                         self.lost.lock().insert((topic.id, index));
                         continue;
                     }
@@ -284,9 +297,14 @@ impl PartitionTable {
         &self.shared.inline_appends
     }
 
-    /// Permits to look at stored bytes that no process has looked at since the start.
-    pub fn cold_reads(&self) -> &Arc<Semaphore> {
+    /// Who reads from the disk what is not in the page cache.
+    pub fn cold_reads(&self) -> &BlockingPool {
         &self.cold_reads
+    }
+
+    /// Who checks requests that are too large for a thread of the runtime.
+    pub fn large_requests(&self) -> &BlockingPool {
+        &self.large_requests
     }
 
     pub fn leader_quota(&self) -> &Quota {
@@ -312,7 +330,7 @@ impl PartitionTable {
             partitions.resize(topic.partitions.len(), Slot::Elsewhere);
             let settings = self.settings(image.topic_config(&topic.name), &topic.name);
             for (index, in_image) in topic.partitions.iter().enumerate() {
-                let is_settled = matches!(partitions[index], Slot::Open(_) | Slot::Offline);
+                let is_settled = matches!(partitions[index], Slot::Open(_) | Slot::Offline { is_final: true });
                 if !is_settled && self.replicates(in_image) {
                     work.push((place, index, Arc::clone(&settings), Arc::clone(&traffic)));
                 }
@@ -340,6 +358,22 @@ impl PartitionTable {
         }
     }
 
+    /// Opens logs that could not be opened for want of room. The registration changes when this broker has some again.
+    fn try_again(&self, image: &MetadataImage) {
+        if !self.is_waiting_for_room() {
+            return;
+        }
+        let waits =
+            |topic: &&Arc<Topic>| self.topics.read().by_id.get(&topic.id).is_some_and(|known| known.waits_for_room());
+        let topics: Vec<&Arc<Topic>> = image.topics().filter(waits).collect();
+        let mut remembered = self.remembered.lock();
+        self.open_topics(&topics, image, &remembered);
+        topics.iter().for_each(|topic| self.take_roles(Some(topic), topic, image));
+        if !self.is_waiting_for_room() {
+            *remembered = Remembered::default();
+        }
+    }
+
     fn replicates(&self, in_image: &meta::Partition) -> bool {
         in_image.replicas.contains(&self.shared.node_id)
     }
@@ -354,26 +388,25 @@ impl PartitionTable {
         remembered: &Remembered,
     ) -> Slot {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
-        match self.open_log(&topic.name, topic.id, index, &settings, image, remembered) {
-            Ok(log) => {
-                let key = (topic.name.to_string(), index);
-                let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
-                let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
-                let partition = Partition::new(identity, log, high_watermark, settings, self.shared.clone());
-                // One that is noted may be that of a log which was here before.
-                let end = partition.view().log_end_offset();
-                match self.shared.recovery_points.lower(&partition, end) {
-                    Ok(()) => Slot::Open(partition),
-                    Err(error) => {
-                        tracing::error!(topic = %topic.name, partition = index, %error, "the partition is offline");
-                        Slot::Offline
-                    }
-                }
-            }
+        let opened = self.open_log(&topic.name, topic.id, index, &settings, image, remembered).and_then(|log| {
+            let key = (topic.name.to_string(), index);
+            let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
+            let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
+            let partition = Partition::new(identity, log, high_watermark, settings, self.shared.clone());
+            // One that is noted may be that of a log which was here before.
+            self.shared.recovery_points.lower(&partition, partition.view().log_end_offset())?;
+            Ok(partition)
+        });
+        match opened {
+            Ok(partition) => Slot::Open(partition),
             Err(OpenError::Undecided) => Slot::Undecided,
             Err(error) => {
                 tracing::error!(topic = %topic.name, partition = index, %error, "the log cannot be opened; the partition is offline");
-                Slot::Offline
+                let is_final = !matches!(&error, OpenError::Log(error) if error.is_retriable());
+                if !is_final {
+                    self.shared.room.note_refused();
+                }
+                Slot::Offline { is_final }
             }
         }
     }
@@ -466,7 +499,7 @@ impl PartitionTable {
         for (index, (slot, in_image)) in known.partitions.iter().zip(&topic.partitions).enumerate() {
             let was = before.and_then(|before| before.partitions.get(index));
             if let Slot::Open(partition) = slot
-                && was.is_none_or(|was| was != in_image)
+                && (was.is_none_or(|was| was != in_image) || !partition.has_role())
             {
                 partition.take_role(in_image, &|id| registration(image, id));
             }
@@ -547,11 +580,15 @@ fn registration(image: &MetadataImage, id: i32) -> Option<Registration> {
 }
 
 impl OpenTopic {
+    fn waits_for_room(&self) -> bool {
+        self.partitions.iter().any(|slot| matches!(slot, Slot::Offline { is_final: false }))
+    }
+
     fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         let place = usize::try_from(index).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         match self.partitions.get(place) {
             Some(Slot::Open(partition)) => Ok(Arc::clone(partition)),
-            Some(Slot::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            Some(Slot::Offline { .. }) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             Some(Slot::Undecided | Slot::Elsewhere) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         }
@@ -575,17 +612,18 @@ impl Applied for PartitionTable {
         if has_registered {
             // Committed after this start: what was deleted before it is not in the image any more.
             let topics: Vec<&Arc<Topic>> = image.topics().collect();
-            self.open_topics(&topics, image, &Remembered::default());
+            self.open_topics(&topics, image, &self.remembered.lock());
             self.report_strays();
             image.topics().for_each(|topic| self.take_roles(None, topic, image));
         } else {
-            self.open_topics(&topics, image, &Remembered::default());
+            self.open_topics(&topics, image, &self.remembered.lock());
         }
         if !has_registered && self.is_registered.load(Ordering::Acquire) {
             if delta.brokers_changed {
                 for partition in self.all() {
                     partition.note_brokers(&|id| registration(image, id));
                 }
+                self.try_again(image);
             }
             delta.created.iter().for_each(|topic| self.take_roles(None, topic, image));
             for change in &delta.changed {

@@ -26,10 +26,16 @@ impl Cluster {
     /// Something goes wrong, or is set right.
     pub(super) fn mishap(&mut self) {
         self.is_rebuilding &= !self.is_well();
+        let count = self.count();
         if self.is_rebuilding {
+            // One that was refused while others were not well either is looked after again.
+            for n in 0..count {
+                if self.nodes[n].flipped.is_some() {
+                    self.start(n);
+                }
+            }
             return;
         }
-        let count = self.count();
         let n = self.rng.below(count as u64) as usize;
         match self.faults.next(&mut self.rng) {
             Fault::EndOne if self.is_up(n) => {

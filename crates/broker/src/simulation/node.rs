@@ -14,7 +14,9 @@ use super::sockets::{Sockets, address_of};
 use super::{CLIENT_PORT, DATA_DIR, NODE_PORT, VOTERS};
 use crate::config::BrokerConfig;
 use crate::env::Env;
+use crate::meta::MetadataImage;
 use crate::server::Ground;
+use crate::threads::ControlPlane;
 use crate::{Broker, Server, StartError, net};
 
 /// Why a process has ended.
@@ -38,8 +40,8 @@ pub(super) struct Running {
     control: Arc<Control>,
     /// Different for each start of each node.
     pub(super) start: u64,
-    /// The offset of the metadata that was committed when it started.
-    pub(super) committed_before: i64,
+    /// The metadata that was committed when it started.
+    pub(super) committed_before: Arc<MetadataImage>,
 }
 
 impl Running {
@@ -64,7 +66,8 @@ impl Running {
 
 /// What a process does that runs a server.
 async fn serve(ground: Ground, config: BrokerConfig, env: Env, control: Arc<Control>) {
-    let ended = match Server::start_on(ground, config, env).await {
+    let control_plane = ControlPlane::start().expect("there is one already");
+    let ended = match Server::start_on(ground, control_plane, config, env).await {
         Ok(server) => {
             control.state.lock().0 = true;
             let stops = tokio::select! {
@@ -124,7 +127,14 @@ impl Node {
         }
     }
 
-    pub(super) fn start(&mut self, sockets: &Sockets, seed: u64, start: u64, lag_max_ms: i64, committed_before: i64) {
+    pub(super) fn start(
+        &mut self,
+        sockets: &Sockets,
+        seed: u64,
+        start: u64,
+        lag_max_ms: i64,
+        committed_before: Arc<MetadataImage>,
+    ) {
         // A machine sets its clock before it starts anything else: what was wrong all the time nobody can tell.
         self.clock.set_wall_shift_ms(0);
         let seed = seed << 24 | (self.id as u64) << 16 | start;

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::page::Page;
 use super::{groups, partitions, process, quorum};
-use crate::net::{CloseReason, Limit};
+use crate::net::{CloseReason, Limit, Memory};
 use crate::{Broker, panics};
 
 /// What a broker tells of itself. It holds nothing that a stop would wait for.
@@ -129,13 +129,19 @@ fn write_connections(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
     let (received, sent) = (connections.received_bytes.get(), connections.sent_bytes.get());
     page.counter("parshall_network_received_bytes", "Bytes that came over connections", received)?;
     page.counter("parshall_network_sent_bytes", "Bytes that left over connections", sent)?;
-    let (requests, answers) = (&broker.memory.requests, &broker.memory.answers);
+    let Memory { requests, decoding, answers, .. } = &broker.memory;
     page.gauge(
         "parshall_request_memory_bytes",
         "Memory of what has arrived of requests, until its records are appended or it is answered",
         requests.used_bytes(),
     )?;
     page.gauge("parshall_request_memory_limit_bytes", "How much of it there may be", requests.size_bytes())?;
+    page.gauge(
+        "parshall_decoding_memory_bytes",
+        "Memory of what large requests become beside their bytes, until they are answered, as far as it is estimated",
+        decoding.used_bytes(),
+    )?;
+    page.gauge("parshall_decoding_memory_limit_bytes", "How much of it there may be", decoding.size_bytes())?;
     page.gauge(
         "parshall_answer_memory_bytes",
         "Memory of answers that their clients have not read",

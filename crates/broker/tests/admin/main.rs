@@ -6,6 +6,7 @@ mod common;
 
 mod cluster;
 mod configs;
+mod control_plane;
 mod inter_broker;
 mod metadata;
 mod nodes;

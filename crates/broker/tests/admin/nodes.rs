@@ -1,6 +1,7 @@
 //! What the nodes of a cluster tell of themselves, and to whom.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Sender, channel};
 
 use broker::config::load::{Sources, load};
 use broker::{Env, NodeError, NodeReport, Server};
@@ -14,9 +15,13 @@ use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 
 use crate::common::{TestBroker, TestClient};
 
+/// Threads that a node serves its clients with.
+const THREADS: usize = 2;
+
 /// Three nodes in this process.
 pub(crate) struct Nodes {
-    runtime: Runtime,
+    /// Where each serves its clients, from node 1 on.
+    runtimes: Vec<Runtime>,
     pub(crate) running: Vec<(i32, Server)>,
     /// Where each is reached by the others, from node 1 on.
     pub(crate) inter_broker: Vec<SocketAddr>,
@@ -26,14 +31,14 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.expect("a runtime starts");
+        let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+        let runtimes: Vec<_> = (0..3).map(|_| runtime().expect("a runtime starts")).collect();
         let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("there is a free port"));
         let inter_broker = free.map(|listener| listener.local_addr().expect("it listens")).to_vec();
         let voters: Vec<_> = (1..).zip(&inter_broker).map(|(id, address)| format!("{id}@{address}")).collect();
         let dirs: Vec<_> = (0..3).map(|_| TempDir::new().expect("there is a temporary directory")).collect();
         let mut starting = JoinSet::new();
-        for (id, dir) in (1..).zip(&dirs) {
+        for (id, (dir, runtime)) in (1..).zip(dirs.iter().zip(&runtimes)) {
             let flags = [
                 ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
                 ("node.id", i32::to_string(&id)),
@@ -47,15 +52,15 @@ impl Nodes {
             let start = async move { (id, Server::start(config, Env::real()).await.expect("the node starts")) };
             starting.spawn_on(start, runtime.handle());
         }
-        let mut running = runtime.block_on(starting.join_all());
+        let mut running = runtimes[0].block_on(starting.join_all());
         running.sort_by_key(|(id, _)| *id);
-        Self { runtime, running, inter_broker, dirs }
+        Self { runtimes, running, inter_broker, dirs }
     }
 
     /// What a node tells of all, as soon as it has heard of all.
     fn reports(&self, of: &Server) -> Vec<NodeReport> {
         loop {
-            let reports = self.runtime.block_on(of.metrics().nodes());
+            let reports = self.runtimes[0].block_on(of.metrics().nodes());
             if reports.len() == 3 {
                 return reports;
             }
@@ -63,7 +68,33 @@ impl Nodes {
     }
 
     pub(crate) fn node(&self, id: i32) -> TestClient {
-        TestClient::connect(self.running[id as usize - 1].1.addresses()[0])
+        let running = self.running.iter().find(|(of, _)| *of == id);
+        TestClient::connect(running.expect("it runs").1.addresses()[0])
+    }
+
+    /// Stops a node cleanly.
+    pub(crate) fn stop(&mut self, id: i32) {
+        let place = self.running.iter().position(|(of, _)| *of == id).expect("it runs");
+        let (_, server) = self.running.remove(place);
+        self.runtimes[id as usize - 1].block_on(server.stop());
+    }
+
+    /// Keeps all threads busy that a node serves its clients with, until what is returned is dropped.
+    pub(crate) fn occupy(&self, id: i32) -> Vec<Sender<()>> {
+        let (begins, begun) = channel();
+        let occupy = |_| {
+            let (ends, end) = channel();
+            let begins = begins.clone();
+            self.runtimes[id as usize - 1].spawn(async move {
+                begins.send(()).expect("somebody waits for it");
+                // Not asynchronously.
+                end.recv().ok();
+            });
+            ends
+        };
+        let occupied = (0..THREADS).map(occupy).collect();
+        begun.iter().take(THREADS).for_each(drop);
+        occupied
     }
 
     /// The node that coordinates a group.
@@ -82,11 +113,11 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         // All at once: the last of them could not leave a cluster that is there no more.
-        let stopping: JoinSet<()> = {
-            let _entered = self.runtime.enter();
-            self.running.drain(..).map(|(_, server)| server.stop()).collect()
-        };
-        self.runtime.block_on(stopping.join_all());
+        let mut stopping = JoinSet::new();
+        for (id, server) in self.running.drain(..) {
+            stopping.spawn_on(server.stop(), self.runtimes[id as usize - 1].handle());
+        }
+        self.runtimes[0].block_on(stopping.join_all());
     }
 }
 
@@ -105,10 +136,9 @@ fn each_node_tells_of_all_of_them() {
         reports.iter().for_each(check_page);
     }
 
-    let (_, gone) = nodes.running.pop().expect("the third runs");
-    let of_gone = gone.metrics();
-    nodes.runtime.block_on(gone.stop());
-    assert!(nodes.runtime.block_on(of_gone.nodes()).is_empty());
+    let of_gone = nodes.running[2].1.metrics();
+    nodes.stop(3);
+    assert!(nodes.runtimes[0].block_on(of_gone.nodes()).is_empty());
     let reports = nodes.reports(&nodes.running[0].1);
     reports[..2].iter().for_each(check_page);
     let error = reports[2].metrics.as_ref().expect_err("nobody is there");

@@ -2,29 +2,36 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use broker::Env;
 use bytes::BytesMut;
+use log::SimDisk;
 use socket2::{Domain, Socket, Type};
 use wire::api::Request;
 use wire::api::api_versions::ApiVersionsRequest;
 use wire::api::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
+use wire::api::describe_groups::DescribeGroupsRequest;
+use wire::api::find_coordinator::FindCoordinatorRequest;
+use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
+use wire::api::offset_fetch::OffsetFetchRequest;
+use wire::api::produce::ProduceRequest;
 use wire::{ErrorCode, frame};
 
 use crate::common::{TestBroker, TestClient};
-use crate::{append, batch, create, fetch_request, request};
+use crate::{PRODUCE_VERSION, append, batch, create, fetch_request, request};
 
 const REQUEST_BYTES_MAX: usize = 8 << 20;
 
+const SMALL: [(&str, &str); 3] =
+    [("socket.request.max.bytes", "8388608"), ("queued.max.request.bytes", "1"), ("socket.send.buffer.bytes", "65536")];
+
 /// One whose memory for requests is small: that of the largest request, and 16 MiB. The kernel keeps little for it.
 fn small_broker() -> TestBroker {
-    TestBroker::start_with(&[
-        ("socket.request.max.bytes", "8388608"),
-        ("queued.max.request.bytes", "1"),
-        ("socket.send.buffer.bytes", "65536"),
-    ])
+    TestBroker::start_with(&SMALL)
 }
 
 /// The beginning of a Produce that claims to be as large as one may be.
@@ -47,13 +54,15 @@ fn closed(broker: &TestBroker, reason: &str) -> f64 {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..9000 {
-        if is_so() {
-            return;
-        }
+    wait_until_within(Duration::from_secs(90), what, is_so);
+}
+
+fn wait_until_within(timeout: Duration, what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < timeout, "not within {timeout:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("{what}");
 }
 
 #[test]
@@ -67,6 +76,61 @@ fn what_a_waiting_request_holds_is_charged_until_it_is_answered() {
     wait_until("it is charged", || memory_of_requests(&broker) >= 20_000.0);
     append(&mut broker.connect(), &batch(&["v"]));
     client.receive_frame().expect("it is answered");
+    wait_until("nothing is left", || memory_of_requests(&broker) == 0.0);
+}
+
+#[test]
+fn what_a_large_request_becomes_is_charged_until_it_is_answered() {
+    let broker = small_broker();
+    create(&mut broker.connect(), 1, &[]);
+    let mut waiting = fetch_request(0);
+    waiting.max_wait_ms = 60_000;
+    let partitions = &mut waiting.topics[0].partitions;
+    *partitions = vec![partitions[0].clone(); 20_000];
+    let mut clients = [broker.connect(), broker.connect()];
+    clients.iter_mut().for_each(|client| client.send(12, &waiting));
+    let memory = || broker.metric("parshall_decoding_memory_bytes").expect("it is told");
+    wait_until("it is charged", || memory() >= 1_000_000.0);
+    append(&mut broker.connect(), &batch(&["v"]));
+    // The second waits for the first, where both would be too much.
+    clients.iter_mut().for_each(|client| _ = client.receive_frame().expect("it is answered"));
+    wait_until("nothing is left", || memory() == 0.0);
+}
+
+#[test]
+fn requests_that_wait_for_the_disk_are_charged_for_what_they_take_beside_their_bytes() {
+    const CONNECTIONS: usize = 100;
+    const REQUESTS: usize = 250;
+    let disk = SimDisk::new(1);
+    let env = Env { disk: Arc::new(disk.clone()), ..Env::real() };
+    // Connections share 16 MiB, which is less than what all that they send would take while it waits.
+    let broker = TestBroker::start_in(env, &[&SMALL[..], &[("disk.stall.timeout.ms", "600000")]].concat());
+    create(&mut broker.connect(), 1, &[]);
+    let mut one = BytesMut::new();
+    frame::write_request(
+        &mut one,
+        PRODUCE_VERSION,
+        1,
+        "test",
+        &ProduceRequest { timeout_ms: 600_000, ..request(-1, 0, &batch(&["v"])) },
+    );
+    let all = one.repeat(REQUESTS);
+    disk.set_hangs(true);
+    let mut clients: Vec<TestClient> = (0..CONNECTIONS).map(|_| broker.connect()).collect();
+    for client in &mut clients {
+        client.send_bytes(&all);
+    }
+    let share = f64::from(16 << 20);
+    wait_until_within(Duration::from_secs(30), "they are charged", || memory_of_requests(&broker) >= share * 0.95);
+    std::thread::sleep(Duration::from_millis(200));
+    let held = memory_of_requests(&broker);
+    disk.set_hangs(false);
+    assert!(held <= share * 1.25, "{held} bytes are held");
+    for client in &mut clients {
+        for _ in 0..REQUESTS {
+            client.receive_frame().expect("it is answered when the disk goes on");
+        }
+    }
     wait_until("nothing is left", || memory_of_requests(&broker) == 0.0);
 }
 
@@ -146,6 +210,37 @@ fn huge_answer() -> BytesMut {
     bytes
 }
 
+/// Requests that are answered much by brokers that have much, of one that has little.
+fn ask_for_little(client: &mut TestClient, n: i64) {
+    let topic = MetadataRequestTopic { name: Some("t".to_owned()), ..Default::default() };
+    let metadata = client.ask(&MetadataRequest { topics: Some(vec![topic]), ..Default::default() });
+    assert_eq!(metadata.topics[0].partitions.len(), 1);
+    let resource = DescribeConfigsResource { resource_type: 2, resource_name: "t".into(), ..Default::default() };
+    let configs = client.ask(&DescribeConfigsRequest { resources: vec![resource], ..Default::default() });
+    assert_eq!(configs.results[0].error_code, ErrorCode::NONE);
+    let group_id = format!("group {n}");
+    let join = JoinGroupRequest {
+        group_id: group_id.clone(),
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol { name: "range".to_owned(), ..Default::default() }],
+        ..Default::default()
+    };
+    let mut joined = client.call(3, &join);
+    while [ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::NOT_COORDINATOR, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS]
+        .contains(&joined.error_code)
+    {
+        client.ask(&FindCoordinatorRequest { coordinator_keys: vec![group_id.clone()], ..Default::default() });
+        joined = client.call(3, &join);
+    }
+    assert_eq!(joined.error_code, ErrorCode::NONE);
+    let described = client.ask(&DescribeGroupsRequest { groups: vec![group_id.clone()], ..Default::default() });
+    assert_eq!(described.groups[0].members.len(), 1);
+    let offsets = client.call(7, &OffsetFetchRequest { group_id, topics: None, ..Default::default() });
+    assert_eq!(offsets.error_code, ErrorCode::NONE);
+}
+
 #[test]
 fn who_asks_for_little_does_not_wait_for_those_that_read_slowly() {
     let broker = small_broker();
@@ -176,6 +271,7 @@ fn who_asks_for_little_does_not_wait_for_those_that_read_slowly() {
         client.send(12, &fetch_request(n));
         client.receive_frame().expect("it is answered");
         broker.connect().ask(&ApiVersionsRequest::default());
+        ask_for_little(&mut broker.connect(), n);
     }
     drop(over);
     readers.join().expect("those that read slowly go on");
@@ -193,9 +289,12 @@ fn peers_that_read_nothing_give_way_to_those_that_do() {
             stream
         })
         .collect();
-    wait_until("those that read nothing are closed", || closed(&broker, "slow_reader") > 0.0);
+    // That takes a second or some, and not the half of a minute that requests wait for memory.
+    let is_one_closed = || closed(&broker, "slow_reader") > 0.0;
+    wait_until_within(Duration::from_secs(20), "those that read nothing are closed", is_one_closed);
     assert!(memory_of_answers(&broker) <= limit);
     broker.connect().ask(&ApiVersionsRequest::default());
     drop(unread);
     wait_until("nothing is left", || memory_of_answers(&broker) == 0.0);
+    assert_eq!(closed(&broker, "no_memory"), 0.0);
 }

@@ -6,7 +6,9 @@
 mod common;
 
 mod bounds;
+mod cold;
 mod fetching;
+mod large;
 mod producing;
 mod upkeep;
 

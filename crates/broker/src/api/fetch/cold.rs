@@ -1,34 +1,41 @@
-//! Parts of logs that no process has looked at since the start: their CRCs are checked before they are sent, and their
-//! indexes may have to be made anew. That reads from the disk, so it is done by threads that may wait for it, and by
-//! not too many of them.
+//! Parts of logs that are not in the page cache, or that no process has looked at since the start: the CRCs of those
+//! are checked before they are sent, and their indexes may have to be made anew. That waits for the disk, so it is left
+//! to threads that may ([`BlockingPool`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Reads;
 use crate::api::fetch::sessions::Targets;
+use crate::blocking_pool::BlockingPool;
 use crate::partition::Partition;
-use crate::threads::spawn_blocking;
 
 /// How long an answer waits for it. Afterwards the client is told nothing of these partitions, and asks again.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// What is checked for one partition and one answer at most, whatever the client takes.
+/// What is checked and read in for one partition and one answer at most, whatever the client takes.
 const BYTES_MAX: u32 = 1 << 20;
 
-/// Looks at what was left out. Says whether it came to an end in time.
-pub(super) async fn warm(permits: &Arc<Semaphore>, targets: &Targets, reads: &Reads) -> bool {
+/// Looks at what was left out, and reads in the first `bytes_max` bytes of it. Says whether it came to an end in time.
+pub(super) async fn warm(cold_reads: &BlockingPool, targets: &Targets, reads: &Reads, bytes_max: u32) -> bool {
     let cold = targets.iter().zip(&reads.parts).filter(|(_, read)| read.is_cold);
-    let cold: Vec<(Arc<Partition>, i64)> = cold
-        .filter_map(|(target, _)| Some((Arc::clone(target.partition.as_ref().ok()?), target.fetch_offset)))
+    let cold: Vec<(Arc<Partition>, i64, u32)> = cold
+        .filter_map(|(target, _)| {
+            let partition = Arc::clone(target.partition.as_ref().ok()?);
+            Some((partition, target.fetch_offset, target.max_bytes.clamp(0, BYTES_MAX as i32) as u32))
+        })
         .collect();
     let look = move || {
-        for (partition, offset) in cold {
+        let mut left = bytes_max;
+        for (partition, offset, bytes_max) in cold {
             // Whatever is wrong there is found again by the next read.
-            _ = partition.view().span(offset, i64::MAX, BYTES_MAX);
+            if let Ok(Some(span)) = partition.view().span(offset, i64::MAX, BYTES_MAX) {
+                let wanted = bytes_max.min(left);
+                _ = span.read_in(wanted);
+                left -= wanted;
+            }
         }
     };
     // A simulation of partitions alone has no runtime and no disk to wait for.
@@ -36,13 +43,5 @@ pub(super) async fn warm(permits: &Arc<Semaphore>, targets: &Targets, reads: &Re
         look();
         return true;
     }
-    let looked = async {
-        let permit = Arc::clone(permits).acquire_owned().await;
-        let look = move || {
-            look();
-            drop(permit);
-        };
-        spawn_blocking(look).await
-    };
-    matches!(timeout(TIMEOUT, looked).await, Ok(Ok(())))
+    matches!(timeout(TIMEOUT, cold_reads.clone().run(look)).await, Ok(Some(())))
 }

@@ -1,10 +1,9 @@
 //! Which records of an answer are copied into it, and which are sent from their files.
 
-use std::io;
 use std::net::IpAddr;
 
-use bytes::Bytes;
 use log::Span;
+use wire::Records;
 
 use crate::net::{COPY_BYTES_MAX, Memory, Permit};
 
@@ -42,6 +41,12 @@ impl<'a> Answered<'a> {
         true
     }
 
+    pub(super) fn send_from_file(&mut self, span: Span) -> Records {
+        let length = span.length;
+        self.spans.push(span);
+        Records::Elsewhere(length)
+    }
+
     fn take_room(&mut self) -> bool {
         if self.room_bytes + STEP_BYTES > COPIED_BYTES_MAX {
             return false;
@@ -56,12 +61,6 @@ impl<'a> Answered<'a> {
         self.room_bytes += STEP_BYTES;
         true
     }
-}
-
-pub(super) fn copy(span: &Span) -> io::Result<Bytes> {
-    let mut bytes = vec![0; span.length as usize];
-    log::disk::read_exact_at(&*span.file, &mut bytes, span.position)?;
-    Ok(bytes.into())
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl PartitionTable {
         self.stopping.store(true, Ordering::Relaxed);
         let mut result = Ok(());
         for partition in self.all() {
-            if let Err(error) = partition.with_log(log::Log::close) {
+            if let Err(error) = partition.close() {
                 tracing::error!(topic = %partition.topic, partition = partition.index, %error, "the log did not close cleanly");
                 result = Err(error);
             }

@@ -65,7 +65,7 @@ impl TopicSummary {
         for slot in &topic.partitions {
             match slot {
                 Slot::Open(partition) => summary.add_partition(partition),
-                Slot::Offline => {
+                Slot::Offline { .. } => {
                     summary.partitions += 1;
                     summary.offline += 1;
                 }

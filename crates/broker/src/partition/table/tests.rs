@@ -6,7 +6,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use log::{Disk, SimDisk};
 use wire::batch::BatchBuilder;
-use wire::state::metadata::{MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord};
+use wire::state::metadata::{
+    BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord,
+    TopicRecord,
+};
 use wire::{ErrorCode, Uuid};
 
 use super::PartitionTable;
@@ -310,4 +313,25 @@ fn a_log_that_is_gone_or_shorter_than_it_was_on_disk_is_told() {
     node.disk.put(Path::new(METADATA_FILE), &kafkas(topic_id(9)));
     node.start(&image);
     assert_eq!(lost(&node), is_lost);
+}
+
+/// A log without room for what its start has to write is opened when there is some, with all that was noted of it.
+#[test]
+fn a_log_that_had_no_room_is_opened_when_there_is_some() {
+    let mut node = Node::new();
+    node.table().find_by_name("t", 0).unwrap().delete_records(2).unwrap();
+    node.table().write_checkpoints().unwrap();
+    node.table = None;
+    node.disk.kill();
+    node.disk.set_free_bytes(0);
+    let image = Arc::clone(&node.image);
+    node.start(&image);
+    node.register();
+    assert_eq!(node.records(), Err(ErrorCode::KAFKA_STORAGE_ERROR));
+    assert_eq!(lost(&node), [(topic_id(1), 0)]);
+    assert!(node.table().shared.room.take_refused(), "this broker is to say that it has no room");
+    node.disk.set_free_bytes(1 << 30);
+    node.commit(&[BrokerRegistrationChangeRecord { broker_id: 1, fenced: -1, ..Default::default() }.into()]);
+    assert_eq!(node.records(), Ok(RECORDS));
+    assert_eq!(node.table().find_by_name("t", 0).unwrap().log_start_offset(), 2);
 }
