@@ -460,14 +460,14 @@ fn consumers_of_a_group_share_what_there_is_and_those_without_one_read_everythin
         "json",
     ]);
     let consume = |more: &[&str]| {
-        let base = ["perf", "consume", "--topic", "t", "--timeout", "1000", "--output", "json"];
+        let base = ["perf", "consume", "--topic", "t", "--timeout", "5000", "--output", "json"];
         serde_json::from_str::<serde_json::Value>(&broker.ok(&[&base, more].concat())).unwrap()
     };
     // More than there is: so each record that is read is counted, and none twice.
     let shared = consume(&["--num-records", "100000", "--consumers", "3"]);
     assert_eq!((&shared["records"], &shared["bytes"]), (&4000.into(), &400_000.into()));
     assert_eq!(shared["timed_out"], true);
-    let all = consume(&["--num-records", "100000", "--consumers", "3", "--no-group"]);
+    let all = consume(&["--num-records", "12000", "--consumers", "3", "--no-group"]);
     assert_eq!(all["records"], 12_000);
     // A group goes on where it stopped.
     assert_eq!(consume(&["--num-records", "4000", "--group", "g"])["records"], 4000);
