@@ -95,8 +95,9 @@ pub(super) struct Progress {
 }
 
 impl Partition {
-    /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused.
-    pub fn take_role(self: &Arc<Self>, state: &meta::Partition, registrations: Registrations<'_>) {
+    /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused. Says whether it
+    /// is a leader in an epoch that it did not lead in before.
+    pub fn take_role(self: &Arc<Self>, state: &meta::Partition, registrations: Registrations<'_>) -> bool {
         let taken = self.with_log(|log| {
             if state.leader == self.shared.node_id {
                 self.lead(log, state, registrations)
@@ -109,7 +110,10 @@ impl Partition {
         });
         let taken = match taken {
             Ok(taken) => taken,
-            Err(error) => return self.fail(&error),
+            Err(error) => {
+                self.fail(&error);
+                return false;
+            }
         };
         for queued in taken.refused {
             queued.refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
@@ -128,6 +132,7 @@ impl Partition {
         if taken.wants_sync {
             self.request_sync([]);
         }
+        taken.is_new && taken.progress.is_some()
     }
 
     fn follow(&self, state: &meta::Partition) -> Taken {
@@ -186,7 +191,7 @@ impl Partition {
                 };
                 let (own, promised) = (self.own(), self.promised());
                 let leadership = Leadership::begin(node_id, assignment, limits, own, promised, registrations, now_ms);
-                tracing::info!(
+                tracing::debug!(
                     topic = %self.topic, partition = self.index, leader_epoch = state.leader_epoch,
                     start_offset = own.log_end_offset, high_watermark = promised.high_watermark, isr = ?state.isr, "leads the partition"
                 );

@@ -38,9 +38,9 @@ use self::capacity::Capacity;
 use self::directories::Owner;
 pub use self::summary::TopicSummary;
 
-/// Threads that open or make logs. They mostly wait for the disk. On a simulated one more than one would make each run
-/// another one.
-const OPENING_THREADS: usize = if cfg!(test) { 1 } else { 8 };
+/// Threads that open, make and close logs. They mostly wait for the disk. On a simulated one more than one would make
+/// each run another one.
+const LOG_THREADS: usize = if cfg!(test) { 1 } else { 8 };
 
 /// The partitions of one topic, by index.
 struct OpenTopic {
@@ -337,18 +337,10 @@ impl PartitionTable {
             }
             opened.push(OpenTopic { name: topic.name.clone(), id: topic.id, partitions, traffic });
         }
-        let work = Mutex::new(work.into_iter());
         let opened = Mutex::new(opened);
-        std::thread::scope(|scope| {
-            for _ in 0..OPENING_THREADS.min(work.lock().len()) {
-                scope.spawn(|| {
-                    loop {
-                        let Some((place, index, settings, traffic)) = work.lock().next() else { return };
-                        let slot = self.open_partition(topics[place], index, settings, traffic, image, remembered);
-                        opened.lock()[place].partitions[index] = slot;
-                    }
-                });
-            }
+        for_each_log(work, |(place, index, settings, traffic)| {
+            let slot = self.open_partition(topics[place], index, settings, traffic, image, remembered);
+            opened.lock()[place].partitions[index] = slot;
         });
         let mut open = self.topics.write();
         for topic in opened.into_inner() {
@@ -368,7 +360,9 @@ impl PartitionTable {
         let topics: Vec<&Arc<Topic>> = image.topics().filter(waits).collect();
         let mut remembered = self.remembered.lock();
         self.open_topics(&topics, image, &remembered);
-        topics.iter().for_each(|topic| self.take_roles(Some(topic), topic, image));
+        for topic in topics {
+            self.take_roles(Some(topic), topic, image);
+        }
         if !self.is_waiting_for_room() {
             *remembered = Remembered::default();
         }
@@ -492,18 +486,20 @@ impl PartitionTable {
         }
     }
 
-    /// Gives each partition of a topic that is not as it was before its role.
-    fn take_roles(&self, before: Option<&Topic>, topic: &Topic, image: &MetadataImage) {
+    /// Gives each partition of a topic that is not as it was before its role. Returns how many are led here anew.
+    fn take_roles(&self, before: Option<&Topic>, topic: &Topic, image: &MetadataImage) -> usize {
         let known = self.topics.read().by_id.get(&topic.id).cloned();
-        let Some(known) = known else { return };
+        let Some(known) = known else { return 0 };
+        let mut new_leaders = 0;
         for (index, (slot, in_image)) in known.partitions.iter().zip(&topic.partitions).enumerate() {
             let was = before.and_then(|before| before.partitions.get(index));
             if let Slot::Open(partition) = slot
                 && (was.is_none_or(|was| was != in_image) || !partition.has_role())
             {
-                partition.take_role(in_image, &|id| registration(image, id));
+                new_leaders += usize::from(partition.take_role(in_image, &|id| registration(image, id)));
             }
         }
+        new_leaders
     }
 
     /// Ends the partitions of a topic that this node does not replicate any more.
@@ -595,6 +591,19 @@ impl OpenTopic {
     }
 }
 
+/// Does something with each of many logs, a few at the same time.
+fn for_each_log<T: Send>(logs: Vec<T>, work: impl Fn(T) + Sync) {
+    let threads = LOG_THREADS.min(logs.len());
+    let logs = Mutex::new(logs.into_iter());
+    // Not in the condition of a loop, where the lock would be held while the work is done.
+    let next = || logs.lock().next();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| std::iter::from_fn(next).for_each(&work));
+        }
+    });
+}
+
 impl Applied for PartitionTable {
     /// Logs are made, retired and told their roles and settings before this returns.
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
@@ -609,12 +618,13 @@ impl Applied for PartitionTable {
         let own = image.broker(self.shared.node_id);
         let is_registered = own.is_some_and(|own| own.incarnation_id == self.incarnation_id);
         let has_registered = is_registered && !self.is_registered.swap(true, Ordering::AcqRel);
+        let mut new_leaders = 0;
         if has_registered {
             // Committed after this start: what was deleted before it is not in the image any more.
             let topics: Vec<&Arc<Topic>> = image.topics().collect();
             self.open_topics(&topics, image, &self.remembered.lock());
             self.report_strays();
-            image.topics().for_each(|topic| self.take_roles(None, topic, image));
+            new_leaders += image.topics().map(|topic| self.take_roles(None, topic, image)).sum::<usize>();
         } else {
             self.open_topics(&topics, image, &self.remembered.lock());
         }
@@ -625,10 +635,13 @@ impl Applied for PartitionTable {
                 }
                 self.try_again(image);
             }
-            delta.created.iter().for_each(|topic| self.take_roles(None, topic, image));
+            new_leaders += delta.created.iter().map(|topic| self.take_roles(None, topic, image)).sum::<usize>();
             for change in &delta.changed {
-                self.take_roles(Some(&change.before), &change.after, image);
+                new_leaders += self.take_roles(Some(&change.before), &change.after, image);
             }
+        }
+        if new_leaders > 0 {
+            tracing::info!(partitions = new_leaders, "leads partitions that it did not lead before");
         }
         let is_broker = |resource: &ConfigResource| resource.kind == ResourceKind::Broker;
         if delta.configs.iter().any(is_broker) {

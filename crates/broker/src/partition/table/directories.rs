@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use log::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
 use log::disk::replace_file;
 use log::{LogError, metadata};
+use parking_lot::Mutex;
 use wire::Uuid;
 
-use super::{Noted, OpenTopic, PartitionTable, Remembered, Slot};
+use super::{Noted, OpenTopic, PartitionTable, Remembered, Slot, for_each_log};
 use crate::meta::{MetadataImage, TopicName};
 use crate::quorum::METADATA_DIR;
 
@@ -101,14 +102,16 @@ impl PartitionTable {
     /// Closes all logs. After this the next start has nothing to check.
     pub fn close(&self) -> Result<(), LogError> {
         self.stopping.store(true, Ordering::Relaxed);
-        let mut result = Ok(());
-        for partition in self.all() {
+        let failed = Mutex::default();
+        for_each_log(self.all(), |partition| {
             if let Err(error) = partition.close() {
                 tracing::error!(topic = %partition.topic, partition = partition.index, %error, "the log did not close cleanly");
-                result = Err(error);
+                *failed.lock() = Some(error);
             }
+        });
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
         }
-        result?;
         self.write_checkpoints()?;
         let marker = self.data_dir.join(CLEAN_SHUTDOWN_FILE);
         Ok(replace_file(&*self.shared.env.disk, &marker, b"{\"version\":0}")?)
