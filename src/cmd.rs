@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use broker::loggers::Loggers;
 use clap::Subcommand;
+use platform::loggers::Loggers;
 use tracing_subscriber::filter::LevelFilter;
 
 mod args;

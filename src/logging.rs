@@ -5,12 +5,11 @@ use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 
 use anyhow::Result;
-use broker::loggers::{Levels, Loggers};
-use tracing_subscriber::Layer;
+use platform::loggers::{Levels, Loggers};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{fmt, registry, reload};
+use tracing_subscriber::{Layer, fmt, registry, reload};
 
 use crate::cmd::failure::Usage;
 

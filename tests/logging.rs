@@ -74,9 +74,9 @@ impl Drop for Broker {
 
 #[test]
 fn levels_are_changed_while_it_runs() {
-    let mut broker = Broker::start(&[("PARSHALL_LOG", "warn,broker::group=trace")]);
+    let mut broker = Broker::start(&[("PARSHALL_LOG", "warn,coordinator=trace")]);
     let described = broker.config(&["describe", "broker-logger", "1"]).1;
-    for line in ["  broker.group=TRACE sens", "  broker.net=WARN sens", "  root=WARN sens"] {
+    for line in ["  coordinator=TRACE sens", "  broker.net=WARN sens", "  root=WARN sens"] {
         assert!(described.contains(line), "{described}");
     }
     let alter = |broker: &Broker, args: &[&str]| broker.config(&[&["alter", "broker-logger", "1"], args].concat());
@@ -106,7 +106,7 @@ fn lines_can_be_objects() {
     let lines = broker.until("an HTTP request on the Kafka port");
     let objects: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let last = objects.last().unwrap();
-    assert_eq!((&last["level"], &last["target"]), (&"WARN".into(), &"broker::net::limits".into()));
+    assert_eq!((&last["level"], &last["target"]), (&"WARN".into(), &"broker::net".into()));
     assert!(last["timestamp"].is_string() && last["reason"].is_string(), "{last}");
     assert!(last["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{last}");
 }

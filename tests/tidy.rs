@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use broker::config::{Scope, Setting};
+use configuration::{Scope, Setting};
 
 const LINE_CHARS_MAX: usize = 120;
 const FILE_LINES_MAX: usize = 800;
@@ -14,7 +14,8 @@ const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Where the process may meet the clock, the random source and the file system; everybody else is handed them. The
 /// server locks the data directory, which is between processes and nothing that a simulation could want to replace.
-const AMBIENT_FILES: &[&str] = &["crates/broker/src/env.rs", "crates/broker/src/server.rs", "crates/log/src/disk.rs"];
+const AMBIENT_FILES: &[&str] =
+    &["crates/platform/src/env.rs", "crates/broker/src/server.rs", "crates/storage/src/disk.rs"];
 
 const LOG_MACROS: [&str; 5] =
     ["tracing::error!", "tracing::warn!", "tracing::info!", "tracing::debug!", "tracing::trace!"];
@@ -154,9 +155,10 @@ fn time_and_files_come_from_outside() {
         ["SystemTime::now", "std::time::Instant", "std::fs::", "std::net::Tcp", "tokio::fs::", "std::thread::sleep"];
     let files = tracked();
     let mut problems = Vec::new();
-    let guarded = ["crates/wire/src/", "crates/log/src/", "crates/broker/src/"];
+    let crates = ["wire", "storage", "platform", "configuration", "quorum", "metadata", "coordinator", "broker"];
+    let guarded = crates.map(|name| format!("crates/{name}/src/"));
     for (name, text) in rust(&files) {
-        if !guarded.iter().any(|path| name.starts_with(path)) || AMBIENT_FILES.contains(&name) {
+        if !guarded.iter().any(|path| name.starts_with(path.as_str())) || AMBIENT_FILES.contains(&name) {
             continue;
         }
         for (at, line) in before_tests(text) {
@@ -198,8 +200,8 @@ fn every_line_of_the_log_has_a_logger() {
             [] => continue,
         };
         let writes = before_tests(text).any(|(_, line)| LOG_MACROS.iter().any(|name| line.contains(name)));
-        if writes && !broker::loggers::NAMES.contains(&logger.as_str()) {
-            problems.push(format!("{name}: {logger} is no logger of crates/broker/src/loggers.rs"));
+        if writes && !platform::loggers::NAMES.contains(&logger.as_str()) {
+            problems.push(format!("{name}: {logger} is no logger of crates/platform/src/loggers.rs"));
         }
     }
     report(&problems);
@@ -271,8 +273,10 @@ fn every_setting_is_read_or_said_to_be_ignored() {
     if files.is_empty() {
         return;
     }
-    let is_config = |name: &str| name.starts_with("crates/broker/src/config");
-    let is_reader = |name: &str| name.starts_with("crates/broker/src/") || name.starts_with("src/");
+    let is_config = |name: &str| name.starts_with("crates/configuration/src/");
+    let readers =
+        ["crates/broker/src/", "crates/coordinator/src/", "crates/metadata/src/", "crates/storage/src/", "src/"];
+    let is_reader = |name: &str| readers.iter().any(|path| name.starts_with(path));
     let config = code_of(rust(&files).filter(|(name, _)| is_config(name)));
     let readers = code_of(rust(&files).filter(|(name, _)| is_reader(name) && !is_config(name)));
     let is_read_itself = |scope: Scope, setting: &Setting| {
@@ -306,11 +310,12 @@ fn every_setting_is_read_or_said_to_be_ignored() {
     }
     // What a log is told, it obeys.
     let log = code_of(
-        rust(&files).filter(|(name, _)| name.starts_with("crates/log/src/") && *name != "crates/log/src/config.rs"),
+        rust(&files)
+            .filter(|(name, _)| name.starts_with("crates/storage/src/") && *name != "crates/storage/src/config.rs"),
     );
     let (_, fields) = files
         .iter()
-        .find(|(name, _)| name == "crates/log/src/config.rs")
+        .find(|(name, _)| name == "crates/storage/src/config.rs")
         .and_then(|(_, text)| text.split_once("pub struct LogConfig {"))
         .expect("logs have a configuration");
     let fields = fields.lines().take_while(|line| *line != "}");

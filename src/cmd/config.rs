@@ -64,7 +64,7 @@ Examples:
   parshall config alter topic orders --set retention.ms=3600000 --set cleanup.policy=compact
   parshall config alter topic orders --delete retention.ms
   parshall config alter broker 1 --set message.max.bytes=2097152
-  parshall config alter broker-logger 1 --set broker.group=DEBUG")]
+  parshall config alter broker-logger 1 --set coordinator=DEBUG")]
 struct Alter {
     /// What the settings belong to; the loggers of a broker have levels
     kind: Kind,

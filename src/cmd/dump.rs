@@ -1,6 +1,6 @@
 //! `parshall dump`: what stands in the files of a data directory, ours or Kafka's, and whether it is sound.
 //!
-//! Files are read through [`log::Disk`] and never written. Memory is bounded by the largest batch, not by the file.
+//! Files are read through [`storage::Disk`] and never written. Memory is bounded by the largest batch, not by the file.
 
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use log::disk::{Disk, RealDisk, read_file};
 use serde::Serialize;
+use storage::disk::{Disk, RealDisk, read_file};
 use wire::state::producer_snapshot::ProducerSnapshot;
 
 use super::output;

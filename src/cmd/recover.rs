@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use broker::Env;
 use broker::recover::{self, Action, Node, Plan};
+use platform::Env;
 
 /// Go on with a node that does not start because its metadata is damaged or missing.
 ///

@@ -8,11 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use ::console::NodeReport;
 use anyhow::{Context, Result, anyhow, bail};
-use broker::config::load::{self, Loaded, Sources};
-use broker::config::{BrokerConfig, Membership};
-use broker::loggers::Loggers;
-use broker::{Env, Server};
+use broker::Server;
 use client::{Client, ClientConfig};
+use configuration::load::{self, Loaded, Sources};
+use configuration::{BrokerConfig, Membership};
+use platform::Env;
+use platform::loggers::Loggers;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -110,7 +111,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
-    broker::panics::count_and_log();
+    platform::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
     let shown = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
     let loaded = configuration(args)?;

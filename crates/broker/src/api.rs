@@ -45,7 +45,6 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 mod operations;
-mod pace;
 mod produce;
 mod quorum_hello;
 mod quorum_join;
@@ -61,18 +60,26 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+pub(crate) use platform::Pace;
 use tokio::time::Instant;
 use wire::Reader;
 use wire::api::{self as table, Api, Request};
 use wire::frame::{self, RequestHeader};
 
-pub use fetch::sessions::FetchSessions;
-pub use init_producer_id::ProducerIds;
-pub(crate) use pace::Pace;
-
 use crate::Broker;
-use crate::net::{AnswerSize, CloseReason, Frame, LargeAnswer, Peer, Permit};
+use crate::close_reason::CloseReason;
+use crate::frame::Frame;
+use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{Passed, Touched};
+
+/// What requests of a connection know of their sender.
+pub struct Peer {
+    pub address: SocketAddr,
+    /// Name of the listener that it came to.
+    pub listener: Arc<str>,
+    /// Whether that is the one of brokers among themselves.
+    pub is_inter_broker: bool,
+}
 
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use configuration::BrokerConfig;
+use platform::panics::essential;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::Broker;
-use crate::config::BrokerConfig;
-use crate::panics::essential;
 use crate::threads::spawn_blocking;
 
 /// Checkpoints are noted at least this often: a restart after a kill checks what was appended since.

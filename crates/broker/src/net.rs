@@ -1,35 +1,30 @@
 //! The listener: accepts connections within their limits and runs a task for each.
 
-mod budget;
 mod connection;
 mod file_range;
 mod input;
 mod limits;
-mod memory;
 mod output;
 mod patience;
-mod stream;
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use configuration::BrokerConfig;
+pub use limits::Admission;
+use platform::{Allowed, LogLimit, panics};
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-pub use budget::{Budget, Permit};
-pub use connection::{CloseReason, Peer};
-pub use limits::{Admission, Limit, LogLimit};
-pub use memory::{AnswerSize, DESCRIBED_BYTES_MAX, LargeAnswer, Memory};
-pub use output::{COPY_BYTES_MAX, Frame};
-pub use stream::{Socket, Stream, connect};
-
 use self::connection::Connection;
-use crate::config::BrokerConfig;
-use crate::{Broker, panics};
+use crate::Broker;
+use crate::api::Peer;
+use crate::close_reason::{CloseReason, Limit};
+use crate::stream::{Socket, Stream};
 
 /// Descriptors that connections leave to log files, or an eighth of all where that is less.
 const DESCRIPTOR_RESERVE_MAX: u64 = 256;
@@ -74,7 +69,9 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
         let (stream, address) = match listener.socket.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                broker.log_limit.warn_of(&error, "cannot accept connections for now");
+                if let Some(Allowed { left_out }) = broker.log_limit.allow_other() {
+                    tracing::warn!(%error, left_out, "cannot accept connections for now");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -112,7 +109,9 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
             }
             Err(limit) => {
                 stats.connections.refused[limit as usize].add(1);
-                broker.log_limit.warn(address, &limit, "connection refused");
+                if let Some(Allowed { left_out }) = broker.log_limit.allow(address) {
+                    tracing::warn!(%address, reason = %limit, left_out, "connection refused");
+                }
             }
         }
     }
@@ -158,7 +157,11 @@ fn report(log_limit: &LogLimit, address: SocketAddr, reason: &CloseReason) {
         CloseReason::Closed | CloseReason::Io(_) | CloseReason::Idle => {
             tracing::debug!(%address, %reason, "connection closed");
         }
-        reason => log_limit.warn(address, reason, "connection closed"),
+        reason => {
+            if let Some(Allowed { left_out }) = log_limit.allow(address) {
+                tracing::warn!(%address, %reason, left_out, "connection closed");
+            }
+        }
     }
 }
 

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use log::ReadError;
+use configuration::BrokerConfig;
+use coordinator::group::seam::BoxFuture;
+use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
+use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
 use parking_lot::Mutex;
+use storage::ReadError;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 use wire::batch::Batch;
-use wire::compress::Codec;
 use wire::{ErrorCode, Uuid};
 
-use crate::config::BrokerConfig;
-use crate::group::seam::BoxFuture;
-use crate::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
-use crate::meta::{Applied, Controller, MetadataCache, MetadataDelta, MetadataImage};
+use crate::controller::Controller;
 use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
 use crate::threads::spawn_blocking;
 
@@ -261,23 +261,5 @@ impl Applied for GroupFollower {
             let _runtime = self.runtime.enter();
             self.groups.topics_deleted(&deleted);
         }
-    }
-}
-
-pub(crate) fn group_config(config: &BrokerConfig) -> GroupConfig {
-    GroupConfig {
-        min_session_timeout_ms: config.group_min_session_timeout_ms,
-        max_session_timeout_ms: config.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
-        max_size: config.group_max_size.unsigned_abs() as usize,
-        offset_metadata_max_bytes: config.offset_metadata_max_bytes.unsigned_abs() as usize,
-        offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
-        offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
-        offset_commit_timeout_ms: i64::from(config.offsets_commit_timeout_ms),
-        offsets_topic_num_partitions: config.offsets_topic_num_partitions,
-        // The bounds of the setting are those of the ids.
-        offsets_topic_codec: Codec::from_id(config.offsets_topic_compression_codec as i16).unwrap_or(Codec::None),
-        offsets_load_buffer_bytes: config.offsets_load_buffer_size.unsigned_abs(),
-        ..GroupConfig::default()
     }
 }

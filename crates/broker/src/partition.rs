@@ -37,30 +37,28 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use log::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-use wire::batch::Batch;
-use wire::{ErrorCode, Uuid};
-
+use configuration::AckDurability;
 pub use damage::Damage;
 pub use following::FollowError;
 pub use inline_appends::InlineAppends;
 pub use noted::Noted;
+use parking_lot::Mutex;
+use platform::Env;
 pub use recovery_points::RecoveryPoints;
 pub use room::{DiskRoom, Room};
 pub use settings::Settings;
+use storage::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
 pub use sync::{SyncState, Syncer, Until, Waiting};
 pub use table::{PartitionTable, TopicSummary};
 pub use throttle::{Quota, ThrottledReplicas};
 pub use ticket::{Outcome, Passed, Refusal, Ticket};
+use tokio::sync::Notify;
 pub use waiters::{FetchWait, Reader, Registration, Waiters};
+use wire::batch::Batch;
+use wire::{ErrorCode, Uuid};
 
 use self::queue::{AppendQueue, Queued, Sender};
 use self::role::RoleState;
-
-use crate::config::AckDurability;
-use crate::env::Env;
 use crate::stats::{Stats, Traffic};
 
 /// Bytes that a restart may have to look at for the producers' states.
@@ -439,7 +437,7 @@ impl Partition {
             queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
         let settings = self.settings.load();
         let is_alone = self.is_alone();
-        let is_durable = settings.ack_durability == AckDurability::Disk && !log::is_mistaken!(AckBeforeSync);
+        let is_durable = settings.ack_durability == AckDurability::Disk && !storage::is_mistaken!(AckBeforeSync);
         let waits_for_disk = |acks| acks == Acks::All && is_durable;
         let start = self.view.log_end_offset();
         let first_withheld = senders.iter().position(|sender| waits_for_disk(sender.acks));

@@ -11,15 +11,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use log::disk::{Disk, read_file};
+use configuration::address;
+use metadata::properties::{self, MetaProperties, PropertiesError};
+use metadata::{ApplyError, MetadataImage, TopicName};
+use quorum::recover::{Readable, read, set_aside_dir};
+use quorum::{METADATA_DIR, QuorumError, Voter, VoterSet};
+use storage::disk::{Disk, read_file};
 use wire::Uuid;
 use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord};
-
-use crate::config::address;
-use crate::meta::properties::{self, MetaProperties, PropertiesError};
-use crate::meta::{self, ApplyError, MetadataImage, TopicName};
-use crate::quorum::recover::{Readable, read, set_aside_dir};
-use crate::quorum::{METADATA_DIR, QuorumError, Voter, VoterSet};
 
 /// Ids of producers that may have been given out and are not in what can be read: a thousand blocks.
 const PRODUCER_IDS_SKIPPED: i64 = 1_000_000;
@@ -225,7 +224,7 @@ fn find(
         if known == 0 {
             records.push(TopicRecord { name: name.to_string(), topic_id }.into());
             // Its settings are not known, and nothing must be removed for it.
-            let policy = if meta::is_internal(&name) { "compact" } else { "delete" };
+            let policy = if metadata::is_internal(&name) { "compact" } else { "delete" };
             for (setting, value) in [("cleanup.policy", policy), ("retention.ms", "-1"), ("retention.bytes", "-1")] {
                 let (resource_name, value) = (name.to_string(), Some(value.to_owned()));
                 let name = setting.to_owned();
@@ -262,7 +261,7 @@ fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<(OnDisk, V
         let (Ok(topic), Ok(index)) = (TopicName::new(topic), index.parse::<usize>()) else { continue };
         let dir = data_dir.join(&entry.name);
         let epoch = last_epoch(disk, &dir)?;
-        match log::metadata::read_topic_id(disk, &dir)? {
+        match storage::partition_metadata::read_topic_id(disk, &dir)? {
             Some(id) => _ = found.entry((topic, id)).or_default().insert(index, epoch),
             None => nameless.push((topic, index, epoch)),
         }

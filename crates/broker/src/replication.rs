@@ -16,16 +16,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use configuration::BrokerConfig;
+use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage, Topic};
 use parking_lot::Mutex;
+use platform::Env;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use wire::Uuid;
 
 use self::fetcher::{Assigned, Fetcher};
 pub use self::repair::Repair;
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::{Applied, MetadataCache, MetadataDelta, MetadataImage, Topic};
 use crate::partition::PartitionTable;
 
 /// A partition, by the id of its topic.

@@ -5,6 +5,8 @@
 //! logs, groups, registration; then clients are accepted. A stop goes the other way: leaderships first, then
 //! connections, then the logs are closed, and at last the quorum.
 
+mod threads;
+
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,38 +15,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use log::disk::FILE_MODE;
-use log::{Disk, LogError, metadata};
+use configuration::{BrokerConfig, ConfigError, Endpoint, Membership};
+use coordinator::group::{GroupConfig, GroupCoordinator};
+use metadata::properties::{self, PropertiesError};
+use metadata::{BrokerRegistration, MetadataCache};
 use parking_lot::Mutex;
+use platform::panics::essential;
+use platform::{DiskWatch, Env, LogLimit, OpenFiles, WatchedDisk};
+use quorum::{METADATA_DIR, Node, Options, QuorumError, Voter, VoterKey};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use storage::disk::FILE_MODE;
+use storage::{Disk, LogError, partition_metadata};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::api::confirm_sender::NodeIdentity;
 
-use crate::api::{FetchSessions, ProducerIds};
+use self::threads::{start_publisher, start_quorum, start_syncer};
 use crate::cluster::first_start::{FirstStart, FirstStartError, Past, first_start};
 use crate::cluster::links::{self, Links};
 use crate::cluster::membership::{self, MembershipError};
-use crate::cluster::watch::watch;
-use crate::cluster::{Lifecycle, Liveness, Peers, RegistrationError, Senders};
-use crate::config::{BrokerConfig, ConfigError, Endpoint, Membership};
-use crate::disk_watch::{DiskWatch, WatchedDisk};
-use crate::group::GroupCoordinator;
-use crate::meta::properties::{self, PropertiesError};
-use crate::meta::{BrokerRegistration, Controller, MetadataCache};
-use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic, group_config};
-use crate::open_files::OpenFiles;
-use crate::panics::essential;
+use crate::cluster::{Liveness, Members, Peers, Senders};
+use crate::controller::{Controller, watch_brokers};
+use crate::exposition::Metrics;
+use crate::fetch_sessions::FetchSessions;
+use crate::lifecycle::{Lifecycle, RegistrationError};
+use crate::memory::Memory;
+use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic};
 use crate::partition::{InlineAppends, PartitionTable, Shared};
-use crate::quorum::{METADATA_DIR, Node, Options, QuorumError, Voter};
+use crate::producer_ids::ProducerIds;
 use crate::replication::{Repair, Replication, isr};
-use crate::stats::Metrics;
-use crate::threads::{ControlPlane, Thread, keep_awake, spawn_blocking, start_publisher, start_quorum, start_syncer};
-use crate::{Broker, Env, maintenance, net};
+use crate::stream::Socket;
+use crate::threads::{ControlPlane, Thread, keep_awake, spawn_blocking};
+use crate::{Broker, maintenance, net};
 
 /// What links have to tell that nobody has taken note of yet.
 const LINK_EVENTS_MAX: usize = 256;
@@ -126,6 +132,10 @@ impl Server {
         let Ground { descriptors, lock, listeners, endpoints } = ground;
         let stall_timeout = Duration::from_millis(u64::from(config.disk_stall_timeout_ms.unsigned_abs()));
         let disk_watch = Arc::new(DiskWatch::new(Arc::clone(&env.clock), stall_timeout));
+        #[cfg(test)]
+        if let Some(machine) = crate::simulation::machine::current() {
+            machine.has_its_disk_watched_by(&disk_watch);
+        }
         let open_files = Arc::new(OpenFiles::new(descriptors));
         let disk = WatchedDisk::new(env.disk, Arc::clone(&disk_watch), Arc::clone(&open_files));
         let env = Env { disk: Arc::new(disk), ..env };
@@ -209,6 +219,9 @@ impl Server {
             Arc::clone(&liveness),
             control,
         );
+        let key = VoterKey { node_id, directory_id: own.directory_id };
+        let members = Arc::new(Members::new(key, cluster_id.clone(), quorum.clone(), Arc::clone(&config)));
+        let log_limit = Arc::<LogLimit>::default();
         let loaded = LoadedEpochs::default();
         let offsets_topic = Arc::new(OffsetsTopic {
             log: OffsetsPartitions { partitions: Arc::clone(&partitions), loaded: Arc::clone(&loaded) },
@@ -217,13 +230,13 @@ impl Server {
             config: Arc::clone(&config),
         });
         let groups = GroupCoordinator::new(
-            group_config(&config.load()),
+            GroupConfig::from(&**config.load()),
             Arc::clone(&env.clock),
             Arc::clone(&env.random),
             Arc::clone(&offsets_topic) as _,
             offsets_topic as _,
         );
-        let memory = net::Memory::new(&config.load(), &*env.disk);
+        let memory = Memory::new(&config.load(), &*env.disk);
         let fetch_sessions = config.load().max_incremental_fetch_session_cache_slots.unsigned_abs() as usize;
         let broker = Arc::new(Broker {
             env,
@@ -234,14 +247,14 @@ impl Server {
             quorum,
             controller,
             peers,
-            senders: Senders::default(),
+            senders: Senders::new(Arc::clone(&members), Arc::clone(&metadata), Arc::clone(&log_limit)),
             liveness,
             partitions: Arc::clone(&partitions),
             groups: Arc::clone(&groups),
             fetch_sessions: FetchSessions::new(fetch_sessions),
             producer_ids: ProducerIds::default(),
             memory,
-            log_limit: net::LogLimit::default(),
+            log_limit,
             config,
             shared,
         });
@@ -258,14 +271,14 @@ impl Server {
         }
         let mut background = JoinSet::new();
         background.spawn_on(essential("what keeps the data plane awake", keep_awake(data.clone())), control);
-        let following = links::follow(Arc::clone(&broker), events);
+        let following = links::follow(broker.quorum.clone(), Arc::clone(&broker.liveness), events);
         background.spawn_on(essential("what follows the links", following), control);
         if membership != Membership::Alone {
-            let (broker, own) = (Arc::clone(&broker), own.clone());
-            let joining = async move { membership::join(&broker, &own, &membership).await };
+            let (members, peers, own) = (Arc::clone(&members), Arc::clone(&broker.peers), own.clone());
+            let joining = async move { membership::join(&members, &peers, &own).await };
             background.spawn_on(essential("what keeps this node a member", joining), control);
         }
-        membership::catch_up(&broker, &own, patience).await?;
+        membership::catch_up(&members, &broker.peers, &metadata, patience).await?;
 
         let (opened, table) = (Arc::clone(&metadata), Arc::clone(&partitions));
         let open = move || {
@@ -324,7 +337,7 @@ impl Server {
         background.spawn_on(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)), control);
         let watching = Arc::clone(&lifecycle).watch_session();
         background.spawn_on(essential("what watches this broker's session", watching), control);
-        background.spawn_on(essential("what watches the brokers", watch(Arc::clone(&broker))), control);
+        background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);
         background.spawn(essential("the groups' clock", groups.run()));
         maintenance::start(&broker, &mut background, control);
         for listener in for_clients {
@@ -511,7 +524,7 @@ fn has_partitions(disk: &dyn Disk, data_dir: &Path) -> Result<bool, StartError> 
         if entry.is_dir
             && is_partition
             && entry.name != METADATA_DIR
-            && metadata::read_topic_id(disk, &data_dir.join(&entry.name)).map_err(in_dir)?.is_some()
+            && partition_metadata::read_topic_id(disk, &data_dir.join(&entry.name)).map_err(in_dir)?.is_some()
         {
             return Ok(true);
         }
@@ -585,7 +598,7 @@ fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>
         }
         let name = endpoint.name.as_str().into();
         let admission = Arc::clone(if is_inter_broker { &for_brokers } else { &for_clients });
-        let socket = net::Socket::Tcp(socket);
+        let socket = Socket::Tcp(socket);
         listeners.push(net::Listener { socket, name, is_inter_broker, admission });
     }
     Ok((listeners, endpoints))

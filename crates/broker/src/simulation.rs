@@ -11,25 +11,24 @@
 //! network delays, is late, breaks connections, and is cut one way or both; wall clocks jump; partitions move. How
 //! often each happens is chosen by the seed ([`faults`]). The [`ledger`] sees everything and knows what must hold.
 //!
-//! [`env`], [`network`] and [`replica`] are shared with the simulations of the quorum and of replication alone.
+//! [`replica`] is shared with the simulation of replication alone.
 
 mod clients;
 mod cluster;
-pub(crate) mod env;
 mod faults;
 mod ledger;
 pub(crate) mod machine;
 mod mishaps;
 #[cfg(feature = "seeded-mistakes")]
 mod mistakes;
-pub(crate) mod network;
 mod node;
 mod onlooker;
 pub(crate) mod replica;
 pub(crate) mod sockets;
 
+use platform::simulation::seeds;
+
 use self::cluster::Cluster;
-use self::env::seeds;
 
 const DATA_DIR: &str = "/data";
 const VOTERS: i32 = 3;

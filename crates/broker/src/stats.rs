@@ -1,50 +1,22 @@
-//! What the broker counts while it works, and the page that shows it.
+//! What the broker counts while it works.
 //!
 //! Whoever counts holds what it counts with: an addition to an atomic, without a look-up, a lock or memory. What can be
-//! found out when somebody asks, such as the size of a log, is not counted but looked at: see [`Metrics`].
+//! found out when somebody asks, such as the size of a log, is not counted: the exposition looks at it.
 
 mod disk;
-mod groups;
 mod histogram;
-mod metrics;
-mod nodes;
-mod page;
-mod partitions;
-mod process;
-mod quorum;
 mod requests;
 mod stopwatch;
 mod traffic;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 pub use disk::{DiskSpace, Space};
 pub use histogram::Histogram;
-pub use metrics::Metrics;
-pub use nodes::{NodeError, NodeReport};
+use platform::Count;
 pub use requests::Requests;
 pub use stopwatch::{Stage, Stopwatch};
 pub use traffic::Traffic;
 
-use crate::net::{CloseReason, Limit};
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    pub const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    pub fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use crate::close_reason::{CloseReason, Limit};
 
 /// What all parts of a broker count together. What belongs to a topic is its [`Traffic`].
 #[derive(Default)]
@@ -71,7 +43,7 @@ pub struct Connections {
 
 impl Connections {
     /// Connections that are open: those that were accepted and not closed.
-    fn open(&self) -> u64 {
+    pub fn open(&self) -> u64 {
         // Those that were closed first, so that one which comes and goes in between is not missing.
         let closed: u64 = self.closed.iter().map(Count::get).sum();
         self.accepted.get().saturating_sub(closed)

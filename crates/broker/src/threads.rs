@@ -1,21 +1,13 @@
-//! Threads: those that wait for the disk in the place of the runtime's, those that clients cannot keep busy, and the
-//! few that a broker has of its own. A simulation has one thread only: there tasks stand in for them, which a disk that
+//! Threads: those that wait for the disk in the place of the runtime's, and those that clients cannot keep busy. A
+//! simulation has one thread only: there tasks stand in for them, which a disk that
 //! takes its time keeps waiting.
 
-use std::io;
-use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
-use arc_swap::ArcSwap;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-
-use crate::config::BrokerConfig;
-use crate::meta::{MetadataCache, Publisher};
-use crate::partition::Syncer;
-use crate::quorum::{Node, Quorum, QuorumError};
 
 /// Threads of the control plane. Nothing there waits for a disk, or for a lock that is held while a disk is waited for.
 const CONTROL_PLANE_THREADS: usize = 2;
@@ -97,45 +89,11 @@ impl<T: Send + 'static> Thread<T> {
     }
 }
 
-type QuorumThread = Thread<Result<(), QuorumError>>;
-
-/// [`Quorum::start`].
-pub(crate) fn start_quorum(node: Node<Publisher>) -> Result<(Quorum, QuorumThread), QuorumError> {
-    #[cfg(test)]
-    if let Some(machine) = crate::simulation::machine::current() {
-        let (quorum, driver) = Quorum::prepare(node)?;
-        return Ok((quorum, Thread::Task(tokio::spawn(machine.stand_still_with_disk(driver.run())))));
-    }
-    Quorum::start(node).map(|(quorum, thread)| (quorum, Thread::Thread(thread)))
-}
-
-/// [`Publisher::start`].
-pub(crate) fn start_publisher(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> io::Result<Publisher> {
-    #[cfg(test)]
-    if let Some(machine) = crate::simulation::machine::current() {
-        let (publisher, backlog) = Publisher::prepare(cache, config);
-        tokio::spawn(machine.publish(backlog));
-        return Ok(publisher);
-    }
-    Publisher::start(cache, config)
-}
-
-/// [`Syncer::start`].
-pub(crate) fn start_syncer() -> (Arc<Syncer>, Vec<Thread<()>>) {
-    #[cfg(test)]
-    if let Some(machine) = crate::simulation::machine::current() {
-        let syncer = Syncer::idle();
-        let tasks = (0..2).map(|_| Thread::Task(tokio::spawn(Arc::clone(&machine).sync(Arc::clone(&syncer)))));
-        return (Arc::clone(&syncer), tasks.collect());
-    }
-    let (syncer, threads) = Syncer::start();
-    (syncer, threads.into_iter().map(Thread::Thread).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::sync::Arc;
     use std::sync::mpsc::{Receiver, channel};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use broker::{Env, Random};
+use common::{TestBroker, TestClient};
+use platform::{Env, Random};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -17,8 +18,6 @@ use wire::ErrorCode;
 use wire::api::api_versions::ApiVersionsRequest;
 use wire::api::find_coordinator::FindCoordinatorRequest;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
-
-use common::{TestBroker, TestClient};
 
 /// Randomness that has an end.
 struct Mistaken {
@@ -83,7 +82,7 @@ fn join(client: &mut TestClient) {
 fn a_panic_in_a_request_is_one_line_a_metric_and_the_end_of_its_connection() {
     let errors = Errors::default();
     tracing::subscriber::set_global_default(errors.clone()).expect("this is the only test here");
-    broker::panics::count_and_log();
+    platform::panics::count_and_log();
     let panics = Arc::<AtomicBool>::default();
     let real = Env::real();
     let random = Arc::new(Mistaken { random: Arc::clone(&real.random), panics: Arc::clone(&panics) });

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use lab::Ports;
-use log::disk::DIR_MODE;
 use serde::{Deserialize, Serialize};
+use storage::disk::DIR_MODE;
 
 use crate::cmd::failure::Usage;
 

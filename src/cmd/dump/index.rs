@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use log::disk::{File, OpenMode, read_up_to};
 use serde::Serialize;
+use storage::disk::{File, OpenMode, read_up_to};
 
 use super::Dump;
 use super::segment::LogFile;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use log::disk::{File, OpenMode, read_exact_at, read_up_to};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use storage::disk::{File, OpenMode, read_exact_at, read_up_to};
 use wire::batch::{Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES, MAGIC};
 use wire::record::{Record, RecordReader};
 

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorum::{QuorumError, Voter};
 use tokio::time::timeout;
 use wire::ErrorCode;
 use wire::api::add_raft_voter::{AddRaftVoterRequest, AddRaftVoterResponse};
 
 use super::{RequestContext, quorum_leader};
 use crate::Broker;
-use crate::quorum::{QuorumError, Voter};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

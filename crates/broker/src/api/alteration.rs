@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 
+use metadata::ResourceKind;
 use wire::ErrorCode;
 use wire::api::{alter_configs, incremental_alter_configs};
 
-use crate::meta::{ControllerError, ResourceKind};
+use crate::controller::ControllerError;
 
 /// A resource of a request.
 pub(super) trait Resource {
@@ -87,8 +88,9 @@ fn check(node_id: i32, resource: &impl Resource) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use alter_configs::{AlterConfigsResource, AlterableConfig};
+
+    use super::*;
 
     fn resource(resource_type: i8, name: &str, keys: &[&str]) -> AlterConfigsResource {
         let configs = keys.iter().map(|key| AlterableConfig { name: (*key).to_owned(), value: None });

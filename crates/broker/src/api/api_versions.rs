@@ -15,7 +15,8 @@ use wire::api::produce::ProduceRequest;
 use wire::{ErrorCode, Reader, frame};
 
 use super::{Call, Started, served};
-use crate::net::{CloseReason, Frame};
+use crate::close_reason::CloseReason;
+use crate::frame::Frame;
 
 pub(super) fn start(call: Call, mut reader: Reader<'_>) -> Result<Started, CloseReason> {
     let api = ApiVersionsRequest::API;

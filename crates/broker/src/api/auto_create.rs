@@ -1,13 +1,13 @@
 //! Topics that come into being because a client asked for them (`kafka.server.AutoTopicCreationManager`).
 
+use metadata::{CONSUMER_OFFSETS, is_internal, validate_name};
+use platform::Allowed;
 use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
 use super::{Pace, RequestContext};
-use crate::Broker;
-use crate::meta::{CONSUMER_OFFSETS, is_internal, validate_name};
-use crate::offsets_topic;
+use crate::{Broker, offsets_topic};
 
 /// How many topics one request may bring into being. The client asks again, and then it is the turn of the next.
 const CREATED_MAX: usize = 1_000;
@@ -56,7 +56,10 @@ async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
             }
         }
         Err(error) => {
-            broker.log_limit.warn(context.client_address, &error, "topics that were asked for are not created");
+            let address = context.client_address;
+            if let Some(Allowed { left_out }) = broker.log_limit.allow(address) {
+                tracing::warn!(%address, reason = %error, left_out, "topics that were asked for are not created");
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::ErrorCode;
 
-use crate::meta::ControllerError;
+use crate::controller::ControllerError;
 
 /// Waits for the controller for as long as the client does. A request without time is not begun; one whose time runs
 /// out may still come about.

@@ -15,6 +15,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use configuration::describe::{self, Include};
+use metadata::{ConfigResource, MetadataImage, ResourceKind, validate_name};
 use wire::ErrorCode;
 use wire::api::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -23,9 +25,7 @@ use wire::api::describe_configs::{
 
 use super::{Pace, RequestContext, loggers};
 use crate::Broker;
-use crate::config::describe::{self, Include};
-use crate::meta::{ConfigResource, MetadataImage, ResourceKind, validate_name};
-use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
+use crate::memory::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// Settings of one answer: those of some four thousand topics. A few bytes of a request can ask for all of a topic's.
 const SETTINGS_MAX: usize = 150_000;

@@ -14,7 +14,7 @@ use wire::api::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, 
 
 use super::{Pace, RequestContext};
 use crate::Broker;
-use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
+use crate::memory::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// What may be done to a group, as bits (KIP-430): read, delete, describe, describe and alter configs.
 const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;

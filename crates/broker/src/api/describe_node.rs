@@ -12,7 +12,7 @@ use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::stats::Metrics;
+use crate::exposition::Metrics;
 use crate::threads::spawn_blocking;
 
 /// Longest page of metrics, which has tens of thousands of series at most.
@@ -26,7 +26,7 @@ pub(super) async fn handle(
     if request.cluster_id != broker.cluster_id {
         return refuse(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
-    if let Err(error_code) = broker.senders.check(broker, &request.sender, context.client_address).await {
+    if let Err(error_code) = broker.senders.check(&request.sender, context.client_address).await {
         return refuse(error_code);
     }
     let metrics = Metrics::new(broker);

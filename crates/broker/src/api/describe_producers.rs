@@ -11,6 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use metadata::validate_name;
 use wire::ErrorCode;
 use wire::api::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
@@ -18,8 +19,7 @@ use wire::api::describe_producers::{
 
 use super::RequestContext;
 use crate::Broker;
-use crate::meta::validate_name;
-use crate::net::{DESCRIBED_BYTES_MAX, LargeAnswer};
+use crate::memory::{DESCRIBED_BYTES_MAX, LargeAnswer};
 use crate::threads::spawn_blocking;
 
 /// What a producer takes in an answer.
@@ -93,7 +93,7 @@ fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResp
     }
 }
 
-fn state(producer: &log::ProducerState) -> ProducerState {
+fn state(producer: &storage::ProducerState) -> ProducerState {
     ProducerState {
         producer_id: producer.producer_id,
         producer_epoch: i32::from(producer.producer_epoch),

@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use metadata::{BrokerEndpoint, CLUSTER_METADATA, MetadataImage};
+use quorum::Voter;
 use wire::ErrorCode;
 use wire::api::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, Listener, Node, PartitionData, PartitionRequest, ReplicaState,
@@ -18,8 +20,6 @@ use wire::api::describe_quorum::{
 
 use super::{RequestContext, quorum_leader};
 use crate::Broker;
-use crate::meta::{BrokerEndpoint, CLUSTER_METADATA, MetadataImage};
-use crate::quorum::Voter;
 
 /// Partitions of one request, where one is what there is.
 const PARTITIONS_MAX: usize = 10_000;

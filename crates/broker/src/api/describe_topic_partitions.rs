@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use metadata::{MetadataImage, NO_LEADER, Partition, Topic, is_internal, validate_name};
 use wire::ErrorCode;
 use wire::api::describe_topic_partitions::{
     Cursor, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
@@ -20,7 +21,6 @@ use wire::api::describe_topic_partitions::{
 
 use super::{Pace, RequestContext, nodes, operations};
 use crate::Broker;
-use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal, validate_name};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

@@ -18,14 +18,15 @@
 mod cold;
 mod copies;
 mod followers;
-pub mod sessions;
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{ReadError, Span};
+use metadata::MetadataCache;
+use platform::Clock;
+use storage::{ReadError, Span};
 use tokio::time::Instant;
 use wire::api::Request;
 use wire::api::fetch::{
@@ -35,12 +36,12 @@ use wire::{ErrorCode, Records};
 
 use self::copies::Answered;
 use self::followers::Follower;
-use self::sessions::{FetchSessions, Opened, Target, Targets};
 use super::{Call, Pace, leaders};
 use crate::Broker;
-use crate::env::Clock;
-use crate::meta::MetadataCache;
-use crate::net::{CloseReason, Frame, Memory};
+use crate::close_reason::CloseReason;
+use crate::fetch_sessions::{FetchSessions, Opened, Sent, Target, Targets};
+use crate::frame::Frame;
+use crate::memory::Memory;
 use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, Registration};
 
 /// Followers are no preferred replicas before.
@@ -218,7 +219,7 @@ struct Read {
     high_watermark: i64,
     last_stable_offset: i64,
     log_start_offset: i64,
-    diverging: Option<log::EpochEndOffset>,
+    diverging: Option<storage::EpochEndOffset>,
     preferred_read_replica: Option<i32>,
     /// Up to where a follower has to sync, and does not have yet.
     sync_wanted: Option<i64>,
@@ -460,7 +461,7 @@ async fn respond(
             || target.sent_high_watermark != read.high_watermark
             || target.sent_log_start_offset != read.log_start_offset
             || target.sent_durable_offset != read.durable_offset;
-        sent.push(sessions::Sent {
+        sent.push(Sent {
             high_watermark: read.high_watermark,
             log_start_offset: read.log_start_offset,
             durable_offset: read.durable_offset,

@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
+use coordinator::group::OFFSETS_TOPIC;
 use wire::ErrorCode;
 use wire::api::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
 use super::{Pace, RequestContext, nodes};
 use crate::Broker;
-use crate::group::OFFSETS_TOPIC;
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;

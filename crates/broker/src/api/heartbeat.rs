@@ -1,6 +1,6 @@
 //! Heartbeat (key 12), versions 0-4: a member's sign of life.
 //!
-//! Behaviour: see [`crate::group::GroupCoordinator::heartbeat`]. Answered at once, without any wait.
+//! Behaviour: see [`coordinator::group::GroupCoordinator::heartbeat`]. Answered at once, without any wait.
 
 use std::sync::Arc;
 

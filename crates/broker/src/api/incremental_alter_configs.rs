@@ -11,13 +11,13 @@
 
 use std::sync::Arc;
 
+use metadata::ResourceKind;
 use wire::api::incremental_alter_configs::{
     AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
 use super::{RequestContext, alteration, loggers};
 use crate::Broker;
-use crate::meta::ResourceKind;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

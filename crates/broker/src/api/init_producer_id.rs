@@ -11,14 +11,15 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use metadata::ProducerIdBlock;
+use platform::Allowed;
 use wire::ErrorCode;
 use wire::api::allocate_producer_ids::AllocateProducerIdsRequest;
 use wire::api::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::meta::{ControllerError, ProducerIdBlock};
+use crate::controller::ControllerError;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -35,7 +36,10 @@ async fn init(broker: &Broker, context: &RequestContext, request: &InitProducerI
     check(request)?;
     let id = broker.producer_ids.next(async || allocate(broker).await).await;
     id.map_err(|error| {
-        broker.log_limit.warn(context.client_address, &error, "no producer ids are to be had");
+        let address = context.client_address;
+        if let Some(Allowed { left_out }) = broker.log_limit.allow(address) {
+            tracing::warn!(%address, reason = %error, left_out, "no producer ids are to be had");
+        }
         // The client tries again.
         ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
     })
@@ -63,28 +67,6 @@ fn check(request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-/// The producer ids that the controller has given to this broker and that nobody has yet.
-#[derive(Default)]
-pub struct ProducerIds {
-    /// The lock is held while a new block is fetched: whoever else needs an id needs the same block.
-    left: Mutex<std::ops::Range<i64>>,
-}
-
-impl ProducerIds {
-    async fn next(
-        &self,
-        allocate: impl AsyncFnOnce() -> Result<ProducerIdBlock, ControllerError>,
-    ) -> Result<i64, ControllerError> {
-        let mut left = self.left.lock().await;
-        if let Some(id) = left.next() {
-            return Ok(id);
-        }
-        let block = allocate().await?;
-        *left = block.first..block.first + block.count;
-        left.next().ok_or_else(|| ControllerError::Internal("a block of no producer ids".into()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,17 +90,5 @@ mod tests {
         assert_eq!(check(&request(None, -1, 3)), Err(ErrorCode::INVALID_REQUEST));
         assert_eq!(check(&request(Some(""), -1, -1)), Err(ErrorCode::INVALID_REQUEST));
         assert_eq!(check(&request(Some("t"), -1, -1)), Err(ErrorCode::UNSUPPORTED_VERSION));
-    }
-
-    #[tokio::test]
-    async fn a_block_is_used_up_before_the_next_is_asked_for() {
-        let ids = ProducerIds::default();
-        let stopped = ids.next(async || Err(ControllerError::Stopped)).await;
-        assert_eq!(stopped, Err(ControllerError::Stopped));
-        let mut given = Vec::new();
-        for round in 0..5 {
-            given.push(ids.next(async || Ok(ProducerIdBlock { first: round * 100, count: 2 })).await);
-        }
-        assert_eq!(given, [0, 1, 200, 201, 400].map(Ok));
     }
 }

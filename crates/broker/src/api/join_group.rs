@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
+use coordinator::group::Caller;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::group::Caller;
-use crate::net::LargeAnswer;
+use crate::memory::LargeAnswer;
 
 /// Before it, the protocol's name is not null.
 const NULL_PROTOCOL_NAME_SINCE: i16 = 7;

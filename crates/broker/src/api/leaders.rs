@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use metadata::{MetadataCache, MetadataImage};
 use wire::{ErrorCode, Uuid};
-
-use crate::meta::{MetadataCache, MetadataImage};
 
 /// A broker as a client reaches it.
 pub(super) struct Node {
@@ -57,10 +56,10 @@ impl<'a> Hints<'a> {
 
 #[cfg(test)]
 mod tests {
+    use metadata::{MetadataDelta, NO_LEADER};
     use wire::state::metadata::{BrokerEndpoint, MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord};
 
     use super::*;
-    use crate::meta::NO_LEADER;
 
     const TOPIC_ID: Uuid = Uuid([7; 16]);
     const WRONG: ErrorCode = ErrorCode::NOT_LEADER_OR_FOLLOWER;
@@ -85,7 +84,11 @@ mod tests {
             PartitionRecord { partition_id, topic_id, leader, leader_epoch, ..PartitionRecord::default() }.into()
         }));
         let cache = MetadataCache::default();
-        cache.show(Arc::new(MetadataImage::default().apply(&records, 0, 1).unwrap().0));
+        cache.publish(
+            Arc::new(MetadataImage::default().apply(&records, 0, 1).unwrap().0),
+            &MetadataDelta::default(),
+            |_| (),
+        );
         cache
     }
 

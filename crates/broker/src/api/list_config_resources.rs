@@ -10,12 +10,12 @@
 
 use std::sync::Arc;
 
+use metadata::{MetadataImage, ResourceKind};
 use wire::ErrorCode;
 use wire::api::list_config_resources::{ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::meta::{MetadataImage, ResourceKind};
 
 /// What version 1 can list.
 const ALL: [ResourceKind; 5] = [

@@ -14,18 +14,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use log::ReadError;
+use platform::ELEMENTS_PER_TURN;
+use storage::ReadError;
 use wire::ErrorCode;
 use wire::api::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
     ListOffsetsTopicResponse,
 };
-
 use wire::batch::{Batch, BatchHeader};
 use wire::record::RecordReader;
 
 use super::RequestContext;
-use super::pace::ELEMENTS_PER_TURN;
 use crate::Broker;
 use crate::partition::{Isolation, Partition};
 use crate::threads::spawn_blocking;

@@ -8,13 +8,13 @@
 
 use std::collections::HashSet;
 
+use configuration::alter::Operation;
+use platform::loggers::{Levels, Loggers, ROOT, level_from_name, level_name};
 use wire::ErrorCode;
 use wire::api::describe_configs::DescribeConfigsResourceResult;
 use wire::api::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 
 use super::alteration::Outcome;
-use crate::config::alter::Operation;
-use crate::loggers::{Levels, Loggers, ROOT, level_from_name, level_name};
 
 /// `DYNAMIC_BROKER_LOGGER_CONFIG`.
 const SOURCE: i8 = 6;

@@ -16,6 +16,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use metadata::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
 use wire::ErrorCode;
 use wire::api::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
@@ -24,8 +25,7 @@ use wire::api::metadata::{
 
 use super::{Pace, RequestContext, auto_create, nodes, operations};
 use crate::Broker;
-use crate::meta::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
-use crate::net::{AnswerSize, LargeAnswer};
+use crate::memory::{AnswerSize, LargeAnswer};
 
 /// Topics can be named by id since.
 const TOPIC_IDS_SINCE: i16 = 12;

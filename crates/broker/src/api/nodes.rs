@@ -1,7 +1,7 @@
 //! The brokers of the cluster as a client is told to reach them: by the endpoint of the listener that it came to
 //! itself.
 
-use crate::meta::{BrokerEndpoint, MetadataImage, Partition, RegisteredBroker};
+use metadata::{BrokerEndpoint, MetadataImage, Partition, RegisteredBroker};
 
 /// Brokers that serve, each with the endpoint for the client.
 pub(super) fn active<'a>(

@@ -15,7 +15,7 @@ use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, Offse
 
 use super::RequestContext;
 use crate::Broker;
-use crate::net::LargeAnswer;
+use crate::memory::LargeAnswer;
 
 /// About what an offset takes in the answer, where the group is not asked. A consumer asks for a few.
 const OFFSET_BYTES: usize = 150;

@@ -43,13 +43,13 @@ fn answer(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> Epo
     }
 }
 
-fn find(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> Result<log::EpochEndOffset, ErrorCode> {
+fn find(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> Result<storage::EpochEndOffset, ErrorCode> {
     let partition = broker.partitions.find_by_name(topic, asked.partition)?;
     partition.check_leader_in_epoch(asked.current_leader_epoch)?;
     let current = partition.leader_epoch();
     if asked.leader_epoch == current {
         // The log may have no record of its leader's epoch yet.
-        return Ok(log::EpochEndOffset { epoch: current, end_offset: partition.high_watermark() });
+        return Ok(storage::EpochEndOffset { epoch: current, end_offset: partition.high_watermark() });
     }
     Ok(partition.end_offset_for_epoch(asked.leader_epoch))
 }

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use metadata::{is_internal, validate_name};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::api::produce::{
@@ -28,8 +29,8 @@ use wire::{ErrorCode, Records, Uuid};
 
 use super::{Call, RequestContext, leaders};
 use crate::Broker;
-use crate::meta::{is_internal, validate_name};
-use crate::net::{CloseReason, Frame};
+use crate::close_reason::CloseReason;
+use crate::frame::Frame;
 use crate::partition::{Acks, Outcome, Partition, Passed, Refusal, Ticket, Touched};
 
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use quorum::Voter;
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::VoterNode;
 
 use super::RequestContext;
 use crate::Broker;
-use crate::quorum::Voter;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
+use platform::Allowed;
+use quorum::{QuorumError, VoterKey, from_wire, is_from};
 use wire::ErrorCode;
 use wire::api::quorum_messages::{QuorumMessagesRequest, QuorumMessagesResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::quorum::{QuorumError, VoterKey, from_wire, is_from};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -31,7 +32,7 @@ async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessages
         return Err(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
     let from = context.client_address;
-    broker.senders.check(broker, &request.sender, from).await?;
+    broker.senders.check(&request.sender, from).await?;
     let sender = &request.sender;
     let key = VoterKey { node_id: sender.node_id, directory_id: sender.directory_id };
     let count = request.messages.len() as u64;
@@ -42,7 +43,9 @@ async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessages
     });
     let messages = read.map_err(|error| {
         broker.quorum.note_refused(count);
-        broker.log_limit.warn(from, &error, "a message to the metadata quorum is dropped: no member sends such");
+        if let Some(Allowed { left_out }) = broker.log_limit.allow(from) {
+            tracing::warn!(address = %from, reason = %error, left_out, "a message is dropped: no member sends such");
+        }
         ErrorCode::INVALID_REQUEST
     })?;
     broker.quorum.step(from, messages);

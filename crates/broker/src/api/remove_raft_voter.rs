@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use quorum::{QuorumError, VoterKey};
 use wire::ErrorCode;
 use wire::api::remove_raft_voter::{RemoveRaftVoterRequest, RemoveRaftVoterResponse};
 
 use super::{RequestContext, quorum_leader};
 use crate::Broker;
-use crate::quorum::{QuorumError, VoterKey};
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

@@ -10,7 +10,7 @@ use wire::api::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::net::LargeAnswer;
+use crate::memory::LargeAnswer;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

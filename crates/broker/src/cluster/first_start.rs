@@ -14,6 +14,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use client::{ConnectionConfig, ConnectionError};
+use configuration::{Membership, VoterAddress};
+use platform::Env;
+use quorum::{Voter, VoterSet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,10 +27,8 @@ use wire::api::quorum_join::VoterNode;
 use wire::frame::{self, RequestHeader};
 use wire::{Reader, Uuid};
 
-use crate::config::{Membership, VoterAddress};
-use crate::env::Env;
-use crate::net::{self, Socket, Stream};
-use crate::quorum::{Voter, VoterSet};
+use crate::stream;
+use crate::stream::{Socket, Stream};
 
 /// How long others are given to answer a hello, and how long it takes until they are asked again.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -274,7 +275,7 @@ async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHell
         request_timeout: HELLO_TIMEOUT,
         ..ConnectionConfig::default()
     };
-    net::connect(address, &config).await?.send(request).await
+    stream::connect(address, &config).await?.send(request).await
 }
 
 /// Answers that this node is blank to whoever says hello.

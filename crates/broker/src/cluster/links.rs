@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Connection, ConnectionConfig, ConnectionError};
+use configuration::address;
+use quorum::{Quorum, Transport, Voter, VoterKey, to_wire};
 use raft::eraftpb::{Message, MessageType};
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
@@ -19,9 +21,8 @@ use wire::ErrorCode;
 use wire::api::confirm_sender::NodeIdentity;
 use wire::api::quorum_messages::{QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 
-use crate::config::address;
-use crate::quorum::{Transport, Voter, VoterKey, to_wire};
-use crate::{Broker, net};
+use super::Liveness;
+use crate::stream::{self, Stream};
 
 /// Messages that wait for a member.
 const QUEUE_MAX: usize = 512;
@@ -178,7 +179,7 @@ impl Link {
                     request_timeout: REQUEST_TIMEOUT,
                     ..ConnectionConfig::default()
                 };
-                let connection = net::connect(&self.address, &config).await?;
+                let connection = stream::connect(&self.address, &config).await?;
                 self.connection = Some(connection.clone());
                 connection
             }
@@ -218,7 +219,7 @@ enum Probe {
 }
 
 async fn probe(address: &str) -> Probe {
-    match timeout(CONNECT_TIMEOUT, net::Stream::connect(address)).await {
+    match timeout(CONNECT_TIMEOUT, Stream::connect(address)).await {
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => Probe::Refused,
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionReset => Probe::Dropped,
         Ok(Ok(mut stream)) => match timeout(PROBE_PATIENCE, stream.read_u8()).await {
@@ -230,15 +231,15 @@ async fn probe(address: &str) -> Probe {
 }
 
 /// Lets the quorum and the controller know what the links tell, until there are no links any more.
-pub async fn follow(broker: Arc<Broker>, mut events: mpsc::Receiver<LinkEvent>) {
+pub async fn follow(quorum: Quorum, liveness: Arc<Liveness>, mut events: mpsc::Receiver<LinkEvent>) {
     while let Some(event) = events.recv().await {
         match event {
             LinkEvent::Died { node_id } => {
-                broker.quorum.peer_down(node_id);
-                broker.liveness.died(node_id);
+                quorum.peer_down(node_id);
+                liveness.died(node_id);
             }
-            LinkEvent::Unreachable { node_id } => broker.quorum.unreachable(node_id),
-            LinkEvent::Snapshot { node_id, arrived } => broker.quorum.snapshot_sent(node_id, arrived),
+            LinkEvent::Unreachable { node_id } => quorum.unreachable(node_id),
+            LinkEvent::Snapshot { node_id, arrived } => quorum.snapshot_sent(node_id, arrived),
         }
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Connection, ConnectionConfig, ConnectionError};
+use configuration::address;
+use metadata::MetadataCache;
 use parking_lot::Mutex;
+use quorum::QuorumStatus;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use wire::api::confirm_sender::NodeIdentity;
 
-use crate::config::address;
-use crate::meta::MetadataCache;
-use crate::net;
-use crate::quorum::QuorumStatus;
+use crate::stream;
 
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl Peers {
             return Ok(open);
         }
         let (address, config) = (key.0.clone(), self.config.clone());
-        let connecting = self.control.spawn(async move { net::connect(&address, &config).await });
+        let connecting = self.control.spawn(async move { stream::connect(&address, &config).await });
         // Without an outcome the runtime has ended.
         let ended = |_| ConnectionError::Connect { address: key.0.clone(), reason: "this node stops".to_owned() };
         let connection = connecting.await.map_err(ended)??;

@@ -17,30 +17,29 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use log::Span;
+use platform::Clock;
+use storage::Span;
 use tokio::time::{Instant, Sleep, timeout};
-use wire::api as table;
-use wire::frame::{RequestHeader, ResponseTooLarge};
-use wire::{ErrorCode, Reader, WireError};
+use wire::frame::RequestHeader;
+use wire::{ErrorCode, Reader, WireError, api as table};
 
-use super::budget::{Budget, Permit, SMALL_BYTES_MAX, Share, Waiting};
 use super::input::{FIRST_READ_BYTES, Input};
-use super::memory::ANSWER_BYTES;
-use super::output::{Frame, Output, SMALL_ANSWER_BYTES_MAX};
+use super::output::Output;
 use super::patience::Patience;
-use super::stream::Stream;
 use crate::Broker;
-use crate::api::{self, Started};
-use crate::env::Clock;
+use crate::api::{self, Peer, Started};
+use crate::close_reason::{CloseReason, DISK_TIMEOUT, MEMORY_TIMEOUT};
+use crate::frame::Frame;
+use crate::memory::{ANSWER_BYTES, Budget, Permit, SMALL_ANSWER_BYTES_MAX, SMALL_BYTES_MAX, Share, Waiting};
 use crate::partition::{Passed, Touched};
 use crate::stats::{Stage, Stopwatch};
+use crate::stream::Stream;
 
 /// Unanswered requests of one connection. Clients keep 5 in flight by default.
 const PENDING_MAX: usize = 256;
@@ -70,93 +69,6 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for both while others wait for memory, where it is more than [`SPARED_BYTES`].
 const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
-/// How long an answer waits for the disk.
-const DISK_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a frame that has begun waits for memory.
-const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Why a connection was closed by the broker.
-#[derive(Debug, thiserror::Error)]
-pub enum CloseReason {
-    #[error("the peer closed it")]
-    Closed,
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("it was idle for too long")]
-    Idle,
-    #[error("a request did not arrive in time")]
-    SlowFrame,
-    #[error("it did not read its answers")]
-    SlowReader,
-    #[error("the disk did not give in {} s what it asked for", DISK_TIMEOUT.as_secs())]
-    SlowDisk,
-    #[error("no memory for a request in {} s; queued.max.request.bytes and its share for one address bound it", MEMORY_TIMEOUT.as_secs())]
-    NoMemory,
-    #[error("{0}")]
-    NotKafka(&'static str),
-    #[error(
-        "a request of {0} bytes; socket.request.max.bytes, the limit of its API, or a quarter of the memory where queued.max.request.bytes is not set, allows less"
-    )]
-    FrameSize(i32),
-    #[error("a malformed request: {0}")]
-    Malformed(#[from] WireError),
-    #[error("API key {key} version {version} is not served")]
-    UnsupportedApi { key: i16, version: i16 },
-    #[error("a Produce with acks=0 failed")]
-    SilentProduceFailed,
-    #[error("{0}")]
-    ResponseTooLarge(#[from] ResponseTooLarge),
-    #[error("a request met a mistake in this program")]
-    Panicked,
-}
-
-impl CloseReason {
-    /// Short names of all reasons, which [`Self::place`] points into.
-    pub const NAMES: [&str; 14] = [
-        "closed",
-        "io",
-        "idle",
-        "slow_frame",
-        "not_kafka",
-        "frame_size",
-        "malformed",
-        "unsupported_api",
-        "silent_produce_failed",
-        "response_too_large",
-        "slow_reader",
-        "no_memory",
-        "panicked",
-        "slow_disk",
-    ];
-
-    pub fn place(&self) -> usize {
-        match self {
-            Self::Closed => 0,
-            Self::Io(_) => 1,
-            Self::Idle => 2,
-            Self::SlowFrame => 3,
-            Self::NotKafka(_) => 4,
-            Self::FrameSize(_) => 5,
-            Self::Malformed(_) => 6,
-            Self::UnsupportedApi { .. } => 7,
-            Self::SilentProduceFailed => 8,
-            Self::ResponseTooLarge(_) => 9,
-            Self::SlowReader => 10,
-            Self::NoMemory => 11,
-            Self::Panicked => 12,
-            Self::SlowDisk => 13,
-        }
-    }
-}
-
-/// What requests of a connection know of their sender.
-pub struct Peer {
-    pub address: SocketAddr,
-    /// Name of the listener that it came to.
-    pub listener: Arc<str>,
-    /// Whether that is the one of brokers among themselves.
-    pub is_inter_broker: bool,
-}
 
 /// A request that is not answered yet.
 struct Pending {

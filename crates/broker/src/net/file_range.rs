@@ -3,9 +3,9 @@
 
 use std::io;
 
-use log::Span;
+use storage::Span;
 
-use super::stream::Stream;
+use crate::stream::Stream;
 
 /// How much is looked at, read in and sent at a time.
 const PIECE_BYTES_MAX: u32 = 1 << 20;

@@ -12,11 +12,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::budget::{Permit, SMALL_BYTES_MAX, Share, Waiting};
-use super::stream::Stream;
+use crate::memory::{Charged, Permit, READ_BYTES, SMALL_BYTES_MAX, Share, Waiting};
+use crate::stream::Stream;
 
-/// How much is read at once, at least.
-pub const READ_BYTES: usize = 64 * 1024;
 /// How much is read of a frame at first where there is no room: enough to know how large it claims to be, and all of a
 /// request that asks for little.
 pub const FIRST_READ_BYTES: usize = 2 * 1024;
@@ -36,24 +34,6 @@ pub struct Input {
     is_pressed: bool,
     /// The permit is for all of the first frame, which waited for it.
     is_whole_charged: bool,
-}
-
-/// A buffer that is charged until its last slice is gone.
-pub(super) struct Charged<B> {
-    bytes: B,
-    _permit: Permit,
-}
-
-impl<B: AsRef<[u8]> + Send + 'static> Charged<B> {
-    pub(super) fn share(bytes: B, permit: Permit) -> Bytes {
-        Bytes::from_owner(Self { bytes, _permit: permit })
-    }
-}
-
-impl<B: AsRef<[u8]>> AsRef<[u8]> for Charged<B> {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes.as_ref()
-    }
 }
 
 impl Input {
@@ -195,8 +175,8 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::Budget;
     use super::*;
+    use crate::memory::Budget;
 
     const MIB: usize = 1 << 20;
 

@@ -7,99 +7,24 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use log::Span;
-use wire::api::Api;
-use wire::frame::{self, ResponseTooLarge, Written};
-use wire::{ErrorCode, Wire};
+use bytes::Bytes;
+use platform::Count;
+use storage::Span;
 
-use super::budget::{Permit, Share};
 use super::file_range::FileRange;
-use super::stream::Stream;
-use crate::stats::Count;
+use crate::frame::{self, Frame};
+use crate::memory::{Permit, SMALL_ANSWER_BYTES_MAX, Share};
+use crate::stream::Stream;
 
-/// Spans up to this size are copied into the response: a system call of their own would cost more.
-pub const COPY_BYTES_MAX: usize = 4096;
 /// How much leaves at once: a peer that reads quickly does not keep others waiting.
 const TURN_BYTES_MAX: u64 = 4 << 20;
 /// How many buffers one `sendmsg` takes.
 const SLICES_MAX: usize = 64;
 
-/// A connection that has no more in memory to send leaves it to those that have more to let go of some.
-pub const SMALL_ANSWER_BYTES_MAX: usize = 16 * 1024;
-
-/// A response ready to be sent, its length prefix included.
-#[derive(Default)]
-pub struct Frame {
-    chunks: Vec<Chunk>,
-    /// The errors that it tells of.
-    errors: Vec<ErrorCode>,
-}
-
 enum Chunk {
     /// What has not left, and how large it was.
     Bytes(Bytes, usize),
     File(FileRange),
-}
-
-impl Chunk {
-    fn bytes(bytes: Bytes) -> Self {
-        let size = bytes.len();
-        Self::Bytes(bytes, size)
-    }
-}
-
-impl Frame {
-    /// Encodes a response without records, or with records in memory.
-    pub fn encode<R: Wire>(api: &Api, version: i16, correlation_id: i32, body: &R) -> Result<Self, ResponseTooLarge> {
-        Self::encode_with_spans(api, version, correlation_id, body, Vec::new())
-    }
-
-    /// Encodes a response; `spans` are its [`wire::Records::Elsewhere`], in order.
-    pub fn encode_with_spans<R: Wire>(
-        api: &Api,
-        version: i16,
-        correlation_id: i32,
-        body: &R,
-        spans: Vec<Span>,
-    ) -> Result<Self, ResponseTooLarge> {
-        let mut out = BytesMut::with_capacity(256);
-        let Written { splices, errors } = frame::write_response(&mut out, api, version, correlation_id, body)?;
-        assert_eq!(splices.len(), spans.len(), "each gap in a response has its span");
-        let mut bytes = out.freeze();
-        let mut sent = 0;
-        let mut chunks = Vec::with_capacity(2 * spans.len() + 1);
-        for (splice, span) in splices.into_iter().zip(spans) {
-            chunks.push(Chunk::bytes(bytes.split_to(splice.position - sent)));
-            sent = splice.position;
-            chunks.push(Chunk::File(FileRange::new(span)));
-        }
-        chunks.push(Chunk::bytes(bytes));
-        Ok(Self { chunks, errors })
-    }
-
-    pub fn errors(&self) -> &[ErrorCode] {
-        &self.errors
-    }
-}
-
-#[cfg(test)]
-impl Frame {
-    /// All of its bytes, those of files too.
-    pub fn into_bytes(self) -> Bytes {
-        let mut bytes = BytesMut::new();
-        for chunk in self.chunks {
-            match chunk {
-                Chunk::Bytes(chunk, _) => bytes.extend_from_slice(&chunk),
-                Chunk::File(range) => {
-                    let (start, span) = (bytes.len(), range.span());
-                    bytes.resize(start + span.length as usize, 0);
-                    log::disk::read_exact_at(&*span.file, &mut bytes[start..], span.position).expect("the file stays");
-                }
-            }
-        }
-        bytes.freeze()
-    }
 }
 
 /// The queue of a connection's unsent responses. What the socket does not take at once is charged.
@@ -148,15 +73,20 @@ impl Output {
     }
 
     pub fn push(&mut self, frame: Frame) {
-        for chunk in frame.chunks {
-            match &chunk {
-                Chunk::Bytes(bytes, _) if bytes.is_empty() => continue,
-                Chunk::Bytes(bytes, _) => {
-                    self.memory += bytes.len();
-                    self.unsent += bytes.len() as u64;
+        for chunk in frame.into_chunks() {
+            let chunk = match chunk {
+                frame::Chunk::Bytes(bytes) if bytes.is_empty() => continue,
+                frame::Chunk::Bytes(bytes) => {
+                    let size = bytes.len();
+                    self.memory += size;
+                    self.unsent += size as u64;
+                    Chunk::Bytes(bytes, size)
                 }
-                Chunk::File(range) => self.unsent += u64::from(range.span().length),
-            }
+                frame::Chunk::Records(span) => {
+                    self.unsent += u64::from(span.length);
+                    Chunk::File(FileRange::new(span))
+                }
+            };
             self.chunks.push_back(chunk);
         }
     }
@@ -251,8 +181,8 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::Budget;
     use super::*;
+    use crate::memory::Budget;
 
     #[tokio::test]
     async fn an_answer_is_charged_until_it_has_left() {
@@ -263,7 +193,7 @@ mod tests {
         let (stream, address) = listener.accept().await.unwrap();
         let stream = Stream::Tcp(stream);
         let mut output = Output::new(&budget.share(address.ip(), false));
-        output.push(Frame { chunks: vec![Chunk::bytes(vec![1; BYTES].into())], errors: Vec::new() });
+        output.push(Frame::of_bytes(vec![1; BYTES].into()));
         let count = Count::default();
         poll_fn(|cx| stream.poll_write_ready(cx)).await.unwrap();
         let first = output.send(&stream, &count).unwrap();

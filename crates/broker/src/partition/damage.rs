@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use log::{BadRange, LogError, MendError};
+use storage::{BadRange, LogError, MendError};
 use wire::ErrorCode;
 
 use super::Partition;

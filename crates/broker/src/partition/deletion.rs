@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use log::LogError;
+use storage::LogError;
 use wire::ErrorCode;
 
 use super::Partition;

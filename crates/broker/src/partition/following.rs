@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use log::{AppendError, BadRange, EpochEndOffset, FetchedError, Log, LogError};
+use storage::{AppendError, BadRange, EpochEndOffset, FetchedError, Log, LogError};
 use wire::batch::{Batch, Batches};
 
 use super::replica::Promised;

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use log::simdisk::Rng;
-use log::{Log, OpenOptions, SimDisk};
+use configuration::{BrokerConfig, ConfigMap, TopicConfig};
+use storage::simdisk::Rng;
+use storage::{Log, OpenOptions, SimDisk};
 use wire::batch::{BatchBuilder, Batches};
 use wire::{ErrorCode, Uuid};
 
 use super::*;
-use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta;
 
 const DIR: &str = "/data/t-0";
 
@@ -98,8 +97,13 @@ fn lead(env: &Env, syncer: &Arc<Syncer>, log: Log, durability: &str, leader_epoc
     };
     let identity = Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index: 0, traffic: Arc::default() };
     let partition = Partition::new(identity, log, 0, settings(durability), shared);
-    let alone =
-        meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, leader_epoch, ..meta::Partition::default() };
+    let alone = metadata::Partition {
+        replicas: vec![1],
+        isr: vec![1],
+        leader: 1,
+        leader_epoch,
+        ..metadata::Partition::default()
+    };
     partition.take_role(&alone, &|_| None);
     partition
 }
@@ -246,7 +250,8 @@ fn nothing_has_to_be_synced_for_a_commit_of_what_is_durable() {
     assert!(node.partition.make_durable(5).is_none());
     node.produce(2, Acks::Leader);
     let ticket = node.partition.make_durable(2).expect("one record is not on disk");
-    node.partition.take_role(&meta::Partition { leader: 2, leader_epoch: 1, ..meta::Partition::default() }, &|_| None);
+    node.partition
+        .take_role(&metadata::Partition { leader: 2, leader_epoch: 1, ..metadata::Partition::default() }, &|_| None);
     let mut context = Context::from_waker(Waker::noop());
     let refused = Poll::Ready(vec![ErrorCode::NOT_LEADER_OR_FOLLOWER.into()]);
     assert_eq!(ticket.poll(&mut context), refused);

@@ -7,10 +7,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use log::LogError;
-use log::checkpoint::{self, Offsets, RECOVERY_POINT_FILE};
-use log::disk::Disk;
 use parking_lot::Mutex;
+use storage::LogError;
+use storage::checkpoint::{self, Offsets, RECOVERY_POINT_FILE};
+use storage::disk::Disk;
 
 use super::Partition;
 

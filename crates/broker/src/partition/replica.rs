@@ -411,7 +411,7 @@ impl Leadership {
     fn advance(&mut self, now_ms: i64) {
         let mut reached = self.own;
         let counts =
-            |follower: &&Follower| !log::is_mistaken!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
+            |follower: &&Follower| !storage::is_mistaken!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
         for follower in self.followers.iter().filter(counts) {
             reached.log_end_offset = reached.log_end_offset.min(follower.log_end_offset);
             reached.synced_offset = reached.synced_offset.min(follower.synced_offset);
@@ -521,7 +521,7 @@ impl Leadership {
 
     fn is_maximal_isr(&self, id: i32) -> bool {
         let is_going = |pending: &Pending| matches!(pending, Pending::Shrink(out) if out.contains(&id));
-        if log::is_mistaken!(StaleLeaderAcknowledges) && self.pending.as_ref().is_some_and(is_going) {
+        if storage::is_mistaken!(StaleLeaderAcknowledges) && self.pending.as_ref().is_some_and(is_going) {
             return false;
         }
         self.assignment.isr.contains(&id) || self.pending == Some(Pending::Expand(id))

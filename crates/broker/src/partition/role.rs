@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use log::{Log, LogError};
+use configuration::AckDurability;
+use storage::{Log, LogError};
 use wire::ErrorCode;
 
 use super::Partition;
@@ -19,8 +20,6 @@ use super::queue::Queued;
 use super::replica::{
     AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Promised, Proposal, Registration,
 };
-use crate::config::AckDurability;
-use crate::meta;
 
 /// Runs of bytes that are remembered one by one; beyond, the newest grows.
 const RUNS_MAX: usize = 1024;
@@ -97,12 +96,12 @@ pub(super) struct Progress {
 impl Partition {
     /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused. Says whether it
     /// is a leader in an epoch that it did not lead in before.
-    pub fn take_role(self: &Arc<Self>, state: &meta::Partition, registrations: Registrations<'_>) -> bool {
+    pub fn take_role(self: &Arc<Self>, state: &metadata::Partition, registrations: Registrations<'_>) -> bool {
         let taken = self.with_log(|log| {
             if state.leader == self.shared.node_id {
                 self.lead(log, state, registrations)
             } else {
-                if log::is_mistaken!(TruncateToHighWatermark) {
+                if storage::is_mistaken!(TruncateToHighWatermark) {
                     log.truncate_to(self.high_watermark(), self.shared.env.clock.now())?;
                 }
                 Ok(self.follow(state))
@@ -135,7 +134,7 @@ impl Partition {
         taken.is_new && taken.progress.is_some()
     }
 
-    fn follow(&self, state: &meta::Partition) -> Taken {
+    fn follow(&self, state: &metadata::Partition) -> Taken {
         let mut guard = self.role.lock();
         if state.leader_epoch < self.leader_epoch() {
             return Taken::default();
@@ -156,7 +155,7 @@ impl Partition {
     fn lead(
         &self,
         log: &mut Log,
-        state: &meta::Partition,
+        state: &metadata::Partition,
         registrations: Registrations<'_>,
     ) -> Result<Taken, LogError> {
         let mut guard = self.role.lock();
@@ -477,7 +476,7 @@ impl Partition {
     /// The leader that this node follows, if it does.
     pub fn followed_leader(&self) -> Option<i32> {
         match self.role.lock().role {
-            Role::Follower { leader } if leader != meta::NO_LEADER => Some(leader),
+            Role::Follower { leader } if leader != metadata::NO_LEADER => Some(leader),
             _ => None,
         }
     }

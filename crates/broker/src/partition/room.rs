@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use log::LogError;
+use configuration::DiskCapacityPolicy;
+use metadata::is_internal;
+use storage::LogError;
 use wire::ErrorCode;
 
 use super::{Partition, Refusal};
-use crate::config::DiskCapacityPolicy;
-use crate::meta::is_internal;
 
 /// What the last look at the disk has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

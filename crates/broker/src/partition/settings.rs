@@ -1,11 +1,11 @@
 //! A topic's settings in the form in which its partitions use them.
 
-use log::LogConfig;
+use configuration::{AckDurability, BrokerConfig, CompressionType, DiskCapacityPolicy, TopicConfig};
+use storage::LogConfig;
 use wire::batch::{Compression, Rules, TimestampType};
 use wire::compress::Codec;
 
 use super::ThrottledReplicas;
-use crate::config::{self, AckDurability, BrokerConfig, CompressionType, DiskCapacityPolicy, TopicConfig};
 
 pub struct Settings {
     pub ack_durability: AckDurability,
@@ -47,8 +47,8 @@ fn rules(topic: &TopicConfig) -> Rules {
         max_message_bytes: usize::try_from(topic.max_message_bytes).unwrap_or(0),
         compacted: topic.is_compacted(),
         timestamp_type: match topic.message_timestamp_type {
-            config::TimestampType::CreateTime => TimestampType::CreateTime,
-            config::TimestampType::LogAppendTime => TimestampType::LogAppendTime,
+            configuration::TimestampType::CreateTime => TimestampType::CreateTime,
+            configuration::TimestampType::LogAppendTime => TimestampType::LogAppendTime,
         },
         timestamp_before_max_ms: topic.message_timestamp_before_max_ms,
         timestamp_after_max_ms: topic.message_timestamp_after_max_ms,

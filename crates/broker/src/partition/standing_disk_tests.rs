@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::disk::{DirEntry, Disk, File, OpenMode};
-use log::{Log, OpenOptions, ReadError, SimDisk};
+use configuration::{BrokerConfig, ConfigMap, TopicConfig};
 use parking_lot::{Condvar, Mutex};
+use storage::disk::{DirEntry, Disk, File, OpenMode};
+use storage::{Log, OpenOptions, ReadError, SimDisk};
 use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Uuid};
 
 use super::*;
-use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta;
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -152,7 +151,8 @@ impl Node {
                 .expect("an empty disk");
         let identity = Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index, traffic: Arc::default() };
         let partition = Partition::new(identity, log, 0, settings(), self.shared.clone());
-        let alone = meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..meta::Partition::default() };
+        let alone =
+            metadata::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..metadata::Partition::default() };
         partition.take_role(&alone, &|_| None);
         partition
     }

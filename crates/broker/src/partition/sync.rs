@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use platform::panics;
 use wire::ErrorCode;
 
 use super::role::Progress;
 use super::{Outcome, Partition, Passed, Ticket};
-use crate::panics;
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.

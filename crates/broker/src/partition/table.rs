@@ -22,21 +22,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use log::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
-use log::{Log, LogError, OpenOptions, ScrubCursor, metadata};
+use configuration::{BrokerConfig, ConfigMap, TopicConfig};
+use metadata::{Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
 use parking_lot::{Mutex, RwLock};
+use storage::checkpoint::{CLEANER_OFFSET_FILE, Offsets};
+use storage::{Log, LogError, OpenOptions, ScrubCursor, partition_metadata};
 use wire::{ErrorCode, Uuid};
-
-use super::replica::Registration;
-use super::{Identity, InlineAppends, Partition, Quota, Settings, Shared};
-use crate::blocking_pool::BlockingPool;
-use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta::{self, Applied, ConfigResource, MetadataDelta, MetadataImage, ResourceKind, Topic, TopicName};
-use crate::stats::Traffic;
 
 use self::capacity::Capacity;
 use self::directories::Owner;
 pub use self::summary::TopicSummary;
+use super::replica::Registration;
+use super::{Identity, InlineAppends, Partition, Quota, Settings, Shared};
+use crate::blocking_pool::BlockingPool;
+use crate::stats::Traffic;
 
 /// Threads that open, make and close logs. They mostly wait for the disk. On a simulated one more than one would make
 /// each run another one.
@@ -227,7 +226,7 @@ impl PartitionTable {
     /// The partition that a client names by its topic's name.
     pub fn find_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         // A name as long as a client likes is not hashed for each of its partitions.
-        if topic.len() > meta::TOPIC_NAME_BYTES_MAX {
+        if topic.len() > metadata::TOPIC_NAME_BYTES_MAX {
             return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         }
         let topics = self.topics.read();
@@ -368,7 +367,7 @@ impl PartitionTable {
         }
     }
 
-    fn replicates(&self, in_image: &meta::Partition) -> bool {
+    fn replicates(&self, in_image: &metadata::Partition) -> bool {
         in_image.replicas.contains(&self.shared.node_id)
     }
 
@@ -428,7 +427,7 @@ impl PartitionTable {
             }
             Owner::Partition { is_noted: true } => {}
             Owner::Partition { is_noted: false } => {
-                if let Err(error) = metadata::write_topic_id(&*disk, &dir, topic_id) {
+                if let Err(error) = partition_metadata::write_topic_id(&*disk, &dir, topic_id) {
                     tracing::warn!(%topic, partition = index, %error, "partition.metadata cannot be made whole");
                 }
             }
@@ -506,7 +505,7 @@ impl PartitionTable {
     fn remove_replicas(&self, topic: &Topic) {
         let known = self.topics.read().by_id.get(&topic.id).cloned();
         let Some(known) = known else { return };
-        let stays = |(slot, in_image): (&Slot, &Arc<meta::Partition>)| {
+        let stays = |(slot, in_image): (&Slot, &Arc<metadata::Partition>)| {
             matches!(slot, Slot::Elsewhere) || self.replicates(in_image)
         };
         if known.partitions.iter().zip(&topic.partitions).all(stays) {

@@ -5,17 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::simdisk::SimOp;
-use log::{Log, SimDisk};
+use configuration::{BrokerConfig, ConfigMap, TopicConfig};
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use storage::simdisk::SimOp;
+use storage::{Log, SimDisk};
 use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Uuid};
 
 use super::replica::Promised;
 use super::*;
-use crate::config::{BrokerConfig, ConfigMap, TopicConfig};
-use crate::meta;
 
 const THREADS: usize = 6;
 const ROUNDS: usize = 40;
@@ -51,7 +50,7 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         settings,
         shared,
     );
-    let alone = meta::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..meta::Partition::default() };
+    let alone = metadata::Partition { replicas: vec![1], isr: vec![1], leader: 1, ..metadata::Partition::default() };
     partition.take_role(&alone, &|_| None);
     partition
 }
@@ -140,8 +139,8 @@ fn a_disk_that_fails_leaves_nobody_without_an_answer() {
     }
 }
 
-fn led_by(leader: i32, leader_epoch: i32) -> meta::Partition {
-    meta::Partition { replicas: vec![1, 2], isr: vec![1], leader, leader_epoch, ..meta::Partition::default() }
+fn led_by(leader: i32, leader_epoch: i32) -> metadata::Partition {
+    metadata::Partition { replicas: vec![1, 2], isr: vec![1], leader, leader_epoch, ..metadata::Partition::default() }
 }
 
 fn send(partition: &Arc<Partition>, leader_epoch: Option<i32>, acks: Acks) -> (Arc<Ticket>, Touched) {

@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use configuration::BrokerConfig;
 use parking_lot::Mutex;
-
-use crate::config::BrokerConfig;
 
 /// The partitions of a topic whose replica on this broker is throttled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,8 +137,9 @@ impl Quota {
 
 #[cfg(test)]
 mod tests {
+    use configuration::ConfigMap;
+
     use super::*;
-    use crate::config::ConfigMap;
 
     fn quota(settings: &[(&str, &str)]) -> Quota {
         let map: ConfigMap = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use configuration::address;
+use metadata::properties::MetaProperties;
 use tokio::time::{Instant, sleep};
 use wire::api::quorum_hello::QuorumHelloRequest;
 
 use super::RecoverError;
 use crate::cluster::first_start::hello_all;
-use crate::config::address;
-use crate::meta::properties::MetaProperties;
 
 /// How long the others are asked: an election may be under way.
 const PATIENCE: Duration = Duration::from_secs(6);

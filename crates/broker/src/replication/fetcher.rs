@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use client::{Connection, ConnectionConfig, ConnectionError};
+use configuration::BrokerConfig;
+use metadata::MetadataCache;
 use parking_lot::Mutex;
+use platform::Env;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use wire::ErrorCode;
@@ -25,11 +28,8 @@ use wire::api::fetch::{FetchRequest, FetchResponse};
 
 use super::Key;
 use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits};
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::MetadataCache;
-use crate::net;
 use crate::partition::{InlineAppends, Partition, Quota, Ticket};
+use crate::stream;
 use crate::threads::spawn_blocking;
 
 /// How long the leader may take for an answer, besides what it may wait for records.
@@ -186,7 +186,7 @@ impl Fetcher {
             let (image, listener) = (self.metadata.load(), self.config.load().inter_broker_listener());
             let endpoint = image.broker(self.leader).and_then(|broker| broker.endpoint(&listener));
             let endpoint = endpoint.ok_or(Ended::NoAddress)?;
-            crate::config::address(&endpoint.host, endpoint.port)
+            configuration::address(&endpoint.host, endpoint.port)
         };
         let config = ConnectionConfig {
             client_id: format!("broker-{}-follows-{}", self.config.load().node_id, self.leader),
@@ -194,7 +194,7 @@ impl Fetcher {
             request_timeout: ANSWER_TIMEOUT,
             ..ConnectionConfig::default()
         };
-        Ok(net::connect(&address, &config).await?)
+        Ok(stream::connect(&address, &config).await?)
     }
 
     /// Sends a request and waits for its answer, or for partitions that it does not ask for.

@@ -14,15 +14,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use log::EpochEndOffset;
+use configuration::BrokerConfig;
+use metadata::MetadataImage;
+use storage::EpochEndOffset;
 use wire::api::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionData, ReplicaState,
 };
 use wire::{ErrorCode, Records, Uuid};
 
 use super::Key;
-use crate::config::BrokerConfig;
-use crate::meta::MetadataImage;
 use crate::partition::replica::Promised;
 use crate::partition::{FollowError, Partition, Quota};
 

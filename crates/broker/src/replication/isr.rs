@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coordinator::group::seam::BoxFuture;
+use metadata::MetadataCache;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::ErrorCode;
 use wire::api::alter_partition::{
@@ -15,8 +17,6 @@ use wire::api::alter_partition::{
 };
 
 use super::Key;
-use crate::group::seam::BoxFuture;
-use crate::meta::MetadataCache;
 use crate::partition::replica::{AfterRefusal, Altered, Proposal};
 use crate::partition::{Noted, Partition, PartitionTable};
 

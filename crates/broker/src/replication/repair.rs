@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Connection, ConnectionConfig, ConnectionError};
-use log::{BadRange, LogError, MendError};
+use metadata::MetadataCache;
+use storage::{BadRange, LogError, MendError};
 use tokio::time::sleep;
 use wire::api::Request;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::{ErrorCode, Records};
 
 use super::Key;
-use crate::meta::MetadataCache;
-use crate::net;
 use crate::partition::{Noted, Partition};
+use crate::stream;
 use crate::threads::spawn_blocking;
 
 /// How long until damage that nobody could mend is looked at again.
@@ -141,7 +141,7 @@ impl Repair {
         replicas.sort_by_key(|id| (*id != state.leader, !state.isr.contains(id)));
         let address = |id: i32| {
             let endpoint = image.broker(id).filter(|broker| !broker.fenced)?.endpoint(&self.listener)?;
-            Some((id, crate::config::address(&endpoint.host, endpoint.port)))
+            Some((id, configuration::address(&endpoint.host, endpoint.port)))
         };
         replicas.into_iter().filter_map(address).collect()
     }
@@ -158,7 +158,7 @@ impl Repair {
             request_timeout: ANSWER_TIMEOUT,
             ..ConnectionConfig::default()
         };
-        let connection = net::connect(address, &config).await?;
+        let connection = stream::connect(address, &config).await?;
         while range.first_offset < range.next_offset {
             let bytes = fetch(&connection, partition, &range).await?;
             let (mending, damage) = (Arc::clone(partition), range);

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Connection, ConnectionConfig, ConnectionError};
-use log::simdisk::Rng;
+use coordinator::group::OFFSETS_TOPIC;
+use metadata::{MetadataImage, NO_LEADER};
 use parking_lot::Mutex;
+use platform::simulation::START_WALL_MS;
+use storage::simdisk::Rng;
 use tokio::time::sleep;
 use wire::api::Request;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
@@ -18,13 +21,10 @@ use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
-use super::env::START_WALL_MS;
 use super::ledger::Place;
 use super::machine::now_ms;
 use super::sockets::address_of;
-use crate::group::OFFSETS_TOPIC;
-use crate::meta::{MetadataImage, NO_LEADER};
-use crate::net;
+use crate::stream;
 
 /// How long a client waits for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1000);
@@ -139,7 +139,7 @@ impl Client {
             request_timeout: ANSWER_TIMEOUT,
             ..ConnectionConfig::default()
         };
-        let connection = net::connect(&address_of(node, CLIENT_PORT).to_string(), &config).await?;
+        let connection = stream::connect(&address_of(node, CLIENT_PORT).to_string(), &config).await?;
         self.connections.insert(node, connection.clone());
         Ok(connection)
     }

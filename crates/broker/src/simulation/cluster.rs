@@ -3,9 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use log::SimDisk;
-use log::simdisk::Rng;
+use coordinator::group::OFFSETS_TOPIC;
 use parking_lot::Mutex;
+use quorum::{QuorumError, QuorumStatus, Voter};
+use storage::SimDisk;
+use storage::simdisk::Rng;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
 
 use super::VOTERS;
@@ -15,9 +17,7 @@ use super::ledger::{Ledger, Place, place};
 use super::machine::{self, Machine, Process, Witnessed, set_now_ms, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
-use crate::group::OFFSETS_TOPIC;
 use crate::partition::Partition;
-use crate::quorum::{QuorumError, QuorumStatus, Voter};
 use crate::{Broker, StartError};
 
 const STEP_MS: i64 = 5;

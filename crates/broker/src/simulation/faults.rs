@@ -1,6 +1,6 @@
 //! What goes wrong in a run, and how often. Chosen by the seed, and printed with it.
 
-use log::simdisk::Rng;
+use storage::simdisk::Rng;
 
 /// How often each of these happens, as a share of all that happens; 0 is never. In each run some are left out, and one
 /// comes more often, so that what needs several of a kind, or quiet, comes about too.

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use coordinator::group::OFFSETS_TOPIC;
+use metadata::{MetadataImage, NO_LEADER};
 use wire::batch::Batch;
 
 use super::replica::{batches, values};
-use crate::group::OFFSETS_TOPIC;
-use crate::meta::{self, MetadataImage, NO_LEADER};
 use crate::partition::Partition;
 
 /// A partition by its topic's name.
@@ -277,7 +277,7 @@ impl Ledger {
     }
 
     /// A partition in the newest image.
-    pub(super) fn partition(&self, place: &Place) -> Option<&meta::Partition> {
+    pub(super) fn partition(&self, place: &Place) -> Option<&metadata::Partition> {
         self.newest.topic(&place.0)?.partition(place.1).map(|partition| &**partition)
     }
 
@@ -335,14 +335,14 @@ impl History {
     }
 }
 
-fn check_partition(name: &str, before: Option<&meta::Partition>, after: &meta::Partition) {
+fn check_partition(name: &str, before: Option<&metadata::Partition>, after: &metadata::Partition) {
     let is_replica = |id: &i32| after.replicas.contains(id);
     assert!(after.isr.iter().all(is_replica), "{name}: in-sync replicas that are none: {after:?}");
     let mut eligible = after.eligible_leader_replicas.iter();
     assert!(eligible.all(|id| is_replica(id) && !after.isr.contains(id)), "{name}: {after:?}");
     assert!(after.leader == NO_LEADER || after.isr.contains(&after.leader), "{name}: {after:?}");
     let Some(before) = before else { return };
-    let epochs = |partition: &meta::Partition| (partition.leader_epoch, partition.partition_epoch);
+    let epochs = |partition: &metadata::Partition| (partition.leader_epoch, partition.partition_epoch);
     let (from, to) = (epochs(before), epochs(after));
     assert!(to.0 >= from.0 && to.1 >= from.1, "{name}: epochs go back from {from:?} to {to:?}");
     if before.leader != after.leader {

@@ -14,19 +14,19 @@ use std::sync::{Arc, Once, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use log::simdisk::Rng;
-use log::{Now, SimDisk};
+use metadata::MetadataImage;
 use parking_lot::Mutex;
+use platform::simulation::{START_WALL_MS, set_simulated};
+use platform::{Clock, DiskWatch};
+use storage::simdisk::Rng;
+use storage::{Now, SimDisk};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::env::START_WALL_MS;
 use super::sockets::{SimStream, Sockets};
 use crate::Broker;
-use crate::disk_watch::DiskWatch;
-use crate::env::Clock;
-use crate::meta::{Backlog, MetadataImage};
+use crate::controller::Backlog;
 use crate::partition::Syncer;
 
 /// How long it takes at most until what is committed is published.
@@ -302,9 +302,11 @@ impl Process {
 fn as_machine<T>(machine: &Arc<Machine>, began: Option<(Instant, i64)>, act: impl FnOnce() -> T) -> T {
     let (now_ms, _) = TIME.get();
     CURRENT.set(Some(Arc::clone(machine)));
+    set_simulated(true);
     TIME.set((now_ms, began));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
     CURRENT.set(None);
+    set_simulated(false);
     TIME.set((now_ms, None));
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use log::simdisk::SimOp;
-use log::{Disk, SimDisk};
+use metadata::Decided;
+use quorum::METADATA_DIR;
 use rustix::io::Errno;
+use storage::simdisk::SimOp;
+use storage::{Disk, SimDisk};
 use wire::api::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic,
 };
@@ -12,8 +14,6 @@ use wire::api::alter_partition_reassignments::{
 use super::DATA_DIR;
 use super::cluster::{Cluster, REPLICATION_FACTOR, TOPICS};
 use super::faults::Fault;
-use crate::meta::Decided;
-use crate::quorum::METADATA_DIR;
 
 /// What is free on a disk that is called full, at most: less than any reserve.
 pub(super) const FREE_BYTES_MAX: u64 = 1000;

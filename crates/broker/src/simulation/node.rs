@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use log::SimDisk;
+use configuration::BrokerConfig;
+use metadata::MetadataImage;
 use parking_lot::Mutex;
+use platform::Env;
+use platform::simulation::SeededRandom;
+use storage::SimDisk;
 use tokio::sync::Notify;
 
-use super::env::SeededRandom;
 use super::ledger::Place;
 use super::machine::{Machine, MachineClock, Process};
 use super::sockets::{Sockets, address_of};
 use super::{CLIENT_PORT, DATA_DIR, NODE_PORT, VOTERS};
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::MetadataImage;
 use crate::server::Ground;
+use crate::stream::Socket;
 use crate::threads::ControlPlane;
 use crate::{Broker, Server, StartError, net};
 
@@ -191,7 +192,7 @@ fn config(id: i32, lag_max_ms: i64) -> BrokerConfig {
 
 fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32) -> Ground {
     let listener = |name: &str, port: u16, is_inter_broker: bool| net::Listener {
-        socket: net::Socket::Simulated(sockets.listen(address_of(id, port))),
+        socket: Socket::Simulated(sockets.listen(address_of(id, port))),
         name: name.into(),
         is_inter_broker,
         admission: Arc::default(),

@@ -3,12 +3,13 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use coordinator::group::OFFSETS_TOPIC;
+use platform::simulation::START_WALL_MS;
+
 use super::clients::Heard;
 use super::cluster::{Cluster, REPLICATION_FACTOR, partition_count};
-use super::env::START_WALL_MS;
 use super::ledger::{Place, place};
 use super::replica::bytes_of;
-use crate::group::OFFSETS_TOPIC;
 
 impl Cluster {
     /// What a client has been told is a promise.

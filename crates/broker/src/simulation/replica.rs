@@ -10,7 +10,10 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
 use bytes::{Bytes, BytesMut};
-use log::LogError;
+use configuration::BrokerConfig;
+use metadata::MetadataCache;
+use platform::Env;
+use storage::LogError;
 use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::fetch::{FetchRequest, FetchResponse};
@@ -18,12 +21,9 @@ use wire::batch::{Batch, Batches};
 use wire::record::RecordReader;
 use wire::{ErrorCode, Reader, Uuid, frame};
 
-use crate::api::FetchSessions;
 use crate::api::fetch::{Asked, Service, serve};
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::MetadataCache;
-use crate::net::Frame;
+use crate::fetch_sessions::FetchSessions;
+use crate::frame::Frame;
 use crate::partition::{Partition, PartitionTable, Shared, Syncer, Ticket};
 use crate::replication::Key;
 use crate::replication::follow::{AnswerError, Follow, Limits};

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
-use log::simdisk::Rng;
 use parking_lot::Mutex;
+use storage::simdisk::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::machine::now_ms;
-use crate::net::Stream;
+use crate::stream::Stream;
 
 /// How long bytes take at most, and how long those that are lost at first.
 const DELAY_MAX_MS: u64 = 25;

@@ -1,13 +1,10 @@
 //! How full the disk is, and when it will be full if it goes on like this.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-
-use super::Count;
-use super::page::Page;
+use platform::Count;
 
 /// What is looked back at, and how often a sample of it is kept.
 const PAST: Duration = Duration::from_secs(60 * 60);
@@ -54,41 +51,12 @@ impl DiskSpace {
         while past.samples.pop_front_if(|(at, _)| now.saturating_sub(*at) > PAST).is_some() {}
     }
 
-    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+    /// The space as it is, and the seconds until the threshold is reached if the disk fills as it did in the last hour:
+    /// infinity if it does not.
+    pub fn now(&self) -> Option<(Space, f64)> {
         let past = self.past.lock();
-        let Some((_, space)) = past.now else { return Ok(()) };
-        page.gauge("parshall_disk_free_bytes", "Free space of the disk with the data", space.free_bytes)?;
-        page.gauge("parshall_disk_total_bytes", "Size of the disk with the data", space.total_bytes)?;
-        page.gauge(
-            "parshall_disk_threshold_bytes",
-            "disk.capacity.policy acts while less than this is free",
-            space.threshold_bytes,
-        )?;
-        page.gauge(
-            "parshall_disk_reserve_bytes",
-            "Nothing is appended while less than this is free",
-            space.reserve_bytes,
-        )?;
-        page.gauge(
-            "parshall_disk_full",
-            "1 if records are refused because the disk is full",
-            u64::from(space.is_full),
-        )?;
-        page.gauge(
-            "parshall_disk_forecast_seconds",
-            "When the threshold is reached if the disk fills as it did in the last hour; +Inf if it does not",
-            past.seconds_left(),
-        )?;
-        page.counter(
-            "parshall_disk_policy_deleted_segments",
-            "Segments that disk.capacity.policy has deleted",
-            self.deleted_segments.get(),
-        )?;
-        page.counter(
-            "parshall_disk_policy_deleted_bytes",
-            "Bytes that disk.capacity.policy has deleted",
-            self.deleted_bytes.get(),
-        )
+        let (_, space) = past.now?;
+        Some((space, past.seconds_left()))
     }
 }
 

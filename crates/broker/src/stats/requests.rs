@@ -1,12 +1,10 @@
 //! Requests by API: how long they took, and which errors they were answered with.
 
-use std::fmt;
-
+use platform::Count;
 use wire::ErrorCode;
 use wire::api::TABLE;
 
-use super::page::Page;
-use super::{Count, Histogram, Stage, Stopwatch};
+use super::{Histogram, Stage, Stopwatch};
 
 /// Kafka's codes run from -1; one that is larger than these counts as UNKNOWN_SERVER_ERROR.
 const ERROR_CODES: usize = 140;
@@ -16,9 +14,9 @@ pub struct Requests {
     apis: Vec<OfApi>,
 }
 
-struct OfApi {
-    total: Histogram,
-    stages: [Histogram; Stage::ALL.len()],
+pub struct OfApi {
+    pub total: Histogram,
+    pub stages: [Histogram; Stage::ALL.len()],
     errors: [Count; ERROR_CODES],
 }
 
@@ -51,28 +49,16 @@ impl Requests {
     }
 
     /// The APIs that were asked for anything.
-    fn asked(&self) -> impl Iterator<Item = (&'static str, &OfApi)> {
+    pub fn asked(&self) -> impl Iterator<Item = (&'static str, &OfApi)> {
         TABLE.iter().map(|api| api.name).zip(&self.apis).filter(|(_, of)| of.total.snapshot().count > 0)
     }
 
-    pub(super) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
-        let totals = self.asked().map(|(api, of)| ([("api", api)], &of.total));
-        page.histograms(
-            "parshall_request_seconds",
-            "From the last byte of a request to the last of its answer",
-            totals,
-        )?;
-        let stages = self.asked().flat_map(|(api, of)| {
-            let stages = Stage::ALL.into_iter().zip(&of.stages);
-            stages.map(move |(stage, took)| ([("api", api), ("stage", stage.name())], took))
-        });
-        let entered = stages.filter(|(_, took)| took.snapshot().count > 0);
-        page.histograms("parshall_request_stage_seconds", "The same by what the time went to", entered)?;
-        let errors = self.apis.iter().zip(TABLE).flat_map(|(of, api)| {
+    /// How often an API has answered with an error, of those that it has answered with.
+    pub fn errors(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.apis.iter().zip(TABLE).flat_map(|(of, api)| {
             let errors = of.errors.iter().enumerate().filter(|(_, count)| count.get() > 0);
-            errors.map(move |(place, count)| ([("api", api.name), ("error", name(place))], count.get()))
-        });
-        page.counters("parshall_request_errors", "Error codes in answers", errors)
+            errors.map(|(place, count)| (api.name, name(place), count.get()))
+        })
     }
 }
 

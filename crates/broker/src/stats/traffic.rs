@@ -2,7 +2,7 @@
 //!
 //! Records that go out are not counted: a fetch names a range of a file, and nobody looks what is in it.
 
-use super::Count;
+use platform::Count;
 
 #[derive(Debug, Default)]
 pub struct Traffic {

@@ -173,7 +173,7 @@ fn the_loggers_of_a_broker_have_levels() {
     let (broker, mut client) = start();
     let level = |client: &mut TestClient, name: &str| value(client, LOGGER, "1", name);
     assert_eq!(level(&mut client, "root"), (some("INFO"), 6));
-    let of_broker = setting(&mut client, LOGGER, "1", "broker.group");
+    let of_broker = setting(&mut client, LOGGER, "1", "broker.api");
     assert_eq!((of_broker.read_only, of_broker.is_sensitive, of_broker.config_type), (false, false, 0));
     assert_eq!((synonyms(&of_broker), of_broker.documentation.as_deref()), (vec![], Some("")));
     assert!(describe(&mut client, vec![resource(LOGGER, "1", None)])[0].configs.len() > 10);
@@ -184,7 +184,7 @@ fn the_loggers_of_a_broker_have_levels() {
     assert_eq!(alter_all(&mut client, &[(LOGGER, "1", all)], true), [OK]);
     assert_eq!(level(&mut client, "broker"), (some("INFO"), 6), "that was only a question");
     assert_eq!(alter(&mut client, LOGGER, "1", all), OK);
-    let names = ["root", "broker", "broker.group", "broker.net"];
+    let names = ["root", "broker", "broker.api", "broker.net"];
     assert_eq!(names.map(|name| level(&mut client, name).0.unwrap()), ["INFO", "DEBUG", "DEBUG", "FATAL"]);
     assert_eq!(alter(&mut client, LOGGER, "1", &[("broker::net", DELETE, Some("x"))]), OK);
     assert_eq!(level(&mut client, "broker.net"), (some("DEBUG"), 6));

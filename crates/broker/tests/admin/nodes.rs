@@ -3,8 +3,9 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Sender, channel};
 
-use broker::config::load::{Sources, load};
-use broker::{Env, NodeError, NodeReport, Server};
+use broker::{NodeError, NodeReport, Server};
+use configuration::load::{Sources, load};
+use platform::Env;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;

@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use broker::config::load::{Sources, load};
-use broker::{Env, NodeReport, Server};
+use broker::{NodeReport, Server};
 use bytes::{Bytes, BytesMut};
+use configuration::load::{Sources, load};
+use platform::Env;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use wire::api::Request;

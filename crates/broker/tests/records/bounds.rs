@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use broker::Env;
 use bytes::BytesMut;
-use log::SimDisk;
+use platform::Env;
 use socket2::{Domain, Socket, Type};
+use storage::SimDisk;
 use wire::api::Request;
 use wire::api::api_versions::ApiVersionsRequest;
 use wire::api::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};

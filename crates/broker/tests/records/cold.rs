@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::Env;
-use log::SimDisk;
+use platform::Env;
+use storage::SimDisk;
 use wire::api::api_versions::ApiVersionsRequest;
 
 use super::*;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
-use broker::{Clock, Env};
-use log::Now;
+use platform::{Clock, Env};
+use storage::Now;
 use wire::api::api_versions::ApiVersionsRequest;
 
 use super::*;

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::Reads;
-use crate::api::fetch::sessions::Targets;
 use crate::blocking_pool::BlockingPool;
+use crate::fetch_sessions::Targets;
 use crate::partition::Partition;
 
 /// How long an answer waits for it. Afterwards the client is told nothing of these partitions, and asks again.

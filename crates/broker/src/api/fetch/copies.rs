@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use log::Span;
+use storage::Span;
 use wire::Records;
 
-use crate::net::{COPY_BYTES_MAX, Memory, Permit};
+use crate::frame::COPY_BYTES_MAX;
+use crate::memory::{Memory, Permit};
 
 /// How much of one answer is copied into memory. Small spans beyond are sent from their files, as large ones are.
 const COPIED_BYTES_MAX: usize = 1024 * 1024;
@@ -68,11 +69,11 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use log::SimDisk;
-    use log::disk::{Disk, OpenMode};
+    use configuration::BrokerConfig;
+    use storage::SimDisk;
+    use storage::disk::{Disk, OpenMode};
 
     use super::*;
-    use crate::config::BrokerConfig;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 

@@ -16,12 +16,12 @@
 
 use std::sync::Arc;
 
+use metadata::MetadataImage;
 use wire::api::fetch::{FetchRequest, ReplicaState};
 use wire::{ErrorCode, Uuid};
 
 use super::{Read, Reads, Room, find_divergence, read_span};
-use crate::api::fetch::sessions::{Target, Targets};
-use crate::meta::MetadataImage;
+use crate::fetch_sessions::{Target, Targets};
 use crate::partition::replica::FollowerFetch;
 use crate::partition::{Partition, Quota};
 

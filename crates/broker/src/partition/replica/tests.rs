@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use log::simdisk::Rng;
+use storage::simdisk::Rng;
 
 use super::*;
 

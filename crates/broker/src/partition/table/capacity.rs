@@ -19,7 +19,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use log::disk::{Disk, OpenMode};
+use storage::disk::{Disk, OpenMode};
 
 use super::PartitionTable;
 use crate::partition::Room;
@@ -213,7 +213,7 @@ impl PartitionTable {
     fn remove_deleted_now(&self) -> u64 {
         let mut bytes = 0;
         for partition in self.all() {
-            match partition.with_log(log::Log::remove_deleted_files_now) {
+            match partition.with_log(storage::Log::remove_deleted_files_now) {
                 Ok(removed) => bytes += removed,
                 Err(error) => {
                     tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "deleted files stay");

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use log::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
-use log::disk::replace_file;
-use log::{LogError, metadata};
+use metadata::{MetadataImage, TopicName};
 use parking_lot::Mutex;
+use quorum::METADATA_DIR;
+use storage::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
+use storage::disk::replace_file;
+use storage::{LogError, partition_metadata};
 use wire::Uuid;
 
 use super::{Noted, OpenTopic, PartitionTable, Remembered, Slot, for_each_log};
-use crate::meta::{MetadataImage, TopicName};
-use crate::quorum::METADATA_DIR;
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
@@ -125,7 +125,7 @@ impl PartitionTable {
         if !disk.exists(dir)? {
             return Ok(Owner::Nobody);
         }
-        let stored = metadata::read_stored_topic_id(disk, dir)?;
+        let stored = partition_metadata::read_stored_topic_id(disk, dir)?;
         Ok(match stored.id.filter(|id| *id != topic_id) {
             None => Owner::Partition { is_noted: stored.is_whole },
             // Ids are given once, so one that is not there any more was there before.
@@ -137,7 +137,7 @@ impl PartitionTable {
     /// Whether the directory of a partition that is not open holds its log.
     pub(super) fn holds(&self, topic: &OpenTopic, index: usize) -> bool {
         let dir = self.data_dir.join(format!("{}-{index}", topic.name));
-        let stored = metadata::read_topic_id(&*self.shared.env.disk, &dir);
+        let stored = partition_metadata::read_topic_id(&*self.shared.env.disk, &dir);
         stored.is_ok_and(|id| id == Some(topic.id))
     }
 

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::env::Clock;
+use platform::Clock;
 
 /// After so long it looks again whether it has to stop, and how fast it may be now.
 const STEP_MAX: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ mod tests {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use log::Now;
+    use storage::Now;
 
     use super::*;
 

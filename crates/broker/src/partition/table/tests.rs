@@ -4,7 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use log::{Disk, SimDisk};
+use configuration::BrokerConfig;
+use metadata::{Applied, MetadataImage};
+use platform::Env;
+use platform::simulation::SimClock;
+use storage::{Disk, SimDisk};
 use wire::batch::BatchBuilder;
 use wire::state::metadata::{
     BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord,
@@ -13,11 +17,7 @@ use wire::state::metadata::{
 use wire::{ErrorCode, Uuid};
 
 use super::PartitionTable;
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::{Applied, MetadataImage};
 use crate::partition::{Acks, Shared, Syncer, Ticket, Touched};
-use crate::simulation::env::SimClock;
 
 const DATA_DIR: &str = "/data";
 const METADATA_FILE: &str = "/data/t-0/partition.metadata";

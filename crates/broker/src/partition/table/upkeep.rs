@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use log::checkpoint::{self, CLEANER_OFFSET_FILE};
-use log::{CompactionLimits, LogError, ScrubCursor};
+use storage::checkpoint::{self, CLEANER_OFFSET_FILE};
+use storage::{CompactionLimits, LogError, ScrubCursor};
 
 use super::PartitionTable;
 use super::pace::Pace;

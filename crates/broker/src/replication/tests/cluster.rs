@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
-use log::SimDisk;
+use configuration::BrokerConfig;
+use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage, NO_LEADER};
+use platform::Env;
+use platform::simulation::SimClock;
+use storage::SimDisk;
 use wire::api::alter_partition::{
     AlterPartitionRequest, AlterPartitionResponse, PartitionData, PartitionRequest, TopicData,
 };
@@ -18,13 +22,9 @@ use wire::state::metadata::{
 };
 use wire::{ErrorCode, Uuid};
 
-use crate::config::BrokerConfig;
-use crate::env::Env;
-use crate::meta::{self, Applied, MetadataCache, MetadataDelta, MetadataImage, NO_LEADER};
 use crate::partition::{Acks, Outcome, Partition, Ticket, Touched};
 use crate::replication::follow::AnswerError;
 use crate::replication::isr::Round;
-use crate::simulation::env::SimClock;
 use crate::simulation::replica::{Replica, bytes_of, records};
 
 pub(super) const TOPIC: &str = "t";
@@ -128,8 +128,8 @@ impl Cluster {
     }
 
     /// The partition as the controller knows it.
-    pub(super) fn state(&self) -> meta::Partition {
-        meta::Partition::clone(self.image().partition(TOPIC, 0).expect("the partition stays"))
+    pub(super) fn state(&self) -> metadata::Partition {
+        metadata::Partition::clone(self.image().partition(TOPIC, 0).expect("the partition stays"))
     }
 
     pub(super) fn commit(&mut self, records: &[MetadataRecord]) {
@@ -166,7 +166,7 @@ impl Cluster {
         let replica = Replica::new(env, config, Arc::clone(&metadata), DATA_DIR.into(), incarnation_id)
             .expect("what was noted can be read");
         replica.table.load(&image);
-        metadata.show(image);
+        metadata.publish(image, &MetadataDelta::default(), |_| ());
         self.nodes.insert(id, Node { replica, applied });
         let broker_epoch = self.image().offset() + 1;
         let broker =
@@ -218,7 +218,7 @@ impl Cluster {
         let Some((image, delta)) = self.history.get(node.applied + 1) else { return false };
         node.applied += 1;
         node.replica.table.apply(image, delta);
-        node.replica.metadata.show(Arc::clone(image));
+        node.replica.metadata.publish(Arc::clone(image), &MetadataDelta::default(), |_| ());
         if node.replica.table.find_by_name(TOPIC, 0).is_ok_and(|partition| partition.is_leader()) {
             self.check_leader(id);
         }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use configuration::BrokerConfig;
+use platform::Clock;
 use wire::Uuid;
 use wire::batch::BatchBuilder;
 use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord};
 
 use super::cluster::{Cluster, TOPIC_ID};
-use crate::config::BrokerConfig;
-use crate::env::Clock;
 use crate::partition::{Acks, Ticket, Touched};
 use crate::replication::follow::{Follow, Limits};
 

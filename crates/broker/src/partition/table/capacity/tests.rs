@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use arc_swap::ArcSwap;
-use log::SimDisk;
+use configuration::{BrokerConfig, ConfigMap};
+use metadata::{Applied, CONSUMER_OFFSETS, MetadataImage};
+use platform::Env;
+use platform::simulation::SimClock;
+use storage::SimDisk;
 use wire::batch::BatchBuilder;
 use wire::state::metadata::{
     ConfigRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord,
@@ -13,11 +17,7 @@ use wire::state::metadata::{
 use wire::{ErrorCode, Uuid};
 
 use super::*;
-use crate::config::{BrokerConfig, ConfigMap};
-use crate::env::Env;
-use crate::meta::{Applied, CONSUMER_OFFSETS, MetadataImage};
 use crate::partition::{Acks, Outcome, Partition, Shared, Syncer, Ticket, Touched};
-use crate::simulation::env::SimClock;
 
 /// One record of this size makes a segment.
 const RECORD_BYTES: usize = 600_000;

@@ -1,0 +1,51 @@
+//! What the handlers of requests work with.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use configuration::BrokerConfig;
+use coordinator::group::GroupCoordinator;
+use metadata::MetadataCache;
+use platform::{Env, LogLimit};
+use quorum::Quorum;
+use wire::Uuid;
+
+use crate::cluster::{Liveness, Peers, Senders};
+use crate::controller::Controller;
+use crate::fetch_sessions::FetchSessions;
+use crate::memory::Memory;
+use crate::partition::{PartitionTable, Shared};
+use crate::producer_ids::ProducerIds;
+
+/// What the handlers work with.
+pub struct Broker {
+    pub env: Env,
+    pub node_id: i32,
+    /// Of this node's disk.
+    pub directory_id: Uuid,
+    pub cluster_id: String,
+    pub metadata: Arc<MetadataCache>,
+    pub quorum: Quorum,
+    pub controller: Controller,
+    pub peers: Arc<Peers>,
+    /// Who of those who ask this node is one of the cluster's.
+    pub senders: Senders,
+    pub liveness: Arc<Liveness>,
+    pub partitions: Arc<PartitionTable>,
+    pub groups: Arc<GroupCoordinator>,
+    pub fetch_sessions: FetchSessions,
+    pub producer_ids: ProducerIds,
+    /// What peers may take of the memory.
+    pub memory: Memory,
+    /// How much each peer may have written to the log.
+    pub log_limit: Arc<LogLimit>,
+    pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
+    pub(crate) shared: Shared,
+}
+
+impl Broker {
+    /// The settings that are in force now.
+    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
+        self.config.load()
+    }
+}

@@ -1,0 +1,110 @@
+//! Why a connection is not served, or not any more.
+
+use std::io;
+use std::time::Duration;
+
+use wire::WireError;
+use wire::frame::ResponseTooLarge;
+
+/// How long an answer waits for the disk.
+pub const DISK_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a frame that has begun waits for memory.
+pub const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a connection was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    #[error("max.connections is reached")]
+    Total,
+    #[error("max.connections.per.ip is reached")]
+    PerIp,
+    #[error("the process may open no more files (ulimit -n)")]
+    Descriptors,
+}
+
+impl Limit {
+    pub const ALL: [Self; 3] = [Self::Total, Self::PerIp, Self::Descriptors];
+
+    /// The setting that is the limit, or what it stands for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Total => "max.connections",
+            Self::PerIp => "max.connections.per.ip",
+            Self::Descriptors => "descriptors",
+        }
+    }
+}
+
+/// Why a connection was closed by the broker.
+#[derive(Debug, thiserror::Error)]
+pub enum CloseReason {
+    #[error("the peer closed it")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it was idle for too long")]
+    Idle,
+    #[error("a request did not arrive in time")]
+    SlowFrame,
+    #[error("it did not read its answers")]
+    SlowReader,
+    #[error("the disk did not give in {} s what it asked for", DISK_TIMEOUT.as_secs())]
+    SlowDisk,
+    #[error("no memory for a request in {} s; queued.max.request.bytes and its share for one address bound it", MEMORY_TIMEOUT.as_secs())]
+    NoMemory,
+    #[error("{0}")]
+    NotKafka(&'static str),
+    #[error(
+        "a request of {0} bytes; socket.request.max.bytes, the limit of its API, or a quarter of the memory where queued.max.request.bytes is not set, allows less"
+    )]
+    FrameSize(i32),
+    #[error("a malformed request: {0}")]
+    Malformed(#[from] WireError),
+    #[error("API key {key} version {version} is not served")]
+    UnsupportedApi { key: i16, version: i16 },
+    #[error("a Produce with acks=0 failed")]
+    SilentProduceFailed,
+    #[error("{0}")]
+    ResponseTooLarge(#[from] ResponseTooLarge),
+    #[error("a request met a mistake in this program")]
+    Panicked,
+}
+
+impl CloseReason {
+    /// Short names of all reasons, which [`Self::place`] points into.
+    pub const NAMES: [&str; 14] = [
+        "closed",
+        "io",
+        "idle",
+        "slow_frame",
+        "not_kafka",
+        "frame_size",
+        "malformed",
+        "unsupported_api",
+        "silent_produce_failed",
+        "response_too_large",
+        "slow_reader",
+        "no_memory",
+        "panicked",
+        "slow_disk",
+    ];
+
+    pub fn place(&self) -> usize {
+        match self {
+            Self::Closed => 0,
+            Self::Io(_) => 1,
+            Self::Idle => 2,
+            Self::SlowFrame => 3,
+            Self::NotKafka(_) => 4,
+            Self::FrameSize(_) => 5,
+            Self::Malformed(_) => 6,
+            Self::UnsupportedApi { .. } => 7,
+            Self::SilentProduceFailed => 8,
+            Self::ResponseTooLarge(_) => 9,
+            Self::SlowReader => 10,
+            Self::NoMemory => 11,
+            Self::Panicked => 12,
+            Self::SlowDisk => 13,
+        }
+    }
+}

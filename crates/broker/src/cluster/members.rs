@@ -1,0 +1,121 @@
+//! Where the members of the quorum are: what its set says, and what others tell who know a newer one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use client::{ConnectionConfig, ConnectionError};
+use configuration::{BrokerConfig, Membership, VoterAddress, address};
+use parking_lot::Mutex;
+use quorum::{Quorum, Voter, VoterKey};
+use tokio::time::timeout;
+use wire::api::Request;
+use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
+use wire::api::quorum_join::VoterNode;
+
+use crate::stream;
+
+/// How long others are given to answer.
+pub(super) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Members that are remembered: more than a quorum has.
+pub(super) const KNOWN_MAX: usize = 512;
+
+pub struct Members {
+    pub(super) own: VoterKey,
+    pub(super) cluster_id: String,
+    pub(super) quorum: Quorum,
+    config: Arc<ArcSwap<BrokerConfig>>,
+    /// Members that others have told of, and that the voter set of this node may not have yet.
+    told: Mutex<HashMap<VoterKey, Voter>>,
+}
+
+impl Members {
+    pub fn new(own: VoterKey, cluster_id: String, quorum: Quorum, config: Arc<ArcSwap<BrokerConfig>>) -> Self {
+        Self { own, cluster_id, quorum, config, told: Mutex::default() }
+    }
+
+    /// A member, from the set of this node or from what others have said who are in it.
+    pub fn find(&self, key: VoterKey) -> Option<Voter> {
+        self.of_set(key).or_else(|| self.told.lock().get(&key).cloned())
+    }
+
+    pub(super) fn of_set(&self, key: VoterKey) -> Option<Voter> {
+        self.quorum.status().borrow().voters.member(key).cloned()
+    }
+
+    /// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes.
+    /// Each of them is given so long to answer.
+    pub(super) async fn ask_all(&self, patience: Duration) -> Vec<Voter> {
+        let mut voters = Vec::new();
+        for address in self.addresses() {
+            voters.extend(timeout(patience, self.ask_for_members(&address)).await.unwrap_or_default());
+        }
+        voters
+    }
+
+    async fn ask_for_members(&self, address: &str) -> Vec<Voter> {
+        let Some(answer) = self.hello(address).await else { return Vec::new() };
+        let voters: Vec<Voter> = answer.voters.into_iter().map(member).collect();
+        let observers = answer.observers.into_iter().map(member);
+        let members: Vec<Voter> = voters.iter().cloned().chain(observers).collect();
+        self.note(&members);
+        self.quorum.introduce(members);
+        voters
+    }
+
+    fn note(&self, members: &[Voter]) {
+        let mut told = self.told.lock();
+        if told.len() + members.len() > KNOWN_MAX {
+            told.clear();
+        }
+        told.extend(members.iter().take(KNOWN_MAX).map(|member| (member.key(), member.clone())));
+    }
+
+    /// Says hello to whoever is at an address. Whoever is not of this cluster is nobody.
+    pub(super) async fn hello(&self, address: &str) -> Option<QuorumHelloResponse> {
+        let answer = ask(address, self.own.node_id, &self.hello_request()).await.ok()?;
+        (answer.cluster_id.as_ref() == Some(&self.cluster_id)).then_some(answer)
+    }
+
+    pub(super) fn hello_request(&self) -> QuorumHelloRequest {
+        QuorumHelloRequest {
+            node_id: self.own.node_id,
+            directory_id: self.own.directory_id,
+            cluster_id: Some(self.cluster_id.clone()),
+            ..QuorumHelloRequest::default()
+        }
+    }
+
+    /// Where somebody may be who knows the leader.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        let status = self.quorum.status().borrow().clone();
+        let known = status.voters.voters.iter().map(|voter| address(&voter.host, voter.port));
+        let told: Vec<String> = match self.config.load().membership() {
+            Ok(Membership::Voters(voters)) => voters.iter().map(VoterAddress::address).collect(),
+            Ok(Membership::Join(addresses)) => addresses,
+            Ok(Membership::Alone) | Err(_) => Vec::new(),
+        };
+        known.chain(told).collect()
+    }
+
+    /// Whether this node is to vote when it has caught up.
+    pub(super) fn wants_to_vote(&self) -> bool {
+        self.config.load().controller_quorum_auto_join_enable
+    }
+}
+
+fn member(node: VoterNode) -> Voter {
+    Voter { node_id: node.node_id, directory_id: node.directory_id, host: node.host, port: node.port }
+}
+
+pub(super) async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::Response, ConnectionError> {
+    let config = ConnectionConfig {
+        client_id: format!("node-{node_id}"),
+        connect_timeout: ASK_TIMEOUT,
+        request_timeout: ASK_TIMEOUT,
+        ..ConnectionConfig::default()
+    };
+    stream::connect(address, &config).await?.send(request).await
+}

@@ -1,0 +1,73 @@
+//! What the active controller does by itself: it fences brokers that are gone, and gives leaderships back to those who
+//! are meant to have them.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::Controller;
+
+/// How often sessions are looked at, when nobody brings news.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Partitions that change leaders at a time because the controller wants it. The others follow later.
+const CHANGES_MAX: usize = 1000;
+
+/// Watches over the brokers whenever this node is the active controller, until it is dropped.
+pub async fn watch_brokers(controller: Controller) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut controls_in = None;
+    let mut last_leader = None;
+    let mut balanced = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => {}
+            () = controller.liveness.news() => {}
+        }
+        let status = controller.quorum.status().borrow().clone();
+        if status.own_epoch != controls_in {
+            controls_in = status.own_epoch;
+            balanced = Instant::now();
+            if let Some(epoch) = controls_in {
+                tracing::info!(epoch, "this node is the active controller");
+                let silent = |leader: i32| Some((leader, controller.quorum.last_heard_ms(leader)?));
+                controller.liveness.begin(last_leader.and_then(silent));
+            }
+        }
+        last_leader = status.leader.filter(|leader| *leader != controller.node_id).or(last_leader);
+        if controls_in.is_none() {
+            continue;
+        }
+        fence(&controller).await;
+        let config = controller.config.load();
+        let period = Duration::from_secs(config.leader_imbalance_check_interval_seconds.unsigned_abs());
+        if balanced.elapsed() >= period {
+            drop(config);
+            balanced = Instant::now();
+            let balanced = controller.balance_leaders(CHANGES_MAX).await;
+            let elected = controller.elect_unclean_leaders(CHANGES_MAX).await;
+            if let Err(error) = balanced.and(elected) {
+                tracing::debug!(%error, "leaderships stay where they are");
+            }
+        }
+    }
+}
+
+/// Ends the leaderships of brokers whose session is over.
+async fn fence(controller: &Controller) {
+    let timeout_ms = i64::from(controller.config.load().broker_session_timeout_ms);
+    let image = controller.cache.committed();
+    // This node is alive: it is the one that asks.
+    let others = image.brokers().filter(|other| !other.fenced && other.id != controller.node_id);
+    let over = controller.liveness.over(others.map(|other| (other.id, other.epoch)), timeout_ms);
+    if over.is_empty() {
+        return;
+    }
+    let ids: Vec<i32> = over.iter().map(|(id, _)| *id).collect();
+    tracing::warn!(brokers = ?ids, "brokers are gone; others take over what they lead");
+    if let Err(error) = controller.fence_brokers(over).await {
+        tracing::warn!(%error, "brokers that are gone cannot be fenced");
+    }
+}

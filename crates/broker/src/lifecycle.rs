@@ -1,0 +1,175 @@
+//! A broker's life in its cluster: it registers, gives signs of life, and leaves in good order
+//! (`BrokerLifecycleManager`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use wire::ErrorCode;
+use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
+use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
+
+use crate::Broker;
+use crate::controller::ControllerError;
+
+/// How long it takes until a registration that was refused is tried again.
+const REGISTRATION_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the controller is asked again for leave to stop, while other brokers take over.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+const LEAVE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Why a broker does not become part of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    #[error("node {node_id} is there already, with another data directory or in another process; stop that one first")]
+    Duplicate { node_id: i32 },
+    #[error("the controller refuses it: {0}")]
+    Refused(ErrorCode),
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+}
+
+/// What a broker says of itself, as often as it has to.
+pub struct Lifecycle {
+    broker: Arc<Broker>,
+    registration: BrokerRegistrationRequest,
+    /// When the last sign of life was given that a controller has taken.
+    last_taken: Mutex<Instant>,
+}
+
+impl Lifecycle {
+    pub fn new(broker: Arc<Broker>, registration: BrokerRegistrationRequest) -> Self {
+        Self { broker, registration, last_taken: Mutex::new(Instant::now()) }
+    }
+
+    /// Registers and returns the broker's epoch, when the metadata that says so is published here. Errors that time
+    /// may mend are waited out for as long as `patience`.
+    pub async fn register(&self, patience: Duration) -> Result<i64, RegistrationError> {
+        let give_up = Instant::now() + patience;
+        loop {
+            let error = match self.broker.controller.ask(self.registration.clone()).await {
+                Ok(BrokerRegistrationResponse { error_code: ErrorCode::NONE, broker_epoch, .. }) => {
+                    self.broker.metadata.wait_for(broker_epoch).await;
+                    return Ok(broker_epoch);
+                }
+                Ok(BrokerRegistrationResponse { error_code: ErrorCode::DUPLICATE_BROKER_REGISTRATION, .. }) => {
+                    RegistrationError::Duplicate { node_id: self.broker.node_id }
+                }
+                Ok(refused) => return Err(RegistrationError::Refused(refused.error_code)),
+                Err(ControllerError::NotController) => ControllerError::NotController.into(),
+                Err(error) => return Err(error.into()),
+            };
+            if Instant::now() >= give_up {
+                return Err(error);
+            }
+            sleep(REGISTRATION_INTERVAL).await;
+        }
+    }
+
+    /// Gives signs of life until it is dropped, and registers again should the cluster have forgotten this broker.
+    pub async fn run(self: Arc<Self>, mut epoch: i64) {
+        let (period, session) = self.times();
+        *self.last_taken.lock() = Instant::now();
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let given = Instant::now();
+            // A sign of life that took longer than the session is none.
+            match timeout(session, self.heartbeat(epoch, false)).await {
+                Ok(Ok(answer)) => match answer.error_code {
+                    ErrorCode::NONE => *self.last_taken.lock() = given,
+                    ErrorCode::STALE_BROKER_EPOCH | ErrorCode::BROKER_ID_NOT_REGISTERED => {
+                        tracing::warn!("the cluster has forgotten this broker, which registers again");
+                        match self.register(session).await {
+                            Ok(new) => epoch = new,
+                            Err(error) => tracing::error!(%error, "the broker cannot register again"),
+                        }
+                    }
+                    code => tracing::warn!(%code, "the controller does not take a sign of life"),
+                },
+                Ok(Err(error)) => tracing::debug!(%error, "no sign of life reaches the controller"),
+                Err(_) => tracing::debug!("no sign of life reaches the controller in time"),
+            }
+        }
+    }
+
+    /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. Where
+    /// one does not, others may lead in its place, and what waits for them waits for nothing.
+    pub async fn watch_session(self: Arc<Self>) {
+        let (period, session) = self.times();
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_over = false;
+        loop {
+            ticks.tick().await;
+            self.look_at_disk();
+            let was_over = std::mem::replace(&mut is_over, self.last_taken.lock().elapsed() > session);
+            if is_over {
+                self.broker.partitions.refuse_stalled(session.as_millis() as i64);
+            } else if was_over {
+                self.broker.partitions.resume();
+            }
+            if is_over && !was_over {
+                tracing::warn!(
+                    "no controller is heard of; what followers that are silent would have to confirm is refused"
+                );
+            }
+        }
+    }
+
+    /// Refuses what a disk that does not answer keeps waiting.
+    fn look_at_disk(&self) {
+        let is_stalled = self.broker.quorum.is_disk_stalled();
+        let is_news = self.broker.shared.room.set_stalled(is_stalled);
+        if is_stalled {
+            // Again and again: some may have asked before they were told.
+            self.broker.partitions.refuse_for_stall();
+        }
+        match (is_news, is_stalled) {
+            (true, true) => tracing::error!("the disk does not answer; others take over what this broker leads"),
+            (true, false) => tracing::info!("the disk answers again"),
+            (false, _) => {}
+        }
+    }
+
+    /// How often signs of life are given, and after how long without them a broker is taken for dead.
+    fn times(&self) -> (Duration, Duration) {
+        let config = self.broker.config();
+        let millis = |ms: i32| Duration::from_millis(u64::from(ms.unsigned_abs()));
+        (millis(config.broker_heartbeat_interval_ms), millis(config.broker_session_timeout_ms))
+    }
+
+    /// Has all leaderships that others can take over moved to them, before this broker stops.
+    pub async fn leave(&self) {
+        let ready = timeout(LEAVE_TIMEOUT, async {
+            loop {
+                let epoch = self.broker.metadata.load().broker(self.broker.node_id).map_or(-1, |broker| broker.epoch);
+                match self.heartbeat(epoch, true).await {
+                    Ok(answer) if answer.should_shut_down || !answer.error_code.is_none() => return,
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "the controller does not hear that this broker leaves"),
+                }
+                sleep(LEAVE_INTERVAL).await;
+            }
+        });
+        if ready.await.is_err() {
+            tracing::warn!("the broker stops although others have not taken over all that it leads");
+        }
+    }
+
+    async fn heartbeat(&self, broker_epoch: i64, leaves: bool) -> Result<BrokerHeartbeatResponse, ControllerError> {
+        let is_cordoned = self.broker.shared.room.is_cordoned();
+        let request = BrokerHeartbeatRequest {
+            broker_id: self.broker.node_id,
+            broker_epoch,
+            current_metadata_offset: self.broker.metadata.load().offset(),
+            want_fence: self.broker.quorum.is_disk_stalled(),
+            want_shut_down: leaves,
+            cordoned_log_dirs: Some(is_cordoned.then_some(self.broker.directory_id).into_iter().collect()),
+            ..Default::default()
+        };
+        self.broker.controller.ask(request).await
+    }
+}

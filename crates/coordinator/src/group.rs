@@ -1,0 +1,40 @@
+//! Consumer groups: the classic group protocol (KIP-394, KIP-345) and committed offsets.
+//!
+//! - [`core`]: one group as a pure state machine, without IO or clock.
+//! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
+//!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
+//! - [`memory`]: what groups take of it, and whose doing it is.
+//! - [`watch`]: what the metrics show of groups; [`history`]: the rebalances of late.
+//! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
+//! - [`seam`]: what the coordinator needs of the rest of the broker.
+//!
+//! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into
+//! what is stored.
+//!
+//! The handlers in `api/` call the coordinator; the broker tells it which partitions it leads.
+
+pub mod admin;
+pub mod config;
+pub mod coordinator;
+pub mod core;
+mod history;
+pub mod load;
+mod memory;
+pub mod offsets;
+pub mod records;
+pub mod seam;
+mod shard;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use core::RebalanceCause;
+
+pub use config::GroupConfig;
+pub use coordinator::{Caller, GroupCoordinator};
+pub use seam::{OffsetsLog, Topic, Topics};
+pub use storage::Now;
+
+/// The topic that holds groups and offsets.
+pub const OFFSETS_TOPIC: &str = "__consumer_offsets";

@@ -1,0 +1,686 @@
+//! From one image to the next: what each record of the metadata log means. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use configuration::ConfigMap;
+use wire::Uuid;
+use wire::state::metadata::{
+    BrokerEndpoint as EndpointRecord, BrokerFeature, BrokerRegistrationChangeRecord, ConfigRecord, FeatureLevelRecord,
+    MetadataRecord, PartitionChangeRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, TopicRecord,
+};
+
+use super::image::{
+    BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
+};
+use super::name::{InvalidTopicName, TopicName};
+
+/// A change record's leader when the leader stays.
+pub(super) const LEADER_UNCHANGED: i32 = -2;
+
+/// Why records do not fit the image that they follow. Only a damaged log or a newer version leads to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    #[error("topic id {0} is not in the metadata")]
+    UnknownTopic(Uuid),
+    #[error("topic {0} is not in the metadata")]
+    UnknownTopicName(String),
+    #[error("topic {0} is in the metadata already")]
+    TopicExists(String),
+    #[error("partition {index} of topic {topic} does not follow the ones that are there")]
+    PartitionOutOfOrder { topic: String, index: i32 },
+    #[error("broker {0} is not in the metadata")]
+    UnknownBroker(i32),
+    #[error("resource type {0} has no settings")]
+    UnknownResource(i8),
+    #[error("{0}")]
+    TopicName(#[from] InvalidTopicName),
+    #[error("a record of a kind that this version does not serve: {0}")]
+    Unsupported(&'static str),
+}
+
+/// What is different between an image and the one before it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetadataDelta {
+    pub created: Vec<Arc<Topic>>,
+    /// Topics with other partitions than before: more of them, or other leaders, epochs and replicas.
+    pub changed: Vec<TopicChange>,
+    pub deleted: Vec<Arc<Topic>>,
+    /// Resources whose settings changed. A created or deleted topic's are not among them.
+    pub configs: BTreeSet<ConfigResource>,
+    pub brokers_changed: bool,
+    pub features_changed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopicChange {
+    pub before: Arc<Topic>,
+    pub after: Arc<Topic>,
+}
+
+impl TopicChange {
+    /// Indexes of partitions that were added.
+    pub fn added(&self) -> std::ops::Range<usize> {
+        self.before.partitions.len()..self.after.partitions.len()
+    }
+}
+
+impl MetadataDelta {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An image under change.
+struct Change {
+    image: MetadataImage,
+    /// Topics that records of this batch touched, as they are by now. They go back into the image at the end: a topic
+    /// of ten thousand partitions comes as so many records.
+    touched: BTreeMap<Uuid, Topic>,
+    configs: BTreeSet<ConfigResource>,
+    deleted: Vec<Arc<Topic>>,
+    brokers_changed: bool,
+    features_changed: bool,
+}
+
+impl MetadataImage {
+    /// The image after these records, the last of which is at `offset` and was written in `epoch`.
+    pub fn apply(
+        &self,
+        records: &[MetadataRecord],
+        offset: i64,
+        epoch: i32,
+    ) -> Result<(Self, MetadataDelta), ApplyError> {
+        let mut change = Change {
+            image: self.clone(),
+            touched: BTreeMap::new(),
+            configs: BTreeSet::new(),
+            deleted: Vec::new(),
+            brokers_changed: false,
+            features_changed: false,
+        };
+        for record in records {
+            change.record(record)?;
+        }
+        let (mut image, delta) = change.finish(self);
+        image.generation = self.generation + 1;
+        image.offset = offset;
+        image.epoch = epoch;
+        Ok((image, delta))
+    }
+
+    /// Makes an image that was read from a snapshot the successor of `before`; `delta`, which is to the empty image,
+    /// becomes the one to `before`.
+    pub fn continue_after(&mut self, before: &Self, delta: &mut MetadataDelta) {
+        self.generation = before.generation + 1;
+        delta.created.clear();
+        for topic in self.topics() {
+            match before.topic_by_id(topic.id) {
+                None => delta.created.push(topic.clone()),
+                Some(old) if old != topic => {
+                    delta.changed.push(TopicChange { before: old.clone(), after: topic.clone() });
+                }
+                Some(_) => {}
+            }
+        }
+        delta.deleted = before.topics().filter(|topic| self.topic_by_id(topic.id).is_none()).cloned().collect();
+        let resources = self.configs().chain(before.configs()).map(|(resource, _)| resource);
+        let changed = resources.filter(|resource| self.config(resource) != before.config(resource));
+        delta.configs = changed.cloned().collect();
+        delta.brokers_changed = self.brokers != before.brokers;
+        delta.features_changed = self.features != before.features;
+    }
+
+    /// Records that make this image out of the empty one.
+    pub fn to_records(&self) -> Vec<MetadataRecord> {
+        let mut records: Vec<MetadataRecord> = Vec::new();
+        for (name, level) in self.features.iter() {
+            records.push(FeatureLevelRecord { name: name.clone(), feature_level: *level }.into());
+        }
+        records.extend(self.brokers.values().map(|broker| broker.to_record().into()));
+        for topic in self.topics() {
+            records.push(TopicRecord { name: topic.name.to_string(), topic_id: topic.id }.into());
+            let partitions = topic.partitions.iter().enumerate();
+            records.extend(partitions.map(|(index, partition)| partition.to_record(topic.id, index as i32).into()));
+        }
+        for (resource, settings) in self.configs() {
+            records.extend(settings.iter().map(|(name, value)| resource.to_record(name, Some(value)).into()));
+        }
+        if self.next_producer_id > 0 {
+            let next_producer_id = self.next_producer_id;
+            records.push(ProducerIdsRecord { broker_id: -1, broker_epoch: -1, next_producer_id }.into());
+        }
+        records
+    }
+}
+
+impl Change {
+    fn record(&mut self, record: &MetadataRecord) -> Result<(), ApplyError> {
+        match record {
+            MetadataRecord::Topic(record) => self.create_topic(record),
+            MetadataRecord::Partition(record) => self.partition(record),
+            MetadataRecord::PartitionChange(record) => self.change_partition(record),
+            MetadataRecord::RemoveTopic(record) => self.remove_topic(record.topic_id),
+            MetadataRecord::Config(record) => self.config(record),
+            MetadataRecord::RegisterBroker(record) => {
+                self.brokers_changed = true;
+                let broker = RegisteredBroker::from_record(record);
+                Arc::make_mut(&mut self.image.brokers).insert(broker.id, broker);
+                Ok(())
+            }
+            MetadataRecord::UnregisterBroker(record) => {
+                self.brokers_changed = true;
+                let removed = Arc::make_mut(&mut self.image.brokers).remove(&record.broker_id);
+                removed.map(|_| ()).ok_or(ApplyError::UnknownBroker(record.broker_id))
+            }
+            MetadataRecord::BrokerRegistrationChange(record) => self.change_broker(record),
+            MetadataRecord::ProducerIds(record) => {
+                self.image.next_producer_id = record.next_producer_id;
+                Ok(())
+            }
+            MetadataRecord::FeatureLevel(record) => {
+                self.features_changed = true;
+                let features = Arc::make_mut(&mut self.image.features);
+                match record.feature_level {
+                    0 => _ = features.remove(&record.name),
+                    level => _ = features.insert(record.name.clone(), level),
+                }
+                Ok(())
+            }
+            MetadataRecord::NoOp(_) => Ok(()),
+            MetadataRecord::UserScramCredential(_) | MetadataRecord::RemoveUserScramCredential(_) => {
+                Err(ApplyError::Unsupported("SCRAM credentials"))
+            }
+            MetadataRecord::AccessControlEntry(_) | MetadataRecord::RemoveAccessControlEntry(_) => {
+                Err(ApplyError::Unsupported("access control entries"))
+            }
+            MetadataRecord::ClientQuota(_) => Err(ApplyError::Unsupported("client quotas")),
+            MetadataRecord::BeginTransaction(_)
+            | MetadataRecord::EndTransaction(_)
+            | MetadataRecord::AbortTransaction(_) => Err(ApplyError::Unsupported("metadata transactions")),
+            MetadataRecord::RegisterController(_) => Err(ApplyError::Unsupported("registrations of controllers")),
+            MetadataRecord::ClearElr(record) => self.clear_eligible_leaders(&record.topic_name),
+        }
+    }
+
+    fn create_topic(&mut self, record: &TopicRecord) -> Result<(), ApplyError> {
+        let name = TopicName::new(&record.name)?;
+        if self.image.topic(&name).is_some() || self.image.topic_by_id(record.topic_id).is_some() {
+            return Err(ApplyError::TopicExists(record.name.clone()));
+        }
+        let topic = Topic { name, id: record.topic_id, partitions: Vec::new() };
+        self.put(Arc::new(topic.clone()));
+        self.touched.insert(topic.id, topic);
+        Ok(())
+    }
+
+    /// Puts a topic into the image, for the first time or in place of what it was.
+    fn put(&mut self, topic: Arc<Topic>) {
+        if topic.name.has_collision_chars() {
+            self.image.unified_names.insert(topic.name.unified(), topic.name.clone());
+        }
+        self.image.topics_by_id.insert(topic.id, topic.clone());
+        self.image.topics.insert(topic.name.clone(), topic);
+    }
+
+    fn touch(&mut self, id: Uuid) -> Result<&mut Topic, ApplyError> {
+        if !self.touched.contains_key(&id) {
+            let topic = self.image.topic_by_id(id).ok_or(ApplyError::UnknownTopic(id))?;
+            self.touched.insert(id, Topic::clone(topic));
+        }
+        self.touched.get_mut(&id).ok_or(ApplyError::UnknownTopic(id))
+    }
+
+    fn partition(&mut self, record: &PartitionRecord) -> Result<(), ApplyError> {
+        let topic = self.touch(record.topic_id)?;
+        let out_of_order =
+            || ApplyError::PartitionOutOfOrder { topic: topic.name.to_string(), index: record.partition_id };
+        let index = usize::try_from(record.partition_id).map_err(|_| out_of_order())?;
+        let partition = Arc::new(Partition::from_record(record));
+        match topic.partitions.len().checked_sub(index) {
+            None => return Err(out_of_order()),
+            Some(0) => {
+                topic.partitions.push(partition);
+                self.image.partition_count += 1;
+            }
+            Some(_) => topic.partitions[index] = partition,
+        }
+        Ok(())
+    }
+
+    fn change_partition(&mut self, record: &PartitionChangeRecord) -> Result<(), ApplyError> {
+        let topic = self.touch(record.topic_id)?;
+        let name = topic.name.clone();
+        let partition = usize::try_from(record.partition_id)
+            .ok()
+            .and_then(|index| topic.partitions.get_mut(index))
+            .ok_or_else(|| ApplyError::PartitionOutOfOrder { topic: name.to_string(), index: record.partition_id })?;
+        Arc::make_mut(partition).change(record);
+        Ok(())
+    }
+
+    /// Of one topic, or of all when the name is empty.
+    fn clear_eligible_leaders(&mut self, name: &str) -> Result<(), ApplyError> {
+        let ids: Vec<Uuid> = if name.is_empty() {
+            self.image.topics().map(|topic| topic.id).collect()
+        } else {
+            vec![self.image.topic(name).ok_or_else(|| ApplyError::UnknownTopicName(name.to_owned()))?.id]
+        };
+        for id in ids {
+            let topic = self.touched.get(&id).or_else(|| self.image.topic_by_id(id).map(|topic| &**topic));
+            if topic.is_some_and(|topic| topic.partitions.iter().any(|partition| partition.has_eligible_leaders())) {
+                let with_some = self.touch(id)?.partitions.iter_mut().filter(|p| p.has_eligible_leaders());
+                for partition in with_some {
+                    Arc::make_mut(partition).change(&PartitionChangeRecord {
+                        eligible_leader_replicas: Some(Vec::new()),
+                        last_known_elr: Some(Vec::new()),
+                        ..PartitionChangeRecord::default()
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_topic(&mut self, id: Uuid) -> Result<(), ApplyError> {
+        let topic = self.image.topics_by_id.remove(&id).ok_or(ApplyError::UnknownTopic(id))?;
+        let partitions = self.touched.remove(&id).map_or(topic.partitions.len(), |touched| touched.partitions.len());
+        self.image.partition_count -= partitions;
+        self.image.topics.remove(&topic.name);
+        self.image.unified_names.remove(&topic.name.unified());
+        let resource = ConfigResource::topic(&topic.name);
+        self.image.configs.remove(&resource);
+        self.configs.remove(&resource);
+        self.deleted.push(topic);
+        Ok(())
+    }
+
+    fn config(&mut self, record: &ConfigRecord) -> Result<(), ApplyError> {
+        let kind =
+            ResourceKind::from_id(record.resource_type).ok_or(ApplyError::UnknownResource(record.resource_type))?;
+        let resource = ConfigResource { kind, name: record.resource_name.clone() };
+        let mut settings = ConfigMap::clone(self.image.config(&resource));
+        match &record.value {
+            Some(value) => _ = settings.insert(record.name.clone(), value.clone()),
+            None => _ = settings.remove(&record.name),
+        }
+        if settings.is_empty() {
+            self.image.configs.remove(&resource);
+        } else {
+            self.image.configs.insert(resource.clone(), Arc::new(settings));
+        }
+        self.configs.insert(resource);
+        Ok(())
+    }
+
+    fn change_broker(&mut self, record: &BrokerRegistrationChangeRecord) -> Result<(), ApplyError> {
+        self.brokers_changed = true;
+        let broker = Arc::make_mut(&mut self.image.brokers)
+            .get_mut(&record.broker_id)
+            .ok_or(ApplyError::UnknownBroker(record.broker_id))?;
+        match record.fenced {
+            0 => {}
+            fenced => broker.fenced = fenced > 0,
+        }
+        broker.in_controlled_shutdown |= record.in_controlled_shutdown > 0;
+        if !record.log_dirs.is_empty() {
+            broker.log_dirs = record.log_dirs.clone();
+        }
+        if let Some(cordoned) = &record.cordoned_log_dirs {
+            broker.cordoned_directories.clone_from(cordoned);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, before: &MetadataImage) -> (MetadataImage, MetadataDelta) {
+        let mut delta = MetadataDelta {
+            brokers_changed: self.brokers_changed,
+            features_changed: self.features_changed,
+            ..MetadataDelta::default()
+        };
+        for topic in std::mem::take(&mut self.touched).into_values() {
+            let topic = Arc::new(topic);
+            self.put(topic.clone());
+            match before.topic_by_id(topic.id) {
+                None => delta.created.push(topic),
+                Some(old) if *old != topic => delta.changed.push(TopicChange { before: old.clone(), after: topic }),
+                Some(_) => {}
+            }
+        }
+        // A topic that came and went within the batch was never there.
+        delta.deleted = self.deleted.into_iter().filter(|topic| before.topic_by_id(topic.id).is_some()).collect();
+        let created: BTreeSet<&str> = delta.created.iter().map(|topic| &*topic.name).collect();
+        let is_new =
+            |resource: &ConfigResource| resource.kind == ResourceKind::Topic && created.contains(&*resource.name);
+        delta.configs = self.configs.into_iter().filter(|resource| !is_new(resource)).collect();
+        (self.image, delta)
+    }
+}
+
+impl Partition {
+    fn from_record(record: &PartitionRecord) -> Self {
+        Self {
+            replicas: record.replicas.clone(),
+            directories: record.directories.clone(),
+            isr: record.isr.clone(),
+            removing_replicas: record.removing_replicas.clone(),
+            adding_replicas: record.adding_replicas.clone(),
+            leader: record.leader,
+            leader_recovery_state: record.leader_recovery_state,
+            leader_epoch: record.leader_epoch,
+            partition_epoch: record.partition_epoch,
+            eligible_leader_replicas: record.eligible_leader_replicas.clone().unwrap_or_default(),
+            last_known_elr: record.last_known_elr.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn to_record(&self, topic_id: Uuid, partition_id: i32) -> PartitionRecord {
+        let some = |list: &[i32]| (!list.is_empty()).then(|| list.to_vec());
+        PartitionRecord {
+            partition_id,
+            topic_id,
+            replicas: self.replicas.clone(),
+            isr: self.isr.clone(),
+            removing_replicas: self.removing_replicas.clone(),
+            adding_replicas: self.adding_replicas.clone(),
+            leader: self.leader,
+            leader_recovery_state: self.leader_recovery_state,
+            leader_epoch: self.leader_epoch,
+            partition_epoch: self.partition_epoch,
+            directories: self.directories.clone(),
+            eligible_leader_replicas: some(&self.eligible_leader_replicas),
+            last_known_elr: some(&self.last_known_elr),
+        }
+    }
+
+    fn has_eligible_leaders(&self) -> bool {
+        !self.eligible_leader_replicas.is_empty() || !self.last_known_elr.is_empty()
+    }
+
+    /// `PartitionRegistration.merge`: every change is a new partition epoch, every word on the leader a new leader
+    /// epoch.
+    pub(super) fn change(&mut self, record: &PartitionChangeRecord) {
+        fn put<T: Clone>(field: &mut T, value: &Option<T>) {
+            if let Some(value) = value {
+                field.clone_from(value);
+            }
+        }
+        put(&mut self.isr, &record.isr);
+        put(&mut self.replicas, &record.replicas);
+        put(&mut self.removing_replicas, &record.removing_replicas);
+        put(&mut self.adding_replicas, &record.adding_replicas);
+        put(&mut self.directories, &record.directories);
+        put(&mut self.eligible_leader_replicas, &record.eligible_leader_replicas);
+        put(&mut self.last_known_elr, &record.last_known_elr);
+        if record.leader != LEADER_UNCHANGED {
+            self.leader = record.leader.max(NO_LEADER);
+            self.leader_epoch += 1;
+        }
+        if record.leader_recovery_state >= 0 {
+            self.leader_recovery_state = record.leader_recovery_state;
+        }
+        self.partition_epoch += 1;
+    }
+}
+
+impl RegisteredBroker {
+    fn from_record(record: &RegisterBrokerRecord) -> Self {
+        let endpoints = record.end_points.iter().map(|endpoint| BrokerEndpoint {
+            name: endpoint.name.clone(),
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            security_protocol: endpoint.security_protocol,
+        });
+        let features = record
+            .features
+            .iter()
+            .map(|feature| (feature.name.clone(), (feature.min_supported_version, feature.max_supported_version)));
+        Self {
+            id: record.broker_id,
+            epoch: record.broker_epoch,
+            incarnation_id: record.incarnation_id,
+            endpoints: endpoints.collect(),
+            features: features.collect(),
+            rack: record.rack.clone(),
+            fenced: record.fenced,
+            in_controlled_shutdown: record.in_controlled_shutdown,
+            log_dirs: record.log_dirs.clone(),
+            cordoned_directories: record.cordoned_log_dirs.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn to_record(&self) -> RegisterBrokerRecord {
+        let end_points = self.endpoints.iter().map(|endpoint| EndpointRecord {
+            name: endpoint.name.clone(),
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            security_protocol: endpoint.security_protocol,
+        });
+        let features = self.features.iter().map(|(name, (min, max))| BrokerFeature {
+            name: name.clone(),
+            min_supported_version: *min,
+            max_supported_version: *max,
+        });
+        RegisterBrokerRecord {
+            broker_id: self.id,
+            broker_epoch: self.epoch,
+            incarnation_id: self.incarnation_id,
+            end_points: end_points.collect(),
+            features: features.collect(),
+            rack: self.rack.clone(),
+            fenced: self.fenced,
+            in_controlled_shutdown: self.in_controlled_shutdown,
+            log_dirs: self.log_dirs.clone(),
+            cordoned_log_dirs: Some(self.cordoned_directories.clone()).filter(|cordoned| !cordoned.is_empty()),
+            ..RegisterBrokerRecord::default()
+        }
+    }
+}
+
+impl ConfigResource {
+    pub(super) fn to_record(&self, name: &str, value: Option<&String>) -> ConfigRecord {
+        ConfigRecord {
+            resource_type: self.kind as i8,
+            resource_name: self.name.clone(),
+            name: name.to_owned(),
+            value: value.cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::state::metadata::{ClearElrRecord, NoOpRecord, RemoveTopicRecord, UnregisterBrokerRecord};
+
+    use super::*;
+
+    const A: Uuid = Uuid([1; 16]);
+    const B: Uuid = Uuid([2; 16]);
+
+    fn topic(name: &str, id: Uuid) -> MetadataRecord {
+        TopicRecord { name: name.to_owned(), topic_id: id }.into()
+    }
+
+    fn partition(id: Uuid, index: i32) -> MetadataRecord {
+        PartitionRecord {
+            partition_id: index,
+            topic_id: id,
+            replicas: vec![1],
+            isr: vec![1],
+            leader: 1,
+            leader_epoch: 0,
+            partition_epoch: 0,
+            directories: vec![Uuid([9; 16])],
+            ..PartitionRecord::default()
+        }
+        .into()
+    }
+
+    fn setting(resource: &ConfigResource, name: &str, value: Option<&str>) -> MetadataRecord {
+        resource.to_record(name, value.map(str::to_owned).as_ref()).into()
+    }
+
+    fn image(records: &[MetadataRecord]) -> MetadataImage {
+        MetadataImage::default().apply(records, 10, 1).unwrap().0
+    }
+
+    #[test]
+    fn topics_come_grow_and_go() {
+        let first = image(&[topic("a.b", A), partition(A, 0), partition(A, 1)]);
+        assert_eq!((first.generation(), first.offset(), first.epoch(), first.partition_count()), (1, 10, 1, 2));
+        assert_eq!(first.topic("a.b").unwrap().partitions.len(), 2);
+        assert_eq!(first.colliding(&TopicName::new("a_b").unwrap()).map(|name| &**name), Some("a.b"));
+
+        let (second, delta) = first.apply(&[partition(A, 2)], 11, 1).unwrap();
+        assert_eq!((delta.changed.len(), delta.created.len(), delta.changed[0].added()), (1, 0, 2..3));
+        assert_eq!((first.partition_count(), second.partition_count()), (2, 3));
+
+        let records = [RemoveTopicRecord { topic_id: A }.into(), topic("a.b", B), partition(B, 0)];
+        let (third, delta) = second.apply(&records, 14, 2).unwrap();
+        assert_eq!((delta.deleted[0].id, delta.created[0].id, delta.changed.len()), (A, B, 0));
+        assert_eq!((third.topic("a.b").unwrap().id, third.topic_by_id(A), third.partition_count()), (B, None, 1));
+        assert_eq!(second.topic("a.b").unwrap().id, A, "an image does not change");
+
+        let records = [topic("c", A), partition(A, 0), RemoveTopicRecord { topic_id: A }.into()];
+        let (fourth, delta) = third.apply(&records, 17, 2).unwrap();
+        assert!(delta.is_empty());
+        assert_eq!((fourth.partition_count(), fourth.topic_count()), (1, 1));
+
+        let (fifth, _) = fourth.apply(&[RemoveTopicRecord { topic_id: B }.into()], 18, 2).unwrap();
+        assert_eq!(fifth.colliding(&TopicName::new("a_b").unwrap()), None);
+    }
+
+    #[test]
+    fn a_word_on_the_leader_is_a_new_epoch() {
+        let before = image(&[topic("a", A), partition(A, 0)]);
+        let change = |record: PartitionChangeRecord| {
+            let record = PartitionChangeRecord { partition_id: 0, topic_id: A, ..record };
+            let (after, delta) = before.apply(&[record.into()], 11, 1).unwrap();
+            assert_eq!(delta.changed.len(), 1);
+            let partition = after.partition("a", 0).unwrap();
+            (partition.leader, partition.leader_epoch, partition.partition_epoch, partition.isr.clone())
+        };
+        let default = PartitionChangeRecord::default;
+        assert_eq!(change(PartitionChangeRecord { leader: 1, ..default() }), (1, 1, 1, vec![1]));
+        assert_eq!(change(PartitionChangeRecord { leader: -1, ..default() }), (-1, 1, 1, vec![1]));
+        assert_eq!(change(PartitionChangeRecord { isr: Some(vec![1, 2]), ..default() }), (1, 0, 1, vec![1, 2]));
+    }
+
+    #[test]
+    fn nobody_is_eligible_any_more() {
+        let eligible = |id: Uuid| PartitionRecord {
+            topic_id: id,
+            partition_id: 0,
+            eligible_leader_replicas: Some(vec![2]),
+            last_known_elr: Some(vec![3]),
+            ..PartitionRecord::default()
+        };
+        let before = image(&[topic("a", A), eligible(A).into(), topic("b", B), eligible(B).into(), partition(B, 1)]);
+        let clear = |name: &str| ClearElrRecord { topic_name: name.to_owned() }.into();
+        for (name, changed) in [("a", &["a"][..]), ("", &["a", "b"])] {
+            let (after, delta) = before.apply(&[clear(name)], 11, 1).unwrap();
+            assert_eq!(delta.changed.iter().map(|change| &*change.after.name).collect::<Vec<_>>(), changed);
+            let partition = after.partition("a", 0).unwrap();
+            assert_eq!((partition.eligible_leader_replicas.len(), partition.last_known_elr.len()), (0, 0));
+            let [was, other] = [&before, &after].map(|image| image.partition("b", 1).unwrap().partition_epoch);
+            assert_eq!(was, other);
+        }
+        let (after, _) = before.apply(&[clear("")], 11, 1).unwrap();
+        assert!(after.apply(&[clear("")], 12, 1).unwrap().1.is_empty());
+        let unknown = ApplyError::UnknownTopicName("u".into());
+        assert_eq!(before.apply(&[clear("u")], 11, 1).unwrap_err(), unknown);
+    }
+
+    #[test]
+    fn settings_follow_their_topic() {
+        let resource = ConfigResource::topic("a");
+        let (first, delta) = MetadataImage::default()
+            .apply(&[topic("a", A), setting(&resource, "retention.ms", Some("1")), partition(A, 0)], 2, 1)
+            .unwrap();
+        assert!(delta.configs.is_empty());
+        assert_eq!(first.topic_config("a").get("retention.ms").map(String::as_str), Some("1"));
+        let (second, delta) = first.apply(&[setting(&resource, "retention.ms", Some("2"))], 3, 1).unwrap();
+        assert_eq!(delta.configs.into_iter().collect::<Vec<_>>(), std::slice::from_ref(&resource));
+        let (third, _) = second.apply(&[setting(&resource, "retention.ms", None)], 4, 1).unwrap();
+        assert_eq!((third.topic_config("a").len(), third.configs().count()), (0, 0));
+        let (fourth, delta) = second.apply(&[RemoveTopicRecord { topic_id: A }.into()], 4, 1).unwrap();
+        assert_eq!((fourth.configs().count(), delta.configs.len(), delta.deleted.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn brokers_features_and_producer_ids() {
+        let register = RegisterBrokerRecord { broker_id: 1, broker_epoch: 5, ..RegisterBrokerRecord::default() };
+        let first = image(&[
+            register.into(),
+            FeatureLevelRecord { name: "metadata.version".into(), feature_level: 30 }.into(),
+            ProducerIdsRecord { next_producer_id: 1000, ..ProducerIdsRecord::default() }.into(),
+            NoOpRecord {}.into(),
+        ]);
+        assert!(!first.broker(1).unwrap().is_active());
+        assert_eq!((first.features()["metadata.version"], first.next_producer_id()), (30, 1000));
+        let unfence = BrokerRegistrationChangeRecord { broker_id: 1, fenced: -1, ..Default::default() };
+        let (second, delta) = first.apply(&[unfence.into()], 11, 1).unwrap();
+        assert!(second.broker(1).unwrap().is_active() && delta.brokers_changed);
+        let unregister = UnregisterBrokerRecord { broker_id: 1, broker_epoch: 5 };
+        let off = FeatureLevelRecord { name: "metadata.version".into(), feature_level: 0 };
+        let (third, delta) = second.apply(&[unregister.into(), off.into()], 12, 1).unwrap();
+        assert_eq!((third.brokers().count(), third.features().len(), delta.features_changed), (0, 0, true));
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_errors() {
+        let before = image(&[topic("a", A), partition(A, 0)]);
+        let change = PartitionChangeRecord { partition_id: 1, topic_id: A, ..PartitionChangeRecord::default() };
+        let odd_resource = ConfigRecord { resource_type: 3, ..ConfigRecord::default() };
+        for (record, error) in [
+            (partition(B, 0), ApplyError::UnknownTopic(B)),
+            (topic("a", B), ApplyError::TopicExists("a".into())),
+            (topic("b", A), ApplyError::TopicExists("b".into())),
+            (topic("a/b", B), ApplyError::TopicName(TopicName::new("a/b").unwrap_err())),
+            (partition(A, 2), ApplyError::PartitionOutOfOrder { topic: "a".into(), index: 2 }),
+            (partition(A, -1), ApplyError::PartitionOutOfOrder { topic: "a".into(), index: -1 }),
+            (change.into(), ApplyError::PartitionOutOfOrder { topic: "a".into(), index: 1 }),
+            (RemoveTopicRecord { topic_id: B }.into(), ApplyError::UnknownTopic(B)),
+            (odd_resource.into(), ApplyError::UnknownResource(3)),
+            (
+                BrokerRegistrationChangeRecord { broker_id: 7, ..Default::default() }.into(),
+                ApplyError::UnknownBroker(7),
+            ),
+        ] {
+            assert_eq!(before.apply(&[record], 11, 1).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn an_image_is_made_again_by_its_records() {
+        let register = RegisterBrokerRecord {
+            broker_id: 1,
+            broker_epoch: 5,
+            end_points: vec![EndpointRecord {
+                name: "PLAINTEXT".into(),
+                host: "h".into(),
+                port: 9092,
+                security_protocol: 0,
+            }],
+            features: vec![BrokerFeature { name: "f".into(), min_supported_version: 0, max_supported_version: 2 }],
+            rack: Some("r".into()),
+            fenced: false,
+            log_dirs: vec![Uuid([9; 16])],
+            ..RegisterBrokerRecord::default()
+        };
+        let mut records = vec![register.into(), FeatureLevelRecord { name: "f".into(), feature_level: 2 }.into()];
+        for n in 0..1000u16 {
+            let id = Uuid::from_random([(n >> 8) as u8, n as u8, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]);
+            records.extend([topic(&format!("t.{n}"), id), partition(id, 0), partition(id, 1)]);
+            records.push(setting(&ConfigResource::topic(&format!("t.{n}")), "retention.ms", Some("1")));
+        }
+        records.push(setting(&ConfigResource::all_brokers(), "min.insync.replicas", Some("1")));
+        records.push(setting(&ConfigResource::broker(1), "log.retention.ms", Some("1")));
+        records.push(setting(&ConfigResource::group("g"), "consumer.session.timeout.ms", Some("50000")));
+        records.push(ProducerIdsRecord { next_producer_id: 5000, broker_id: -1, broker_epoch: -1 }.into());
+        let image = image(&records);
+        let (again, delta) = MetadataImage::default().apply(&image.to_records(), 10, 1).unwrap();
+        assert!(again == image);
+        assert_eq!(delta.created.len(), 1000);
+    }
+}

@@ -1,0 +1,103 @@
+//! The newest image, for all who read it, and those who do something when it changes.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::apply::MetadataDelta;
+use super::image::MetadataImage;
+
+/// Who does something when metadata changes: opens and deletes logs, say.
+pub trait Applied: Send + Sync + 'static {
+    /// Called on the publishing thread for each image in turn, before readers can load it and before the request that
+    /// led to it is answered. Errors are the listener's own: it cannot refuse what is committed.
+    fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta);
+}
+
+/// The newest image, for readers.
+pub struct MetadataCache {
+    image: ArcSwap<MetadataImage>,
+    /// What the quorum has committed. It is published soon.
+    committed: ArcSwap<MetadataImage>,
+    /// The offset of the published image.
+    published: watch::Sender<i64>,
+    /// Locked while an image is being published.
+    listeners: Mutex<Vec<Arc<dyn Applied>>>,
+}
+
+impl Default for MetadataCache {
+    fn default() -> Self {
+        let image = Arc::new(MetadataImage::default());
+        Self {
+            published: watch::Sender::new(image.offset()),
+            image: ArcSwap::new(Arc::clone(&image)),
+            committed: ArcSwap::new(image),
+            listeners: Mutex::default(),
+        }
+    }
+}
+
+impl MetadataCache {
+    /// The newest image, for as long as one answer takes.
+    pub fn load(&self) -> Guard<Arc<MetadataImage>> {
+        self.image.load()
+    }
+
+    /// The newest image, to keep.
+    pub fn load_full(&self) -> Arc<MetadataImage> {
+        self.image.load_full()
+    }
+
+    /// What the next records will be applied to: the image that decisions are taken on.
+    pub fn committed(&self) -> Arc<MetadataImage> {
+        self.committed.load_full()
+    }
+
+    /// Until an image is published that has the record of this offset, which must be committed or about to be.
+    pub async fn wait_for(&self, offset: i64) {
+        // The sender is this cache's own, so it is there as long as anybody waits.
+        _ = self.published.subscribe().wait_for(|published| *published >= offset).await;
+    }
+
+    /// Notes what the quorum has committed.
+    pub fn commit(&self, image: Arc<MetadataImage>) {
+        self.committed.store(image);
+    }
+
+    /// Has listeners do their part in a new image, after `prepare`, and shows it to readers.
+    pub fn publish(&self, image: Arc<MetadataImage>, delta: &MetadataDelta, prepare: impl FnOnce(&MetadataImage)) {
+        let listeners = self.listeners.lock();
+        prepare(&image);
+        for listener in listeners.iter() {
+            listener.apply(&image, delta);
+        }
+        let offset = image.offset();
+        self.image.store(image);
+        self.published.send_replace(offset);
+    }
+
+    /// Adds a listener, which is told of every image after the one that is returned. Not to be called by a listener.
+    pub fn subscribe(&self, listener: Arc<dyn Applied>) -> Arc<MetadataImage> {
+        self.subscribe_after(listener, |_| ())
+    }
+
+    /// Adds a listener that begins with the newest image, and holds up the next ones for as long as that takes.
+    pub fn subscribe_after(
+        &self,
+        listener: Arc<dyn Applied>,
+        begin: impl FnOnce(&Arc<MetadataImage>),
+    ) -> Arc<MetadataImage> {
+        let mut listeners = self.listeners.lock();
+        let image = self.image.load_full();
+        begin(&image);
+        listeners.push(listener);
+        image
+    }
+
+    /// Lets go of all listeners, which hold on to what has to end when the broker stops.
+    pub fn unsubscribe_all(&self) {
+        self.listeners.lock().clear();
+    }
+}

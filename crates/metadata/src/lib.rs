@@ -1,0 +1,27 @@
+//! The cluster's metadata: what topics, brokers and settings there are, and how they may change.
+//!
+//! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and tells
+//! [`Applied`] listeners of each. [`changes`] decides requests on an image: pure, what it returns are records and
+//! answers. The broker's controller has the quorum commit them.
+
+mod apply;
+mod cache;
+pub mod changes;
+mod image;
+mod name;
+mod ordered_map;
+mod placement;
+pub mod properties;
+mod requests;
+
+pub use apply::{ApplyError, MetadataDelta, TopicChange};
+pub use cache::{Applied, MetadataCache};
+pub use changes::brokers::{BrokerRegistration, PRODUCER_ID_BLOCK, ProducerIdBlock};
+pub use image::{
+    BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
+};
+pub use name::{
+    CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, LENGTH_MAX as TOPIC_NAME_BYTES_MAX, TRANSACTION_STATE,
+    TopicName, is_internal, validate_name,
+};
+pub use requests::Decided;

@@ -1,0 +1,227 @@
+//! The requests that the active controller decides, from clients and from brokers.
+//!
+//! Each is decided in the newest version of its API, whatever version the client spoke: what differs between versions
+//! is the handler's in `api/`.
+
+use wire::ErrorCode;
+use wire::api::Request;
+use wire::api::allocate_producer_ids::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
+use wire::api::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
+use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
+use wire::api::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
+};
+use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
+use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
+use wire::api::confirm_sender::NodeIdentity;
+use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse};
+use wire::api::create_topics::{CreateTopicsRequest, CreateTopicsResponse};
+use wire::api::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse};
+use wire::api::incremental_alter_configs::{self, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
+use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
+
+use super::changes::{self, Context, Decision};
+
+/// A request that the active controller decides.
+pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
+    /// Whether it is brokers that ask for it, on their own behalf. They must not wait until the controller has opened
+    /// the logs of thousands of new partitions, say: their signs of life would come too late.
+    const IS_OF_BROKERS: bool = false;
+
+    /// Whether a broker may ask for it: what brokers ask on their own behalf, only they themselves.
+    fn is_of(&self, _sender: &NodeIdentity) -> bool {
+        true
+    }
+
+    /// `is_alive` says of a broker whether it is known to run.
+    fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<Self::Response>;
+
+    /// Whether a request that was answered so shows that the registered broker of its sender's number is alive.
+    fn is_sign_of_life(_answer: &Self::Response) -> bool {
+        true
+    }
+}
+
+/// Calls a macro with all requests that are decided.
+#[macro_export]
+macro_rules! with_decided_requests {
+    ($call:ident) => {
+        $call! {
+            wire::api::allocate_producer_ids::AllocateProducerIdsRequest
+            wire::api::alter_configs::AlterConfigsRequest
+            wire::api::alter_partition::AlterPartitionRequest
+            wire::api::alter_partition_reassignments::AlterPartitionReassignmentsRequest
+            wire::api::broker_heartbeat::BrokerHeartbeatRequest
+            wire::api::broker_registration::BrokerRegistrationRequest
+            wire::api::create_partitions::CreatePartitionsRequest
+            wire::api::create_topics::CreateTopicsRequest
+            wire::api::delete_topics::DeleteTopicsRequest
+            wire::api::elect_leaders::ElectLeadersRequest
+            wire::api::incremental_alter_configs::IncrementalAlterConfigsRequest
+            wire::api::list_partition_reassignments::ListPartitionReassignmentsRequest
+            wire::api::unregister_broker::UnregisterBrokerRequest
+        }
+    };
+}
+
+impl<T> Decision<T> {
+    fn map<U>(self, answer: impl FnOnce(T) -> U) -> Decision<U> {
+        Decision { records: self.records, answer: answer(self.answer) }
+    }
+}
+
+impl Decided for CreateTopicsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreateTopicsResponse> {
+        changes::topics::create(context, &self.topics, self.validate_only)
+            .map(|topics| CreateTopicsResponse { topics, ..Default::default() })
+    }
+}
+
+impl Decided for DeleteTopicsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<DeleteTopicsResponse> {
+        changes::topics::delete(context, &self.topics)
+            .map(|responses| DeleteTopicsResponse { responses, ..Default::default() })
+    }
+}
+
+impl Decided for CreatePartitionsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreatePartitionsResponse> {
+        changes::partitions::create(context, &self.topics, self.validate_only)
+            .map(|results| CreatePartitionsResponse { results, ..Default::default() })
+    }
+}
+
+impl Decided for IncrementalAlterConfigsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<IncrementalAlterConfigsResponse> {
+        let Self { resources, validate_only } = self;
+        changes::configs::alter_incrementally(context, &resources, validate_only).map(|outcomes| {
+            let answers = resources.into_iter().zip(outcomes).map(|(resource, outcome)| {
+                let (error_code, error_message) = code_and_message(outcome);
+                let (resource_type, resource_name) = (resource.resource_type, resource.resource_name);
+                incremental_alter_configs::AlterConfigsResourceResponse {
+                    error_code,
+                    error_message,
+                    resource_type,
+                    resource_name,
+                }
+            });
+            IncrementalAlterConfigsResponse { responses: answers.collect(), ..Default::default() }
+        })
+    }
+}
+
+impl Decided for AlterConfigsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterConfigsResponse> {
+        let Self { resources, validate_only } = self;
+        changes::configs::replace(context, &resources, validate_only).map(|outcomes| {
+            let answers = resources.into_iter().zip(outcomes).map(|(resource, outcome)| {
+                let (error_code, error_message) = code_and_message(outcome);
+                let (resource_type, resource_name) = (resource.resource_type, resource.resource_name);
+                alter_configs::AlterConfigsResourceResponse { error_code, error_message, resource_type, resource_name }
+            });
+            AlterConfigsResponse { responses: answers.collect(), ..Default::default() }
+        })
+    }
+}
+
+impl Decided for AllocateProducerIdsRequest {
+    const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
+
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AllocateProducerIdsResponse> {
+        changes::brokers::allocate_producer_ids(context, &self).map(|block| match block {
+            Ok(block) => AllocateProducerIdsResponse {
+                producer_id_start: block.first,
+                producer_id_len: i32::try_from(block.count).unwrap_or(i32::MAX),
+                ..Default::default()
+            },
+            Err(refusal) => AllocateProducerIdsResponse { error_code: refusal.code, ..Default::default() },
+        })
+    }
+}
+
+impl Decided for BrokerRegistrationRequest {
+    const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        (self.broker_id, self.incarnation_id) == (sender.node_id, sender.incarnation_id)
+            && self.log_dirs.contains(&sender.directory_id)
+    }
+
+    fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<BrokerRegistrationResponse> {
+        changes::brokers::register(context, &self, is_alive)
+    }
+
+    /// One that is refused may come from another process.
+    fn is_sign_of_life(answer: &BrokerRegistrationResponse) -> bool {
+        answer.error_code.is_none()
+    }
+}
+
+impl Decided for BrokerHeartbeatRequest {
+    const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
+
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<BrokerHeartbeatResponse> {
+        changes::heartbeats::heartbeat(context, &self)
+    }
+
+    /// One of an earlier registration comes from a process that is the broker no longer.
+    fn is_sign_of_life(answer: &BrokerHeartbeatResponse) -> bool {
+        answer.error_code.is_none()
+    }
+}
+
+impl Decided for UnregisterBrokerRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<UnregisterBrokerResponse> {
+        changes::brokers::unregister(context, self.broker_id).map(|outcome| {
+            let (error_code, error_message) = code_and_message(outcome);
+            UnregisterBrokerResponse { error_code, error_message, ..Default::default() }
+        })
+    }
+}
+
+impl Decided for AlterPartitionRequest {
+    const IS_OF_BROKERS: bool = true;
+
+    fn is_of(&self, sender: &NodeIdentity) -> bool {
+        self.broker_id == sender.node_id
+    }
+
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionResponse> {
+        changes::alter_partition::alter(context, &self)
+    }
+}
+
+impl Decided for ElectLeadersRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<ElectLeadersResponse> {
+        changes::elections::elect(context, &self)
+    }
+}
+
+impl Decided for AlterPartitionReassignmentsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionReassignmentsResponse> {
+        changes::reassignments::alter(context, &self)
+    }
+}
+
+impl Decided for ListPartitionReassignmentsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<ListPartitionReassignmentsResponse> {
+        Decision { records: Vec::new(), answer: changes::reassignments::list(context.image, &self) }
+    }
+}
+
+fn code_and_message(outcome: changes::configs::Outcome) -> (ErrorCode, Option<String>) {
+    match outcome {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err(refusal) => (refusal.code, refusal.message),
+    }
+}

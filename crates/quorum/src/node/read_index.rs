@@ -1,0 +1,70 @@
+//! Whether what a leader knows to be committed is all there is (ReadIndex: Ongaro's thesis on Raft, section 6.4).
+//!
+//! A leader that has just been elected does not know yet how far the one before it has got, and one that was replaced
+//! may not know that either. So a leader answers when it has committed an entry of its own epoch, and most voters have
+//! said after the question that they still follow it.
+
+use raft::eraftpb::{Message, MessageType};
+
+use super::Node;
+use crate::{QuorumError, StateMachine};
+
+/// Questions that may wait for the voters' word.
+pub(crate) const QUESTIONS_MAX: usize = 64;
+
+/// What a leader knew to be committed when most voters followed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// The epoch that it leads in. What was committed in earlier ones is below the high watermark.
+    pub epoch: i32,
+    pub high_watermark: i64,
+}
+
+/// The question that a heartbeat asks or its answer confirms.
+pub(crate) fn question(message: &Message) -> Option<u64> {
+    let is_heartbeat = matches!(message.get_msg_type(), MessageType::MsgHeartbeat | MessageType::MsgHeartbeatResponse);
+    let number = message.context[..].try_into().ok().map(u64::from_be_bytes);
+    number.filter(|number| is_heartbeat && *number > 0)
+}
+
+/// How raft carries a question.
+pub(crate) fn context(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+#[derive(Default)]
+pub(crate) struct Questions {
+    last: u64,
+    confirmed: Vec<u64>,
+}
+
+impl<M: StateMachine> Node<M> {
+    /// Asks the voters whether this node still leads, and returns the number of the question. [`Self::take_confirmed`]
+    /// has it when most of them have said so, which is never if another one leads.
+    pub fn confirm(&mut self) -> Result<u64, QuorumError> {
+        self.check()?;
+        self.resume()?;
+        if storage::is_mistaken!(CatchUpBeforeFirstCommit) && self.leads() {
+            self.questions.last += 1;
+            self.questions.confirmed.push(self.questions.last);
+            return Ok(self.questions.last);
+        }
+        if self.leader_epoch().is_none() {
+            return Err(QuorumError::NotLeader);
+        }
+        self.questions.last += 1;
+        self.raft.read_index(context(self.questions.last));
+        Ok(self.questions.last)
+    }
+
+    /// Questions that were confirmed since the last call.
+    pub fn take_confirmed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.questions.confirmed)
+    }
+
+    /// Takes up what raft says of the questions.
+    pub(crate) fn note_confirmed(&mut self, read_states: Vec<raft::ReadState>) {
+        let numbers = read_states.into_iter().filter_map(|state| state.request_ctx.try_into().ok());
+        self.questions.confirmed.extend(numbers.map(u64::from_be_bytes));
+    }
+}

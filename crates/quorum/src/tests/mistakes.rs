@@ -1,0 +1,12 @@
+//! The seeded mistake of the quorum is found, and within how many seeds.
+
+use storage::mistakes::{Mistake, find};
+
+use super::simulation::run;
+
+#[test]
+fn every_mistake_is_found() {
+    // It shows where disks are lost while others are cut off.
+    let (seeds, said) = find(Mistake::EmptyDiskVotes, |seed| _ = run(seed)).expect("it is found");
+    eprintln!("empty-disk-votes: found after {seeds} seeds: {}", said.lines().next().unwrap_or_default());
+}

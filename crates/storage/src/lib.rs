@@ -1,0 +1,77 @@
+//! One partition's log on one disk, in Kafka's format: `kafka-dump-log.sh` reads it.
+//!
+//! Sync, no async, no network, no clock. A [`Log`] is the writer's side; its owner serialises the calls. A [`LogView`]
+//! is shared by the readers and by whoever syncs, at the same time as appends.
+//!
+//! What is promised:
+//! - After [`LogView::sync`] returned an offset, all records below it survive power loss, and so do the names of the
+//!   files that hold them.
+//! - After a failed write or sync the log takes and promises nothing any more. A full disk is no failure: what was
+//!   being appended is taken back, and the log goes on.
+//! - Recovery cuts only what was torn behind the last valid batch. A bad batch in front of valid ones stays where it
+//!   is, is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
+//! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
+
+/// Whether a mistake of [`mistakes`] is to be made here, which is nothing but `false` without them.
+#[cfg(feature = "seeded-mistakes")]
+#[macro_export]
+macro_rules! is_mistaken {
+    ($mistake:ident) => {
+        $crate::mistakes::is_made($crate::mistakes::Mistake::$mistake)
+    };
+}
+#[cfg(not(feature = "seeded-mistakes"))]
+#[macro_export]
+macro_rules! is_mistaken {
+    ($mistake:ident) => {
+        false
+    };
+}
+
+mod checked;
+pub mod checkpoint;
+mod compact;
+mod config;
+pub mod disk;
+mod epochs;
+mod error;
+mod failed_sync;
+mod fetched;
+mod index;
+mod keymap;
+mod log;
+mod markers;
+mod mend;
+#[cfg(feature = "seeded-mistakes")]
+pub mod mistakes;
+mod names;
+pub mod partition_metadata;
+mod producers;
+mod recovery;
+mod retention;
+mod scan;
+mod scrub;
+mod segment;
+pub mod set_aside;
+pub mod simdisk;
+mod snapshot;
+mod timestamps;
+mod truncations;
+mod view;
+
+pub use compact::{Cleanable, Cleaned, Compaction, CompactionLimits, CompactionStats};
+pub use config::{CleanupPolicy, LogConfig, Now};
+pub use disk::{Disk, File, OpenMode, RealDisk};
+pub use epochs::{EpochEndOffset, EpochEntry};
+pub use error::{AppendError, LogError, ReadError};
+pub use fetched::{Fetched, FetchedError};
+pub use log::{Appended, Log, Origin};
+pub use mend::MendError;
+pub use producers::{BatchMetadata, ProducerState};
+pub use recovery::{Cut, OpenOptions, RecoveryReport};
+pub use scan::BadRange;
+pub use scrub::{ScrubCursor, Scrubbed};
+pub use simdisk::SimDisk;
+pub use timestamps::TimestampOffset;
+pub use view::{HeaderIterator, LogView, Span};
+pub use wire::batch::TimestampType;

@@ -1,0 +1,86 @@
+//! Mistakes that would break a promise, each made in one line at the place where the right decision is taken, so that
+//! tests can show that they would be found. There are none without the feature `seeded-mistakes`, which no release has.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+#[cfg(not(debug_assertions))]
+compile_error!("seeded-mistakes is for tests: it breaks what the broker promises, and no release may have it");
+
+/// The environment variable by which a process makes a mistake.
+const VARIABLE: &str = "PARSHALL_MISTAKE";
+/// Seeds after which a mistake counts as one that is not found.
+const SEEDS_MAX: u64 = 2000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A leader acknowledges what is on no disk yet.
+    AckBeforeSync,
+    /// A leader shows consumers what its producer waits for, before that is on the disks.
+    ReadBeforeSync,
+    /// A leader acknowledges what no follower has.
+    AckBeforeInSyncReplicas,
+    /// A follower cuts its log to the high watermark that it knows of, and not where its leader's epochs end.
+    TruncateToHighWatermark,
+    /// A controller decides before an entry of its own epoch is committed.
+    DecideBeforeFirstCommit,
+    /// A leader that has stood still, or is cut off, does without followers before the controller agrees.
+    StaleLeaderAcknowledges,
+    /// A node with an empty disk is the voter that it was before, and votes.
+    EmptyDiskVotes,
+    /// A starting node takes what a leader knows to be committed for all there is, before that leader has committed
+    /// anything itself and without anybody's word that it leads.
+    CatchUpBeforeFirstCommit,
+    /// A controller lets a replica lead whose broker has said that records of it are gone.
+    LostReplicaLeads,
+    /// Retention goes by the wall clock alone.
+    RetentionByWallClock,
+}
+
+impl Mistake {
+    pub const ALL: [(Self, &str); 10] = [
+        (Self::AckBeforeSync, "ack-before-sync"),
+        (Self::ReadBeforeSync, "read-before-sync"),
+        (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
+        (Self::TruncateToHighWatermark, "truncate-to-high-watermark"),
+        (Self::DecideBeforeFirstCommit, "decide-before-first-commit"),
+        (Self::StaleLeaderAcknowledges, "stale-leader-acknowledges"),
+        (Self::EmptyDiskVotes, "empty-disk-votes"),
+        (Self::CatchUpBeforeFirstCommit, "catch-up-before-first-commit"),
+        (Self::LostReplicaLeads, "lost-replica-leads"),
+        (Self::RetentionByWallClock, "retention-by-wall-clock"),
+    ];
+}
+
+thread_local! {
+    static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
+}
+
+static OF_PROCESS: LazyLock<Option<Mistake>> = LazyLock::new(|| {
+    let name = std::env::var(VARIABLE).ok()?;
+    let known = Mistake::ALL.iter().find(|(_, known)| *known == name);
+    Some(known.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such mistake")).0)
+});
+
+/// Has this thread make a mistake from now on, or none.
+pub fn make(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+/// What is said by the first seed that shows a mistake, and how many there were until then.
+pub fn find(mistake: Mistake, run: impl Fn(u64)) -> Option<(u64, String)> {
+    (0..SEEDS_MAX).find_map(|seed| {
+        make(Some(mistake));
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
+        make(None);
+        let panic = outcome.err()?;
+        let said = panic.downcast_ref::<String>().cloned();
+        Some((seed + 1, said.or_else(|| Some((*panic.downcast_ref::<&str>()?).to_owned())).unwrap_or_default()))
+    })
+}
+
+/// Whether a mistake is to be made here and now.
+pub fn is_made(mistake: Mistake) -> bool {
+    MADE.get().or(*OF_PROCESS) == Some(mistake)
+}

@@ -1,0 +1,291 @@
+//! Compaction: what is kept and what goes, and crashes in the middle of it.
+
+mod common;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use common::*;
+use rustix::io::Errno;
+use storage::simdisk::SimOp;
+use storage::{CleanupPolicy, CompactionLimits, Log, LogConfig, LogError, Now, Origin, SimDisk};
+use wire::batch::{Batch, BatchBuilder};
+use wire::record::RecordReader;
+use wire::state::Stored;
+use wire::state::control::{ControlType, EndTxnMarker};
+
+const LIMITS: CompactionLimits =
+    CompactionLimits { keys_max: 10_000, decompressed_bytes_max: 1 << 20, hash_key: [1, 2] };
+
+fn config() -> LogConfig {
+    LogConfig {
+        segment_bytes: 4096,
+        index_interval_bytes: 256,
+        cleanup_policy: CleanupPolicy::COMPACT,
+        delete_retention_ms: 1000,
+        file_delete_delay_ms: 0,
+        ..LogConfig::default()
+    }
+}
+
+/// One record.
+fn put(log: &mut Log, key: &str, value: Option<&str>, now: Now) -> i64 {
+    let mut builder = BatchBuilder::new();
+    builder.push(now.wall_ms, Some(key.as_bytes()), value.map(str::as_bytes), &[]);
+    append(log, builder.build(), Origin::Client, now)
+}
+
+fn append(log: &mut Log, batch: Batch, origin: Origin, now: Now) -> i64 {
+    log.append(&[batch], origin, 0, now).unwrap()[0].clone().unwrap().base_offset
+}
+
+/// Compacts everything but the active segment. Returns where the next one has to start.
+fn compact(log: &mut Log, first_dirty_offset: i64, limits: CompactionLimits, now: Now) -> Result<i64, LogError> {
+    let cleanable = log.cleanable(first_dirty_offset, log.log_end_offset(), now)?;
+    let mut compaction = log.begin_compaction(&cleanable, limits, now);
+    let moved = Cell::new(0);
+    while let Some(cleaned) = compaction.clean_next(&AtomicBool::new(false), &|bytes| moved.set(moved.get() + bytes))? {
+        assert!(log.swap_in(cleaned, now)?);
+    }
+    // Whoever bounds the cleaner's rate is told of all that it reads and writes.
+    let stats = compaction.stats();
+    assert!(moved.get() >= stats.bytes_read + stats.bytes_written, "{} of {stats:?}", moved.get());
+    Ok(compaction.next_dirty_offset())
+}
+
+type Records = Vec<(i64, String, Option<String>)>;
+
+fn records(log: &Log) -> Records {
+    let mut found = Vec::new();
+    for (header, bytes) in read_all(&log.view(), &mut Rng::new(1)).batches {
+        if header.attributes.is_control() {
+            continue;
+        }
+        let batch = Batch { header, bytes };
+        for record in RecordReader::new(&header, &batch.records(1 << 20).unwrap()) {
+            let record = record.unwrap();
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            found.push((record.offset, text(record.key.unwrap()), record.value.map(text)));
+        }
+    }
+    found
+}
+
+fn latest(records: &Records) -> BTreeMap<String, (i64, Option<String>)> {
+    records.iter().map(|(offset, key, value)| (key.clone(), (*offset, value.clone()))).collect()
+}
+
+#[test]
+fn the_latest_value_of_each_key_stays_at_its_offset() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    let mut rng = Rng::new(7);
+    for n in 0..500 {
+        put(&mut log, &format!("key-{}", rng.below(20)), Some(&format!("value-{n}")), at(n));
+    }
+    log.roll(at(500)).unwrap();
+    let (before, segments) = (records(&log), log.view().segment_count());
+    let next = compact(&mut log, 0, LIMITS, at(600)).unwrap();
+    let after = records(&log);
+    assert_eq!(next, 500);
+    assert_eq!(latest(&before), latest(&after));
+    assert_eq!(after.len(), latest(&before).len());
+    assert!(log.view().segment_count() < segments);
+    assert_eq!(log.view().log_end_offset(), 500);
+    // Again: nothing is dirty. The result is what a restart finds, clean or not.
+    assert_eq!(log.cleanable(next, 500, at(600)).unwrap().cleanable_bytes, 0);
+    for clean in [true, false] {
+        let recovery_point = log.close().unwrap();
+        disk.crash();
+        let (reopened, report) = open(&disk, &config(), options(if clean { recovery_point } else { 0 }, clean));
+        assert_eq!(report.bad_ranges, []);
+        assert_eq!((records(&reopened), reopened.log_end_offset()), (after.clone(), 500));
+        log = reopened;
+    }
+    let offset = log.view().batch_for_timestamp(at(0).wall_ms, 500).unwrap().unwrap().base_offset;
+    assert_eq!(offset, after[0].0);
+}
+
+#[test]
+fn the_active_segment_and_what_is_too_young_stay() {
+    let disk = SimDisk::new(1);
+    let config = LogConfig { min_compaction_lag_ms: 100, ..config() };
+    let (mut log, _) = open(&disk, &config, options(0, false));
+    put(&mut log, "a", Some("1"), at(0));
+    put(&mut log, "a", Some("2"), at(0));
+    log.roll(at(0)).unwrap();
+    put(&mut log, "a", Some("3"), at(50));
+    log.roll(at(50)).unwrap();
+    put(&mut log, "a", Some("4"), at(50));
+    assert_eq!(compact(&mut log, 0, LIMITS, at(120)).unwrap(), 2);
+    let offsets = |log: &Log| records(log).iter().map(|record| record.0).collect::<Vec<_>>();
+    assert_eq!(offsets(&log), [1, 2, 3]);
+    assert_eq!(compact(&mut log, 0, LIMITS, at(300)).unwrap(), 3);
+    assert_eq!(offsets(&log), [2, 3]);
+}
+
+#[test]
+fn tombstones_live_until_their_horizon() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    put(&mut log, "a", Some("1"), at(0));
+    put(&mut log, "a", None, at(0));
+    put(&mut log, "b", Some("1"), at(0));
+    log.roll(at(0)).unwrap();
+    let offsets = |log: &Log| records(log).iter().map(|record| record.0).collect::<Vec<_>>();
+    compact(&mut log, 0, LIMITS, at(10)).unwrap();
+    assert_eq!(offsets(&log), [1, 2]);
+    compact(&mut log, 0, LIMITS, at(1009)).unwrap();
+    assert_eq!(offsets(&log), [1, 2]);
+    compact(&mut log, 0, LIMITS, at(1010)).unwrap();
+    assert_eq!(offsets(&log), [2]);
+}
+
+#[test]
+fn more_keys_than_the_map_takes_need_more_than_one_pass() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    for round in 0..2 {
+        for n in 0..100 {
+            put(&mut log, &format!("key-{n}"), Some(&format!("{round}")), at(n));
+        }
+    }
+    log.roll(at(200)).unwrap();
+    let before = latest(&records(&log));
+    let (mut next, mut passes) = (0, 0);
+    while next < 200 {
+        let after = compact(&mut log, next, CompactionLimits { keys_max: 30, ..LIMITS }, at(300)).unwrap();
+        assert!(after > next);
+        (next, passes) = (after, passes + 1);
+        assert_eq!(latest(&records(&log)), before);
+    }
+    assert!(passes > 1);
+    compact(&mut log, 0, LIMITS, at(300)).unwrap();
+    assert_eq!(records(&log).len(), 100);
+}
+
+#[test]
+fn producers_keep_their_last_sequence() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    let of_producer = |sequence| {
+        let mut builder = BatchBuilder::new().producer(5, 0, sequence);
+        builder.push(at(0).wall_ms, Some(b"k"), Some(b"v"), &[]);
+        builder.build()
+    };
+    append(&mut log, of_producer(0), Origin::Client, at(0));
+    append(&mut log, of_producer(1), Origin::Client, at(0));
+    put(&mut log, "k", Some("later"), at(0));
+    log.roll(at(0)).unwrap();
+    compact(&mut log, 0, LIMITS, at(1)).unwrap();
+    assert_eq!(records(&log), [(2, "k".to_owned(), Some("later".to_owned()))]);
+    for path in disk.paths().iter().filter(|path| file_name(path).ends_with(".snapshot")) {
+        disk.put(path, b"garbage");
+    }
+    disk.kill();
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    assert_eq!(log.producer(5).unwrap().last_sequence(), 1);
+    append(&mut log, of_producer(2), Origin::Client, at(2));
+}
+
+#[test]
+fn aborted_records_are_no_values_and_markers_outlive_their_records() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    let in_transaction = |id: i64, sequence, value: &str| {
+        let mut builder = BatchBuilder::new().producer(id, 0, sequence).transactional();
+        builder.push(at(0).wall_ms, Some(b"k"), Some(value.as_bytes()), &[]);
+        builder.build()
+    };
+    let marker = |id: i64, kind: ControlType| {
+        let mut builder = BatchBuilder::new().producer(id, 0, -1).transactional().control();
+        let value = EndTxnMarker { coordinator_epoch: 7 }.write_versioned(0);
+        builder.push(at(0).wall_ms, Some(&kind.write()), Some(&value), &[]);
+        builder.build()
+    };
+    append(&mut log, in_transaction(1, 0, "committed"), Origin::Client, at(0));
+    append(&mut log, marker(1, ControlType::Commit), Origin::Coordinator, at(0));
+    append(&mut log, in_transaction(2, 0, "aborted"), Origin::Client, at(0));
+    assert_eq!(log.first_unstable_offset(), Some(2));
+    append(&mut log, marker(2, ControlType::Abort), Origin::Coordinator, at(0));
+    assert_eq!(log.first_unstable_offset(), None);
+    assert_eq!(log.producer(2).unwrap().coordinator_epoch, 7);
+    put(&mut log, "other", Some("x"), at(0));
+    log.roll(at(0)).unwrap();
+    let headers = |log: &Log| {
+        let content = read_all(&log.view(), &mut Rng::new(1));
+        let of = |(header, _): &(wire::batch::BatchHeader, _)| (header.base_offset, header.record_count);
+        content.batches.iter().map(of).collect::<Vec<_>>()
+    };
+    compact(&mut log, 0, LIMITS, at(10)).unwrap();
+    assert_eq!(records(&log)[0], (0, "k".to_owned(), Some("committed".to_owned())));
+    // The aborted batch stays empty as the last one of its producer.
+    assert_eq!(headers(&log), [(0, 1), (1, 1), (2, 0), (3, 1), (4, 1)]);
+}
+
+#[test]
+fn a_bad_batch_stops_the_compaction_and_nothing_is_lost() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    for n in 0..100 {
+        put(&mut log, &format!("key-{}", n % 5), Some(&format!("value-{n}")), at(n));
+    }
+    log.roll(at(100)).unwrap();
+    let path = segment_paths(&disk)[1].clone();
+    assert!(disk.flip_bit(&path, 70, 3));
+    let before = records(&log);
+    assert!(matches!(compact(&mut log, 0, LIMITS, at(200)), Err(LogError::Corrupt { .. })));
+    assert_eq!(records(&log), before);
+    assert!(!disk.paths().iter().any(|path| file_name(path).ends_with(".cleaned")));
+}
+
+/// Random records and compactions; power fails, the process dies or the disk fails at any moment.
+#[test]
+fn crashes_lose_no_latest_value() {
+    for seed in seeds(100) {
+        let disk = SimDisk::new(seed);
+        let mut rng = Rng::new(seed);
+        let (mut log, _) = open(&disk, &config(), options(0, false));
+        let mut model: BTreeMap<String, i64> = BTreeMap::new();
+        let (mut next_dirty, mut recovery_point) = (0, 0);
+        for round in 0..12i64 {
+            for n in 0..rng.below(80) {
+                let key = format!("key-{}", rng.below(15));
+                let offset = put(&mut log, &key, Some(&format!("{round}-{n}")), at(100 * round));
+                model.insert(key, offset);
+            }
+            recovery_point = log.view().sync().unwrap().max(recovery_point);
+            if rng.percent(30) {
+                log.roll(at(100 * round)).unwrap();
+            }
+            let op = [SimOp::Rename, SimOp::SyncDir, SimOp::Write, SimOp::Sync, SimOp::Open][rng.below(5) as usize];
+            if rng.percent(60) {
+                disk.fail(op, rng.below(8), Errno::IO);
+            }
+            let now = at(100 * round + 50);
+            match compact(&mut log, next_dirty, LIMITS, now) {
+                Ok(next) => next_dirty = next,
+                Err(error) => assert!(matches!(error, LogError::Failed(_) | LogError::Io(_)), "{seed}: {error}"),
+            }
+            disk.clear_faults();
+            let has_failed = log.view().failure().is_some();
+            if !has_failed {
+                log.remove_deleted_files(now).unwrap();
+            }
+            if has_failed || rng.percent(50) {
+                if rng.percent(50) {
+                    disk.crash();
+                } else {
+                    disk.kill();
+                }
+                let reopened = open(&disk, &config(), options(recovery_point, false));
+                log = reopened.0;
+                assert_eq!(reopened.1.bad_ranges, [], "seed {seed}");
+            }
+            let found: BTreeMap<String, i64> =
+                latest(&records(&log)).into_iter().map(|(key, (offset, _))| (key, offset)).collect();
+            assert_eq!(found, model, "PARSHALL_SEED={seed} round {round}");
+        }
+    }
+}
