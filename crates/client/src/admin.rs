@@ -20,8 +20,6 @@ mod topics;
 
 use std::collections::BTreeMap;
 
-use tokio::task::JoinSet;
-
 pub use cluster::{ClusterBroker, ClusterDescription};
 pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, Resource, ResourceKind};
 pub use elections::ElectionKind;
@@ -30,16 +28,15 @@ pub use log_dirs::{LogDir, LogDirReplica};
 pub use quorum::{Quorum, QuorumReplica};
 pub use reassignments::Reassignment;
 pub use reset::{OffsetMove, ResetTarget};
+use tokio::task::JoinSet;
 pub use topics::EligibleLeaders;
 
-use crate::{ClientError, TopicPartition};
+pub use crate::by_partition::ByPartition;
+use crate::by_partition::by_topic;
 
 /// How long brokers may take for what they do together. Less than what we wait for an answer, so that the broker can
 /// say that it took too long.
 const TIMEOUT_MS: i32 = 20_000;
-
-/// What was found out about each partition, or done with it.
-pub type ByPartition<T> = BTreeMap<TopicPartition, Result<T, ClientError>>;
 
 /// Does all of this at the same time.
 fn at_once<I, K, T, F>(work: I) -> impl Future<Output = BTreeMap<K, T>> + Send + use<I, K, T, F>
@@ -54,15 +51,4 @@ where
         tasks.spawn(async move { (key, work.await) });
     }
     async { tasks.join_all().await.into_iter().collect() }
-}
-
-/// Partitions as requests name them: by topic, each with what belongs to it.
-pub(crate) fn by_topic<'a, T>(
-    partitions: impl IntoIterator<Item = (&'a TopicPartition, T)>,
-) -> BTreeMap<&'a str, Vec<(i32, T)>> {
-    let mut topics = BTreeMap::<_, Vec<_>>::new();
-    for (partition, of_it) in partitions {
-        topics.entry(partition.topic.as_str()).or_default().push((partition.partition, of_it));
-    }
-    topics
 }

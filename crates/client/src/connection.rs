@@ -10,6 +10,7 @@
 //!
 //! [`Connection::over`] takes any byte stream: plain TCP, or TLS over it. SASL comes first on it, behind the versions.
 
+mod authentication;
 mod error;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +24,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+pub use error::ConnectionError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -31,10 +33,9 @@ use wire::api::Request;
 use wire::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{ErrorCode, Reader, Wire, frame};
 
-pub use error::ConnectionError;
-
 use crate::security::Security;
-use crate::{sasl, tls};
+use crate::system_error::reason;
+use crate::tls;
 
 /// Room that is made for reading at once, and at least.
 const READ_BYTES: usize = 64 * 1024;
@@ -182,7 +183,7 @@ impl Connection {
         handle.versions = negotiate(&handle.shared).await?;
         let connection = Self { handle: Arc::new(handle) };
         if let Some(credentials) = &connection.handle.shared.config.security.sasl
-            && let Some(lifetime) = sasl::authenticate(&connection, credentials).await?
+            && let Some(lifetime) = authentication::authenticate(&connection, credentials).await?
         {
             connection.handle.retires.get_or_init(|| Instant::now() + lifetime);
         }
@@ -573,15 +574,6 @@ fn take_frames(incoming: &mut BytesMut, shared: &Shared) -> Result<()> {
         shared.deliver(incoming.split_to(length).freeze())?;
     }
     Ok(())
-}
-
-/// The system's words for an error, without Rust's "(os error 111)".
-pub(crate) fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData};
 use wire::batch::{Batch, BatchError, Batches};
 use wire::{Records, Uuid};
 
-use crate::admin::{ByPartition, by_topic};
+use crate::by_partition::{ByPartition, by_topic};
 use crate::consumer::FETCH_BY_TOPIC_ID;
 use crate::{Client, ClientError, Connection, TopicPartition};
 

@@ -11,6 +11,7 @@
 //! know.
 
 mod admin;
+mod by_partition;
 mod client;
 mod connection;
 mod consumer;
@@ -28,6 +29,8 @@ mod producer;
 mod protocol;
 mod sasl;
 mod security;
+mod security_error;
+mod system_error;
 mod tls;
 mod transaction;
 
@@ -47,7 +50,8 @@ pub use offsets::{EARLIEST, LATEST, ListedOffset};
 pub use partitioner::{Partitioner, murmur2};
 pub use producer::{Acks, Delivered, Delivery, Producer, ProducerConfig, ProducerRecord};
 pub use protocol::assigned_partitions;
-pub use security::{Security, SecurityConfig, SecurityError};
+pub use security::{Security, SecurityConfig};
+pub use security_error::SecurityError;
 pub use transaction::{PRODUCE_ADDS_PARTITIONS, Transactions};
 
 /// A partition of a topic, by name.

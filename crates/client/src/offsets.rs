@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::api::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 
-use crate::admin::{ByPartition, by_topic};
+use crate::by_partition::{ByPartition, by_topic};
 use crate::{Client, ClientError, Connection, TopicPartition};
 
 /// In place of a timestamp: the end of the log.

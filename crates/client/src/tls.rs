@@ -6,10 +6,9 @@
 mod pem;
 mod verifier;
 
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
@@ -17,9 +16,10 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, Su
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::security::{Secret, SecurityError, ignored, wrong};
 use verifier::Verifier;
+
+use crate::security_error::{Secret, SecurityError, ignored, wrong};
+use crate::system_error::reason;
 
 const TRUST_LOCATION: &str = "ssl.truststore.location";
 const TRUST_CERTIFICATES: &str = "ssl.truststore.certificates";
@@ -192,11 +192,7 @@ struct Identity {
 /// A file of PEM. Kafka's default is JKS; here the file itself says what it is, unless the type does.
 #[expect(clippy::disallowed_methods, reason = "a file that the user names")]
 fn read_store(name: &'static str, path: &str, kind: Option<&str>) -> Result<String, SecurityError> {
-    let failed = |error: io::Error| SecurityError::File {
-        name,
-        path: path.to_owned(),
-        reason: crate::connection::reason(&error),
-    };
+    let failed = |error: io::Error| SecurityError::File { name, path: path.to_owned(), reason: reason(&error) };
     let bytes = std::fs::read(path).map_err(failed)?;
     let is_other = kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("PEM"));
     match String::from_utf8(bytes) {

@@ -4,7 +4,7 @@
 use wire::ErrorCode;
 
 use super::value::elements;
-use super::{BrokerConfig, ConfigError, ConfigMap, GroupConfig, Kind, Scope, Setting, TopicConfig, Update, topic};
+use super::{BrokerConfig, ConfigError, ConfigMap, GroupConfig, Kind, Scope, TopicConfig, Update, topic};
 
 /// What is done to one setting (`AlterConfigOp.OpType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,20 +55,6 @@ impl From<ConfigError> for AlterError {
     fn from(error: ConfigError) -> Self {
         Self::new(ErrorCode::INVALID_CONFIG, error.to_string())
     }
-}
-
-/// Whether the broker takes a new value while it runs.
-pub fn is_dynamic(setting: &Setting) -> bool {
-    setting.update != Update::ReadOnly
-}
-
-/// Whether a broker setting may be set so while it runs.
-pub fn check_dynamic(name: &str, text: &str) -> Result<(), ConfigError> {
-    let setting = Scope::Broker.expect(name)?;
-    if !is_dynamic(setting) {
-        return Err(ConfigError::Conflict(format!("Cannot update these configs dynamically: [{name}]")));
-    }
-    setting.check(text)
 }
 
 /// What settings become by alterations, in order. Nothing is checked yet but what the operations themselves need.
@@ -132,7 +118,7 @@ pub fn check_broker(all_brokers: bool, before: &ConfigMap, after: &ConfigMap) ->
         error => AlterError::new(ErrorCode::INVALID_REQUEST, error.to_string()),
     };
     for (name, text) in after.iter().filter(|(name, text)| before.get(*name) != Some(text)) {
-        check_dynamic(name, text).map_err(bad)?;
+        BrokerConfig::check_dynamic(name, text).map_err(bad)?;
         if all_brokers && Scope::Broker.find(name).is_some_and(|setting| setting.update == Update::PerBroker) {
             let message = format!("Cannot update per-broker configs at the default cluster level: [{name}]");
             return Err(AlterError::new(ErrorCode::INVALID_REQUEST, message));

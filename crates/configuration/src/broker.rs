@@ -1,9 +1,12 @@
 //! The settings of a broker.
 
+pub mod listeners;
+pub mod membership;
+
 use std::sync::Arc;
 
 use super::value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
-use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, listeners, membership, settings};
+use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, settings};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
 const RACK_AWARE_REPLICA_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
@@ -352,7 +355,7 @@ impl BrokerConfig {
     pub fn with_dynamic(&self, cluster: &ConfigMap, broker: &ConfigMap) -> (Self, Vec<ConfigError>) {
         let mut errors = Vec::new();
         let mut usable = |map: &ConfigMap| {
-            let good = map.iter().filter(|(name, text)| match super::alter::check_dynamic(name, text) {
+            let good = map.iter().filter(|(name, text)| match Self::check_dynamic(name, text) {
                 Ok(()) => true,
                 Err(error) => {
                     errors.push(error);
@@ -370,6 +373,15 @@ impl BrokerConfig {
                 (self.clone(), errors)
             }
         }
+    }
+
+    /// Whether a broker setting may be set so while it runs.
+    pub fn check_dynamic(name: &str, text: &str) -> Result<(), ConfigError> {
+        let setting = Scope::Broker.expect(name)?;
+        if !setting.is_dynamic() {
+            return Err(ConfigError::Conflict(format!("Cannot update these configs dynamically: [{name}]")));
+        }
+        setting.check(text)
     }
 
     /// What holds between settings.

@@ -82,7 +82,7 @@ pub fn broker(broker: &BrokerConfig, keys: Option<&[String]>, include: Include) 
             let all = layers(broker, broker_synonyms(setting.name));
             let synonyms = all.into_iter().skip_while(|synonym| synonym.name != setting.name).collect();
             let value = broker.text(setting).map(|text| setting.normal(text));
-            result(setting, value, synonyms, !super::alter::is_dynamic(setting), include)
+            result(setting, value, synonyms, !setting.is_dynamic(), include)
         })
         .collect()
 }
@@ -93,7 +93,7 @@ pub fn cluster(cluster: &ConfigMap, keys: Option<&[String]>, include: Include) -
         .filter_map(|setting| {
             let value = Some(setting.normal(cluster.get(setting.name)?));
             let synonyms = vec![synonym(setting.name, value.clone(), Source::Cluster)];
-            Some(result(setting, value, synonyms, !super::alter::is_dynamic(setting), include))
+            Some(result(setting, value, synonyms, !setting.is_dynamic(), include))
         })
         .collect()
 }

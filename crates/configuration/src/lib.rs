@@ -13,9 +13,7 @@ pub mod broker;
 pub mod describe;
 pub mod group;
 mod ignored;
-pub mod listeners;
 pub mod load;
-mod membership;
 pub mod topic;
 mod value;
 
@@ -23,10 +21,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 pub use broker::BrokerConfig;
+pub use broker::listeners::{Endpoint, SecurityProtocol};
+pub use broker::membership::{Membership, VoterAddress, address};
 pub use group::GroupConfig;
-pub use listeners::{Endpoint, SecurityProtocol};
 pub use load::{Loaded, Sources};
-pub use membership::{Membership, VoterAddress, address};
 pub use topic::TopicConfig;
 pub use value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
 
@@ -181,6 +179,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Whether the broker takes a new value while it runs.
+    pub fn is_dynamic(&self) -> bool {
+        self.update != Update::ReadOnly
+    }
+
     pub fn is_sensitive(&self) -> bool {
         self.kind == Kind::Password
     }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
 
 use askama::Template;
 use axum::Extension;
@@ -17,13 +16,13 @@ use axum::response::{IntoResponse, Redirect, Response};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use self::attempts::{Attempts, TooMany};
 use crate::Console;
 use crate::connections::PeerAddress;
 use crate::failure::render;
-use crate::visit::Frame;
+use crate::layout::Layout;
 
 const COOKIE: &str = "parshall_console";
 const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
@@ -147,12 +146,12 @@ fn basic_password(headers: &HeaderMap) -> Option<String> {
 #[derive(Template)]
 #[template(path = "login.html")]
 struct Login {
-    frame: Frame,
+    layout: Layout,
     is_wrong: bool,
 }
 
 pub(crate) async fn show() -> Response {
-    render(StatusCode::OK, &Login { frame: Frame::default(), is_wrong: false })
+    render(StatusCode::OK, &Login { layout: Layout::default(), is_wrong: false })
 }
 
 #[derive(Deserialize)]
@@ -171,7 +170,7 @@ pub(crate) async fn log_in(
     };
     match is_right {
         Ok(true) => {}
-        Ok(false) => return render(StatusCode::FORBIDDEN, &Login { frame: Frame::default(), is_wrong: true }),
+        Ok(false) => return render(StatusCode::FORBIDDEN, &Login { layout: Layout::default(), is_wrong: true }),
         Err(too_many) => return too_many.into_response(),
     }
     let Some(token) = console.sessions.begin() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };

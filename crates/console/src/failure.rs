@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use client::ClientError;
 use wire::ErrorCode;
 
-use crate::visit::Frame;
+use crate::layout::Layout;
 
 /// A page that could not be made, and why.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl From<ClientError> for Failure {
 #[derive(Template)]
 #[template(path = "failure.html")]
 struct Page<'a> {
-    frame: Frame,
+    layout: Layout,
     status: u16,
     title: &'static str,
     what: &'a str,
@@ -73,7 +73,7 @@ impl IntoResponse for Failure {
             StatusCode::SERVICE_UNAVAILABLE => "Not yet",
             _ => "The cluster did not answer",
         };
-        let page = Page { frame: Frame::default(), status: self.status.as_u16(), title, what: &self.what };
+        let page = Page { layout: Layout::default(), status: self.status.as_u16(), title, what: &self.what };
         render(self.status, &page)
     }
 }

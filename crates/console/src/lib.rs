@@ -24,6 +24,7 @@ mod health;
 mod history;
 mod host;
 mod laboratory;
+mod layout;
 mod local;
 mod metrics;
 mod origin;
@@ -38,20 +39,18 @@ mod visit;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use client::Client;
-use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Semaphore};
-
 pub use access::Password;
+use access::Sessions;
 pub use address::{Address, AddressError};
+use client::Client;
+use cluster::Cluster;
 pub use exposition::Exposition;
 pub use host::Hosts;
 pub use laboratory::{Compared, Laboratory, Order, Run, RunState, Suite};
 pub use local::{Local, NodeReport, Rebalance};
-
-use access::Sessions;
-use cluster::Cluster;
 use metrics::Scrape;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, Semaphore};
 
 /// Looks at records that are under way at a time: each may take some memory.
 const LOOKS_MAX: usize = 4;

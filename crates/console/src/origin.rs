@@ -5,7 +5,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// No script or style but our own, nothing from elsewhere, in nobody's frame.
+/// No script or style but our own, nothing from elsewhere, in nobody's layout.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                                        connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 

@@ -10,29 +10,8 @@ use crate::Console;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::format::{escape, group_of_part};
+use crate::layout::{Layout, Section};
 use crate::snapshot::Snapshot;
-
-/// The parts of a cluster that the navigation leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
-    Overview,
-    Topics,
-    Groups,
-    Partitions,
-    Quorum,
-    Lab,
-}
-
-impl Section {
-    const ALL: [(Self, &'static str, &'static str); 6] = [
-        (Self::Overview, "Overview", ""),
-        (Self::Topics, "Topics", "/topics"),
-        (Self::Groups, "Groups", "/groups"),
-        (Self::Partitions, "Partitions", "/partitions"),
-        (Self::Quorum, "Quorum", "/quorum"),
-        (Self::Lab, "Lab", "/lab"),
-    ];
-}
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
 const NOTICES: [(&str, &str); 16] = [
@@ -53,45 +32,6 @@ const NOTICES: [(&str, &str); 16] = [
     ("throttle-set", "The throttle has been set."),
     ("throttle-removed", "The throttles have been removed."),
 ];
-
-/// What stands around every page.
-#[derive(Debug, Default)]
-pub(crate) struct Frame {
-    pub cluster: Option<String>,
-    base: String,
-    section: Option<Section>,
-    pub has_several: bool,
-    pub has_login: bool,
-    pub is_read_only: bool,
-    pub is_insecure: bool,
-    pub notice: Option<&'static str>,
-}
-
-pub(crate) struct Entry {
-    pub name: &'static str,
-    pub href: String,
-    pub is_current: bool,
-}
-
-impl Frame {
-    /// Of a page that is about no cluster.
-    pub(crate) fn outside(console: &Console) -> Self {
-        Self {
-            has_login: console.options.password.is_some(),
-            is_read_only: console.options.is_read_only,
-            is_insecure: console.options.is_insecure,
-            ..Self::default()
-        }
-    }
-
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        Section::ALL.into_iter().map(|(section, name, path)| Entry {
-            name,
-            href: format!("{}{path}", self.base),
-            is_current: self.section == Some(section),
-        })
-    }
-}
 
 /// A cluster of the console, by the name in the path.
 pub(crate) struct Place {
@@ -144,14 +84,14 @@ impl Place {
         group_of_part(self.param("group"))
     }
 
-    pub(crate) fn frame(&self, section: Section) -> Frame {
-        Frame {
+    pub(crate) fn layout(&self, section: Section) -> Layout {
+        Layout {
             cluster: Some(self.cluster.name.clone()),
             base: self.base.clone(),
             section: Some(section),
             has_several: self.console.clusters().len() > 1,
             notice: self.notice,
-            ..Frame::outside(&self.console)
+            ..Layout::outside(&self.console)
         }
     }
 

@@ -32,6 +32,7 @@ mod split;
 mod stats;
 mod suites;
 mod target;
+mod text;
 mod timer;
 mod transaction;
 mod verdict;

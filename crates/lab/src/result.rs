@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::proc_probe::HostFacts;
-use crate::scenario::Text;
 use crate::stats::Tally;
+use crate::text::Text;
 use crate::verdict::Verdict;
 
 /// The version of the files' meaning.

@@ -7,13 +7,13 @@ mod load;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
-
 use load::{CaseToml, Point};
-pub use load::{Engine, KEYS, Load, Loop, Stop, Text};
+pub use load::{Engine, KEYS, Load, Loop, Stop};
+use serde::Deserialize;
 
 use crate::result::{Chart, Measure, Published};
 use crate::settings::{ConsumerSettings, ProducerSettings, SettingError};
+use crate::text::Text;
 
 /// More cases than anybody waits for; a matrix of many lists is soon larger than was meant.
 const CASES_MAX: usize = 10_000;

@@ -6,7 +6,7 @@ use wire::record::RecordReader;
 use wire::state::Stored;
 use wire::state::control::{ControlType, LeaderChangeMessage, Voter};
 
-use super::{QuorumError, VoterSet};
+use super::QuorumError;
 
 /// A batch of metadata records. The log stamps offset and epoch.
 pub(super) fn of_values(values: &[Bytes], now_ms: i64) -> Batch {
@@ -25,9 +25,8 @@ pub(super) fn of_control(control: ControlType, value: &[u8], now_ms: i64) -> Bat
 }
 
 /// What a new leader writes first (`LeaderChangeMessage`), in the version that Kafka's tools read.
-pub(super) fn of_leader_change(leader_id: i32, set: &VoterSet, now_ms: i64) -> Batch {
-    let voter = |voter: &super::Voter| Voter { voter_id: voter.node_id, ..Voter::default() };
-    let voters: Vec<Voter> = set.voters.iter().map(voter).collect();
+pub(super) fn of_leader_change(leader_id: i32, voter_ids: impl Iterator<Item = i32>, now_ms: i64) -> Batch {
+    let voters: Vec<Voter> = voter_ids.map(|voter_id| Voter { voter_id, ..Voter::default() }).collect();
     let message = LeaderChangeMessage { version: 0, leader_id, voters: voters.clone(), granting_voters: voters };
     let mut value = bytes::BytesMut::new();
     message.write_body(&mut value, 0);

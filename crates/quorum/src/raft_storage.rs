@@ -428,7 +428,8 @@ impl Storage {
         let batch = match entry.get_entry_type() {
             EntryType::EntryNormal if entry.data.is_empty() => {
                 let leader_id = voters::node_id(leader).unwrap_or(-1);
-                batches::of_leader_change(leader_id, &self.voters, self.clock.now_ms())
+                let voter_ids = self.voters.voters.iter().map(|voter| voter.node_id);
+                batches::of_leader_change(leader_id, voter_ids, self.clock.now_ms())
             }
             EntryType::EntryNormal => Batch::parse(&entry.data).map_err(QuorumError::corrupt)?,
             EntryType::EntryConfChange => Batch::parse(&entry.context).map_err(QuorumError::corrupt)?,

@@ -25,9 +25,10 @@ use crate::keymap::KeyMap;
 use crate::log::{Log, SEGMENT_BYTES_MAX, remove_if_there};
 use crate::markers;
 use crate::names::{self, Kind, Stage};
+use crate::part::Part;
 use crate::scan::Item;
 use crate::segment::{Placed, Segment};
-use crate::view::{LogView, Part};
+use crate::view::LogView;
 
 /// So much is gathered before it is written.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::disk::{Disk, OpenMode, read_up_to, write_all_at};
 use crate::names::SYNC_FAILED;
-use crate::view::Part;
+use crate::part::Part;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

@@ -5,7 +5,8 @@ use wire::batch::{Batch, BatchError, Batches};
 
 use crate::config::Now;
 use crate::error::{AppendError, LogError};
-use crate::log::{Log, Origin};
+use crate::log::Log;
+use crate::producers::Origin;
 use crate::scan::{Offsets, is_plausible};
 
 /// What was appended of a Fetch response.

@@ -13,7 +13,7 @@ use crate::config::{LogConfig, Now};
 use crate::disk::{self, Disk, write_all_at};
 use crate::error::{AppendError, LogError, ReadError};
 use crate::names::{self, Kind, Stage};
-use crate::producers::{ProducerState, Producers, Verdict};
+use crate::producers::{Origin, ProducerState, Producers, Verdict};
 use crate::scan::Item;
 use crate::segment::{Placed, Segment};
 use crate::truncations::Truncations;
@@ -22,17 +22,6 @@ use crate::{markers, snapshot};
 
 /// No segment grows beyond what a position in an index can say.
 pub(crate) const SEGMENT_BYTES_MAX: u32 = i32::MAX as u32;
-
-/// Who wrote a batch, which decides how much of it is checked (`AppendOrigin`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A producer: epoch and sequences are checked.
-    Client,
-    /// A coordinator of this cluster, whose transactional batches have no sequences: the epoch is checked.
-    Coordinator,
-    /// The leader, which has checked everything.
-    Replication,
-}
 
 /// Where a batch is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

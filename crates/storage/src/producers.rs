@@ -11,7 +11,17 @@ use wire::batch::{BatchHeader, add_sequence};
 
 use crate::config::Now;
 use crate::error::AppendError;
-use crate::log::Origin;
+
+/// Who wrote a batch, which decides how much of it is checked (`AppendOrigin`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A producer: epoch and sequences are checked.
+    Client,
+    /// A coordinator of this cluster, whose transactional batches have no sequences: the epoch is checked.
+    Coordinator,
+    /// The leader, which has checked everything.
+    Replication,
+}
 
 /// How many batches of a producer are remembered (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`).
 pub(crate) const BATCHES_KEPT: usize = 5;

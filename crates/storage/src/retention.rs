@@ -15,8 +15,9 @@ use crate::config::Now;
 use crate::error::LogError;
 use crate::log::{DeletedFile, Log, remove_if_there};
 use crate::names::{self, Kind, Stage};
+use crate::part::Part;
 use crate::segment::Segment;
-use crate::view::{LogView, Part};
+use crate::view::LogView;
 
 /// Why a segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

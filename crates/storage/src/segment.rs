@@ -5,6 +5,7 @@
 //! first use and let go again ([`files`]).
 
 mod files;
+mod timestamp_offset;
 
 use std::io;
 use std::ops::Range;
@@ -16,13 +17,13 @@ use parking_lot::Mutex;
 use wire::batch::{BatchHeader, HEADER_BYTES};
 
 use self::files::Handle;
+pub use self::timestamp_offset::TimestampOffset;
 use crate::checked::Checked;
 use crate::disk::{Disk, File, OpenMode};
 use crate::error::ReadError;
 use crate::index::{ENTRIES_PER_WRITE, Entries, Entry, OffsetEntry, TimeEntry, entry_in_file, floor_in_file};
 use crate::names::{self, Kind, Stage};
 use crate::scan::{BadRange, Item, Walk};
-use crate::timestamps::TimestampOffset;
 
 /// The timestamp of a log without any.
 const NO_TIMESTAMP: i64 = -1;

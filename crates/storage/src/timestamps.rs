@@ -6,26 +6,8 @@ use wire::batch::BatchHeader;
 
 use crate::error::ReadError;
 use crate::scan::Item;
+use crate::segment::TimestampOffset;
 use crate::view::LogView;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimestampOffset {
-    pub timestamp: i64,
-    pub offset: i64,
-}
-
-impl TimestampOffset {
-    pub const NONE: Self = Self { timestamp: -1, offset: -1 };
-
-    /// The greater timestamp; the earlier offset if they are equal.
-    pub(crate) fn max_with(self, header: &BatchHeader) -> Self {
-        if header.max_timestamp > self.timestamp {
-            Self { timestamp: header.max_timestamp, offset: header.last_offset() }
-        } else {
-            self
-        }
-    }
-}
 
 impl LogView {
     /// The first batch with a record of `timestamp` or later, at or behind the log start offset and below `end_offset`.

@@ -16,6 +16,7 @@ use crate::disk::{self, CachedOnly, Disk, File, read_exact_at};
 use crate::epochs::{EpochEndOffset, EpochEntry, Epochs};
 use crate::error::{LogError, ReadError};
 use crate::failed_sync;
+use crate::part::Part;
 use crate::scan::{BadRange, Item, Offsets, Walk, is_plausible};
 use crate::segment::Segment;
 
@@ -45,21 +46,6 @@ pub(crate) struct Published {
     pub(crate) log_end_offset: i64,
     /// All below is on disk.
     pub(crate) synced_offset: i64,
-}
-
-/// A segment as it was at one moment.
-#[derive(Clone)]
-pub(crate) struct Part {
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) size: u64,
-    /// All of its offsets are below.
-    pub(crate) upper_offset: i64,
-}
-
-impl Part {
-    pub(crate) fn headers(&self) -> io::Result<Walk> {
-        Ok(self.segment.headers(self.segment.log_file()?, self.size, self.upper_offset))
-    }
 }
 
 impl Published {

@@ -5,10 +5,11 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use self::record::RecordError;
 use crate::compress::{self, Codec};
-use crate::record::RecordError;
 
 mod build;
+pub mod record;
 mod rewrite;
 mod validate;
 

@@ -3,9 +3,11 @@
 //! A message knows its version and whether it is in the flexible (KIP-482) form from the [`Reader`] or [`Writer`] that
 //! it passes through, so a nested struct needs no parameters of its own.
 
+pub mod sample;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::sample::Sample;
+use self::sample::Sample;
 use crate::{ErrorCode, Uuid};
 
 /// Why bytes are not the message that they claim to be. The connection that sent them is closed.

@@ -14,11 +14,10 @@ pub mod compress;
 pub mod error;
 pub mod frame;
 mod lz4;
-pub mod record;
-pub mod sample;
 pub mod state;
 pub mod uuid;
 
-pub use codec::{Reader, Records, Wire, WireError, Writer};
+pub use batch::record;
+pub use codec::{Reader, Records, Wire, WireError, Writer, sample};
 pub use error::ErrorCode;
 pub use uuid::Uuid;

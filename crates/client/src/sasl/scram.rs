@@ -17,7 +17,7 @@ const HEADER_BASE64: &str = "biws";
 const DIGEST_BYTES_MAX: usize = digest::SHA512_OUTPUT_LEN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
+pub(crate) enum Hash {
     Sha256,
     Sha512,
 }
@@ -47,7 +47,7 @@ impl Hash {
 
 /// What is wrong with what the broker says.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ScramError {
+pub(crate) enum ScramError {
     #[error("its challenge cannot be read")]
     Challenge,
     #[error("its challenge is not an answer to our message")]
@@ -62,7 +62,7 @@ pub(super) enum ScramError {
 
 type Result<T> = std::result::Result<T, ScramError>;
 
-pub(super) struct Scram {
+pub(crate) struct Scram {
     hash: Hash,
     nonce: String,
     /// The first message without its header.
@@ -70,17 +70,17 @@ pub(super) struct Scram {
 }
 
 impl Scram {
-    pub(super) fn new(hash: Hash, username: &str, nonce: String) -> Self {
+    pub(crate) fn new(hash: Hash, username: &str, nonce: String) -> Self {
         let name = username.replace('=', "=3D").replace(',', "=2C");
         Self { hash, first_bare: format!("n={name},r={nonce}"), nonce }
     }
 
-    pub(super) fn first(&self) -> String {
+    pub(crate) fn first(&self) -> String {
         format!("{HEADER}{}", self.first_bare)
     }
 
     /// What proves that we know the password, and what the broker then has to say.
-    pub(super) fn answer(&self, password: &str, challenge: &[u8]) -> Result<Answer> {
+    pub(crate) fn answer(&self, password: &str, challenge: &[u8]) -> Result<Answer> {
         let challenge = str::from_utf8(challenge).map_err(|_| ScramError::Challenge)?;
         let (nonce, salt, iterations) = read_challenge(challenge)?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
@@ -126,15 +126,15 @@ fn read_challenge(challenge: &str) -> Result<(&str, Vec<u8>, u32)> {
     Ok((nonce, salt, iterations.parse().map_err(|_| ScramError::Challenge)?))
 }
 
-pub(super) struct Answer {
-    pub(super) message: String,
+pub(crate) struct Answer {
+    pub(crate) message: String,
     server_key: hmac::Key,
     signed: String,
 }
 
 impl Answer {
     /// Whether the broker knows the user too.
-    pub(super) fn verify(&self, last: &[u8]) -> Result<()> {
+    pub(crate) fn verify(&self, last: &[u8]) -> Result<()> {
         let last = str::from_utf8(last).map_err(|_| ScramError::Proof)?;
         if let Some(reason) = last.strip_prefix("e=") {
             return Err(ScramError::Refused(reason.to_owned()));

@@ -1,6 +1,7 @@
 //! Logging in to a scripted broker at the other end of a pipe in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::duplex;
 use tokio::time::sleep;
@@ -8,7 +9,7 @@ use wire::api::metadata::MetadataRequest;
 
 use super::*;
 use crate::fake_broker::{FakeBroker, PASSWORD, USER};
-use crate::{ConnectionConfig, Security};
+use crate::{Connection, ConnectionConfig, ConnectionError, Security};
 
 fn jaas(module: &str, username: &str, password: &str) -> String {
     format!("org.apache.kafka.common.security.{module} required username=\"{username}\" password=\"{password}\";")

@@ -3,7 +3,7 @@
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::security::SecurityError;
+use crate::security_error::SecurityError;
 
 const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";

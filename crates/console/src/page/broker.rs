@@ -11,13 +11,14 @@ use super::configs::{ConfigRow, config_rows};
 use crate::failure::{Failure, render};
 use crate::figures::{Figures, Requests};
 use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
+use crate::layout::{Layout, Section};
 use crate::snapshot::Broker;
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "broker.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     cluster: String,
@@ -73,7 +74,7 @@ pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result
         },
     });
     let page = Page {
-        frame: place.frame(Section::Overview),
+        layout: place.layout(Section::Overview),
         base: place.base.clone(),
         events: place.events(),
         cluster: place.cluster.name.clone(),

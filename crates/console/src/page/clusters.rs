@@ -11,12 +11,12 @@ use crate::Console;
 use crate::diagnosis::{findings, verdict};
 use crate::failure::{Failure, render};
 use crate::format::{count, escape};
-use crate::visit::Frame;
+use crate::layout::Layout;
 
 #[derive(Template)]
 #[template(path = "clusters.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     rows: Vec<Row>,
 }
 
@@ -70,5 +70,5 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
         };
         rows.push(row);
     }
-    Ok(render(StatusCode::OK, &Page { frame: Frame::outside(&console), rows }))
+    Ok(render(StatusCode::OK, &Page { layout: Layout::outside(&console), rows }))
 }

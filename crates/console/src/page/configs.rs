@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::Listing;
 use crate::failure::{Failure, render};
 use crate::format::escape;
-use crate::visit::{Change, Frame, Place, Section};
+use crate::layout::{Layout, Section};
+use crate::visit::{Change, Place};
 
 pub(crate) struct ConfigRow {
     pub name: String,
@@ -24,7 +25,7 @@ pub(crate) struct ConfigRow {
 #[derive(Template)]
 #[template(path = "configs.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     topic: String,
     edit_base: String,
@@ -37,7 +38,7 @@ struct Page {
 #[derive(Template)]
 #[template(path = "config.html")]
 struct EditPage {
-    frame: Frame,
+    layout: Layout,
     /// What it belongs to, and that one's page.
     of: String,
     of_href: String,
@@ -120,7 +121,7 @@ pub(crate) async fn of_topic(place: Place, Query(listing): Query<Listing>) -> Re
     let topic = place.param("topic").to_owned();
     let configs = config_rows(&place, &Resource::topic(&topic), &listing.q).await?;
     let page = Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         edit_base: format!("{}/topics/{}/configs", place.base, escape(&topic)),
         topic,
@@ -163,7 +164,7 @@ async fn edit_page(place: &Place, resource: &Resource) -> Result<EditPage, Failu
         (synonym.name.clone(), value.to_owned(), source_text(synonym.source))
     });
     Ok(EditPage {
-        frame: place.frame(section),
+        layout: place.layout(section),
         of,
         of_href: format!("{}{}", place.base, settings_path(resource)),
         value: entry.value.clone().filter(|_| !entry.is_sensitive).unwrap_or_default(),

@@ -14,8 +14,9 @@ use super::partitions::{Filter, is_electable, partition_href};
 use super::topic_changes::{ConfirmPage, Confirmation};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Frame, Place, Section, confirmed};
+use crate::visit::{Change, Place, confirmed};
 
 /// A controller writes what comes of a request in one go, which has an end.
 pub(super) const PARTITIONS_AT_ONCE: usize = 1000;
@@ -25,7 +26,7 @@ const ERRORS_SHOWN: usize = 50;
 #[derive(Template)]
 #[template(path = "outcome.html")]
 pub(super) struct OutcomePage {
-    frame: Frame,
+    layout: Layout,
     title: &'static str,
     /// How many went well, in sentences.
     facts: Vec<String>,
@@ -45,7 +46,7 @@ impl OutcomePage {
     ) -> Self {
         let errors_left_out = errors.len().saturating_sub(ERRORS_SHOWN);
         errors.truncate(ERRORS_SHOWN);
-        Self { frame: place.frame(Section::Partitions), title, facts, errors, errors_left_out, next }
+        Self { layout: place.layout(Section::Partitions), title, facts, errors, errors_left_out, next }
     }
 }
 
@@ -145,7 +146,7 @@ pub(crate) async fn unclean_form(Change(place): Change) -> Result<Response, Fail
     let (of, partition) = find(&place, &snapshot)?;
     let chosen = is_lost(&snapshot, &of, partition)?;
     let page = ConfirmPage {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         title: format!("Make broker {chosen} the leader of {of}"),
         losses: losses(&snapshot, partition, chosen, place.cluster.history().last_end(&of)),
         back: partition_href(&place, &of),

@@ -12,10 +12,11 @@ use crate::diagnosis::groups::{falls_behind, is_left_alone};
 use crate::failure::{Failure, render};
 use crate::format::{count, duration, escape, group_part, milliseconds, moment, name_shown, rate};
 use crate::history::History;
+use crate::layout::{Layout, Section};
 use crate::local::Rebalance;
 use crate::rebalances::cause_text;
 use crate::snapshot::{Group, Member, Position, Snapshot};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 /// Consumers commit every few seconds, and so long ago the last commit may be.
 const KEEPS_UP_SECONDS: f64 = 15.0;
@@ -24,7 +25,7 @@ const REBALANCES_SHOWN: usize = 25;
 #[derive(Template)]
 #[template(path = "group.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     /// As it is shown, and whole where that is only a part.
@@ -127,7 +128,7 @@ pub(crate) async fn show(
     let members = group.members.iter().skip((members_page.page - 1) * ROWS).take(ROWS);
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == id).collect();
     let page = Page {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         base: place.base.clone(),
         events: place.events(),
         group: name_shown(id),
@@ -358,6 +359,7 @@ pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
     use tokio::time::Instant;
 
     use super::*;

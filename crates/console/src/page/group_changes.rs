@@ -11,8 +11,9 @@ use super::topic_changes::{ConfirmPage, Confirmation};
 use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{count, counted, escape, name_shown};
+use crate::layout::{Layout, Section};
 use crate::snapshot::Group;
-use crate::visit::{Change, Frame, Place, Section, confirmed};
+use crate::visit::{Change, Place, confirmed};
 
 /// What can be typed into a field is as it is typed: a name that is longer, or has line breaks, is not.
 const TYPED_CHARS_MAX: usize = 120;
@@ -23,7 +24,7 @@ const NAMED: usize = 10;
 #[derive(Template)]
 #[template(path = "group_in_use.html")]
 struct InUsePage {
-    frame: Frame,
+    layout: Layout,
     title: String,
     state: String,
     members: Vec<String>,
@@ -48,7 +49,7 @@ pub(super) fn in_use(place: &Place, group: &Group, title: String) -> Option<Resp
     }
     let members = group.members.iter().take(NAMED);
     let page = InUsePage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         title,
         state: group.state.clone(),
         members: members
@@ -71,7 +72,7 @@ pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failu
     }
     let topics = group.topics();
     let page = ConfirmPage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         title,
         losses: vec![
             format!("where it stands in {}: {}", counted(group.positions.len(), "partition"), named(&topics)),
@@ -106,7 +107,7 @@ pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>
 #[derive(Template)]
 #[template(path = "group_offsets.html")]
 struct TopicsPage {
-    frame: Frame,
+    layout: Layout,
     group: String,
     here: String,
     topics: Vec<TopicRow>,
@@ -153,7 +154,7 @@ fn topics_page(place: &Place, group: &Group, listing: &Listing) -> TopicsPage {
         }
     });
     TopicsPage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         group: name_shown(place.group()),
         here: here(place),
         topics: rows.collect(),
@@ -169,7 +170,7 @@ fn offsets_page(place: &Place, group: &Group, topic: String) -> Result<ConfirmPa
         return Err(Failure::not_found(format!("group {} has no offsets in topic {topic:?}", quoted(id))));
     }
     Ok(ConfirmPage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         title: format!("Delete the offsets of group {} in topic {topic}", quoted(id)),
         losses: vec![format!(
             "where it stands in {} of {topic}: consumers of this group would begin there where auto.offset.reset says",

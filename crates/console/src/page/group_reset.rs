@@ -15,8 +15,9 @@ use super::group::{find, here, path, quoted};
 use super::group_changes::{in_use, typed_name};
 use crate::failure::{Failure, render};
 use crate::format::{count, escape, moment, name_shown, parse_moment};
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Group, Snapshot};
-use crate::visit::{Change, Frame, Place, Section, confirmed};
+use crate::visit::{Change, Place, confirmed};
 
 /// Topics that a browser offers to choose from.
 const TOPICS_OFFERED: usize = 500;
@@ -43,7 +44,7 @@ pub(crate) struct Wanted {
 #[derive(Template)]
 #[template(path = "group_reset.html")]
 struct FormPage {
-    frame: Frame,
+    layout: Layout,
     group: String,
     here: String,
     /// Of the group, as far as they are offered.
@@ -55,7 +56,7 @@ struct FormPage {
 #[derive(Template)]
 #[template(path = "group_reset_preview.html")]
 struct PreviewPage {
-    frame: Frame,
+    layout: Layout,
     group: String,
     here: String,
     target: String,
@@ -126,7 +127,7 @@ fn form_page(place: &Place, group: &Group, mut wanted: Wanted, error: Option<Str
         wanted.to = "earliest".to_owned();
     }
     FormPage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         group: name_shown(place.group()),
         here: here(place),
         topics: group.topics().into_iter().take(TOPICS_OFFERED).map(str::to_owned).collect(),
@@ -198,7 +199,7 @@ fn preview_page(place: &Place, planned: &Planned, page: usize, has_changed: bool
     let page = page.clamp(1, pages);
     let rows = effects.iter().skip((page - 1) * ROWS).take(ROWS);
     PreviewPage {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         group: name_shown(place.group()),
         here: here(place),
         target: wanted.text(),

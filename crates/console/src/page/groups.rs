@@ -12,9 +12,10 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{count, group_part, name_shown};
 use crate::history::History;
+use crate::layout::{Layout, Section};
 use crate::rebalances::{advice, cause_text, unrest};
 use crate::snapshot::{Age, Group, Snapshot};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 /// Of all groups, where some rebalance all the time.
 const REBALANCES_SHOWN: usize = 20;
@@ -23,7 +24,7 @@ const RESTLESS_SHOWN: usize = 5;
 #[derive(Template)]
 #[template(path = "groups.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     events: String,
     listing: Listing,
     gaps: Vec<String>,
@@ -74,7 +75,7 @@ pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().collect();
     let shown = if restless.is_empty() { 0 } else { REBALANCES_SHOWN };
     let page = Page {
-        frame: place.frame(Section::Groups),
+        layout: place.layout(Section::Groups),
         events: place.events(),
         gaps: snapshot.gaps.iter().filter(|gap| gap.starts_with("consumer groups")).cloned().collect(),
         rebalances: rebalance_rows(&place.base, &rebalances, shown, snapshot.at_ms),

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use crate::failure::{Failure, render};
 use crate::format::{counted, duration, escape};
 use crate::laboratory::{Compared, Laboratory, Order, Run, RunState};
-use crate::visit::{Change, Frame, Place, Section};
+use crate::layout::{Layout, Section};
+use crate::visit::{Change, Place};
 
 /// A report is a page by itself: it has its own style in it, and no script.
 const REPORT_POLICY: &str =
@@ -22,7 +23,7 @@ const REPEAT_MAX: u32 = 20;
 #[derive(Template)]
 #[template(path = "lab.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     events: String,
     suites: Vec<SuiteRow>,
     runs: Vec<RunRow>,
@@ -71,7 +72,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     });
     let runs: Vec<_> = laboratory.iter().flat_map(|laboratory| laboratory.runs()).collect();
     let page = Page {
-        frame: place.frame(Section::Lab),
+        layout: place.layout(Section::Lab),
         events: place.events(),
         suites: suites.collect(),
         is_busy: runs.iter().any(|run| run.state == RunState::Running),
@@ -128,7 +129,7 @@ pub(crate) async fn start(Change(place): Change, Form(form): Form<Start>) -> Res
 #[derive(Template)]
 #[template(path = "lab_run.html")]
 struct RunPage {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     id: String,
@@ -149,7 +150,7 @@ pub(crate) async fn run(place: Place) -> Result<Response, Failure> {
     let run = run.ok_or_else(|| Failure::not_found(format!("there is no run {id:?}")))?;
     let others = runs.iter().filter(|other| other.id != run.id && other.suite == run.suite && other.has_report);
     let page = RunPage {
-        frame: place.frame(Section::Lab),
+        layout: place.layout(Section::Lab),
         base: place.base.clone(),
         events: place.events(),
         href: format!("{}/lab/runs/{}", place.base, escape(id)),
@@ -190,7 +191,7 @@ pub(crate) struct With {
 #[derive(Template)]
 #[template(path = "lab_compare.html")]
 struct ComparePage {
-    frame: Frame,
+    layout: Layout,
     href: String,
     first: String,
     second: String,
@@ -201,6 +202,6 @@ pub(crate) async fn compare(place: Place, Query(query): Query<With>) -> Result<R
     let first = place.param("run").to_owned();
     let rows = laboratory(&place)?.compare(&first, &query.with).map_err(Failure::wrong)?;
     let href = format!("{}/lab/runs/{}", place.base, escape(&first));
-    let page = ComparePage { frame: place.frame(Section::Lab), href, first, second: query.with, rows };
+    let page = ComparePage { layout: place.layout(Section::Lab), href, first, second: query.with, rows };
     Ok(render(StatusCode::OK, &page))
 }

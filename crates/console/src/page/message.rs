@@ -9,9 +9,10 @@ use serde::Deserialize;
 use super::messages::{attachment, path, permit, time, watched};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count};
+use crate::layout::{Layout, Section};
 use crate::reading::{Filter, Found, Message, Spans, Wanted, bounds, read};
 use crate::text::{Show, Shown, full, is_json, visible};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 const HEADERS_SHOWN_MAX: usize = 200;
 const HEADER_CHARS_MAX: usize = 1000;
@@ -19,7 +20,7 @@ const HEADER_CHARS_MAX: usize = 1000;
 #[derive(Template)]
 #[template(path = "message.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     topic: String,
     /// Of all messages, and of this one.
     list: String,
@@ -66,7 +67,7 @@ pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Res
     });
     let size = |field: Option<&[u8]>| field.map_or_else(String::new, |field| bytes(field.len() as u64));
     let page = Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         topic: place.param("topic").to_owned(),
         list: path(&place),
         path: format!("{}/{}/{}", path(&place), message.partition, message.offset),

@@ -6,21 +6,21 @@ mod asked;
 mod look;
 
 use askama::Template;
+pub(crate) use asked::Asked;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-
-pub(crate) use asked::Asked;
 pub(super) use look::permit;
 pub(crate) use look::{Look, look, watched};
 
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted, escape, moment};
+use crate::layout::{Layout, Section};
 use crate::reading::{Message, json_line};
 use crate::text::{Show, Shown, beginning};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 /// What the form offers.
 const LIMITS: [&str; 3] = ["50", "100", "500"];
@@ -30,7 +30,7 @@ const NAMED_MAX: usize = 5;
 #[derive(Template)]
 #[template(path = "messages.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     topic: String,
     /// Of this page, without a query.
@@ -114,7 +114,7 @@ pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Res
     let watched = watched(&place).await?;
     let path = path(&place);
     let mut page = Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         topic: place.param("topic").to_owned(),
         follow: format!("{path}/follow?{}", asked.filter_query()),

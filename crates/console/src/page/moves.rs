@@ -17,14 +17,15 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, counted, duration, percent};
 use crate::history::History;
+use crate::layout::{Layout, Section};
 use crate::reassignment::{Plan, Throttle, read_rate, remove_throttles, throttle_rates};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Frame, Place, Section, confirmed};
+use crate::visit::{Change, Place, confirmed};
 
 #[derive(Template)]
 #[template(path = "moves.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     /// Of all of them; nothing moves where there are none.
@@ -140,7 +141,7 @@ fn page(place: &Place, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing:
         ],
     };
     Page {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         base: place.base.clone(),
         events: place.events(),
         tiles,
@@ -205,7 +206,7 @@ pub(crate) async fn cancel_form(Change(place): Change) -> Result<Response, Failu
     let snapshot = place.snapshot().await?;
     let all = Progress::all(&snapshot, &place.cluster.history());
     let page = ConfirmPage {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         title: format!("Cancel the moves of {}", counted(snapshot.reassignments.len(), "partition")),
         losses: vec![
             format!("{} that were copied: the new replicas are deleted", bytes(all.copied_bytes)),

@@ -9,13 +9,14 @@ use crate::diagnosis::{Finding, findings, verdict};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, percent, rate};
 use crate::history::NodeRates;
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Broker, Group, Snapshot};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     name: String,
@@ -55,7 +56,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     let leaders = snapshot.brokers.values().map(|broker| broker.leaders).sum::<usize>().max(1);
     let brokers = snapshot.brokers.values().zip(&rates).map(|(broker, rates)| row(broker, *rates, leaders));
     let page = Page {
-        frame: place.frame(Section::Overview),
+        layout: place.layout(Section::Overview),
         base: place.base.clone(),
         events: place.events(),
         name: place.cluster.name.clone(),

@@ -10,13 +10,14 @@ use client::TopicPartition;
 use super::partitions::{Filter, is_electable, partition_href};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "partition.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     topic: String,
@@ -78,7 +79,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
         ("Records", known(partition.records())),
     ];
     let page = Page {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         base: place.base.clone(),
         events: place.events(),
         href: partition_href(&place, &of),

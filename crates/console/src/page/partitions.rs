@@ -10,8 +10,9 @@ use serde::Deserialize;
 use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, escape};
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 const SHOWS: [(&str, &str); 5] = [
     ("all", "all"),
@@ -24,7 +25,7 @@ const SHOWS: [(&str, &str); 5] = [
 #[derive(Template)]
 #[template(path = "partitions.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     filter: Filter,
@@ -157,7 +158,7 @@ pub(crate) async fn show(
         size: partition.size_bytes().map_or_else(|| "–".to_owned(), bytes),
     });
     let page = Page {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         base: place.base.clone(),
         events: place.events(),
         shows: SHOWS,

@@ -15,7 +15,8 @@ use wire::compress::Codec;
 use super::messages::watched;
 use crate::failure::{Failure, render};
 use crate::format::{escape, now_ms};
-use crate::visit::{Change, Frame, Place, Section};
+use crate::layout::{Layout, Section};
+use crate::visit::{Change, Place};
 
 /// How long it is tried.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Template)]
 #[template(path = "produce.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     topic: String,
     list: String,
     partitions: usize,
@@ -92,7 +93,7 @@ pub(crate) async fn form(Change(place): Change) -> Result<Response, Failure> {
 
 fn page(place: &Place, partitions: usize, form: NewRecord, error: Option<String>) -> Page {
     Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         topic: place.param("topic").to_owned(),
         list: super::messages::path(place),
         partitions,

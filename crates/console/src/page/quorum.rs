@@ -7,8 +7,9 @@ use client::{Quorum, QuorumReplica};
 
 use crate::failure::{Failure, render};
 use crate::format::{count, counted, duration};
+use crate::layout::{Layout, Section};
 use crate::snapshot::Snapshot;
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 /// A voter that was not heard from for so long may be gone. The leader hears from each several times a second.
 const SILENT_MS: i64 = 10_000;
@@ -16,7 +17,7 @@ const SILENT_MS: i64 = 10_000;
 #[derive(Template)]
 #[template(path = "quorum.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     events: String,
     verdict: (&'static str, &'static str),
     findings: Vec<(&'static str, String)>,
@@ -137,7 +138,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     };
     let quorum = snapshot.quorum.as_ref();
     let page = Page {
-        frame: place.frame(Section::Quorum),
+        layout: place.layout(Section::Quorum),
         events: place.events(),
         verdict,
         findings,

@@ -14,9 +14,10 @@ use serde::Deserialize;
 use super::elections::{OutcomePage, PARTITIONS_AT_ONCE};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
+use crate::layout::{Layout, Section};
 use crate::reassignment::{Aim, PLAN_BYTES_MAX, Plan, Replicas, Target, Throttle, balance, read_rate, replicas_now};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Frame, Place, Section};
+use crate::visit::{Change, Place};
 
 /// Moves of a plan that are shown; its JSON has all.
 const ROWS_SHOWN: usize = 200;
@@ -24,7 +25,7 @@ const ROWS_SHOWN: usize = 200;
 #[derive(Template)]
 #[template(path = "reassign.html")]
 struct FormPage {
-    frame: Frame,
+    layout: Layout,
     base: String,
     choice: Choice,
     brokers: Vec<BrokerChoice>,
@@ -170,7 +171,7 @@ fn form_page(place: &Place, snapshot: &Snapshot, choice: Choice, error: Option<S
         replicas: broker.replicas,
     });
     FormPage {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         base: place.base.clone(),
         brokers: brokers.collect(),
         choice,
@@ -181,7 +182,7 @@ fn form_page(place: &Place, snapshot: &Snapshot, choice: Choice, error: Option<S
 #[derive(Template)]
 #[template(path = "review.html")]
 struct ReviewPage {
-    frame: Frame,
+    layout: Layout,
     base: String,
     json: String,
     throttle: String,
@@ -239,7 +240,7 @@ fn review_page(place: &Place, snapshot: &Snapshot, plan: &Plan, throttle: String
     });
     let rows = plan.moves.iter().take(ROWS_SHOWN).map(|(of, then)| move_row(snapshot, of, then));
     ReviewPage {
-        frame: place.frame(Section::Partitions),
+        layout: place.layout(Section::Partitions),
         base: place.base.clone(),
         json: plan.json(),
         throttle,

@@ -9,13 +9,14 @@ use axum::response::{IntoResponse, Response};
 use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted, group_part, name_shown, rate};
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Age, Partition, Snapshot, Topic};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "topic.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     topic: String,
@@ -67,7 +68,7 @@ pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result
     let name = place.param("topic");
     let (partitions, pages) = listing.cut(topic.partitions.iter().collect());
     let page = Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         events: place.events(),
         topic: name.to_owned(),

@@ -13,13 +13,14 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
 use super::topic::find;
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
+use crate::layout::{Layout, Section};
 use crate::snapshot::Topic;
-use crate::visit::{Change, Frame, Section, confirmed};
+use crate::visit::{Change, confirmed};
 
 #[derive(Template)]
 #[template(path = "topic_new.html")]
 struct CreatePage {
-    frame: Frame,
+    layout: Layout,
     base: String,
     form: NewTopic,
     brokers: usize,
@@ -39,7 +40,7 @@ pub(crate) struct NewTopic {
 pub(crate) async fn create_form(Change(place): Change) -> Result<Response, Failure> {
     let brokers = place.snapshot().await?.alive();
     let page = CreatePage {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         form: NewTopic::default(),
         brokers,
@@ -57,8 +58,8 @@ pub(crate) async fn create(Change(place): Change, Form(form): Form<NewTopic>) ->
         Ok(()) => Ok(place.done(&format!("/topics/{}", form.name.trim()), "topic-created").await.into_response()),
         Err(error) => {
             let brokers = place.snapshot().await?.alive();
-            let (frame, base) = (place.frame(Section::Topics), place.base.clone());
-            let page = CreatePage { frame, base, form, brokers, error: Some(error) };
+            let (layout, base) = (place.layout(Section::Topics), place.base.clone());
+            let page = CreatePage { layout, base, form, brokers, error: Some(error) };
             Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
     }
@@ -95,7 +96,7 @@ impl NewTopic {
 #[derive(Template)]
 #[template(path = "topic_partitions.html")]
 struct PartitionsPage {
-    frame: Frame,
+    layout: Layout,
     base: String,
     topic: String,
     now: usize,
@@ -112,7 +113,7 @@ pub(crate) async fn partitions_form(Change(place): Change) -> Result<Response, F
     let snapshot = place.snapshot().await?;
     let now = find(&place, &snapshot)?.partitions.len();
     let page = PartitionsPage {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         topic: place.param("topic").to_owned(),
         now,
@@ -137,8 +138,8 @@ pub(crate) async fn add_partitions(
         Ok(()) => Ok(place.done(&format!("/topics/{name}"), "partitions-added").await.into_response()),
         Err(error) => {
             let now = find(&place, &*place.snapshot().await?)?.partitions.len();
-            let (frame, base) = (place.frame(Section::Topics), place.base.clone());
-            let page = PartitionsPage { frame, base, topic: name, now, wanted: form.count, error: Some(error) };
+            let (layout, base) = (place.layout(Section::Topics), place.base.clone());
+            let page = PartitionsPage { layout, base, topic: name, now, wanted: form.count, error: Some(error) };
             Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
     }
@@ -148,7 +149,7 @@ pub(crate) async fn add_partitions(
 #[derive(Template)]
 #[template(path = "confirm.html")]
 pub(super) struct ConfirmPage {
-    pub frame: Frame,
+    pub layout: Layout,
     pub title: String,
     /// What will be lost.
     pub losses: Vec<String>,
@@ -192,7 +193,7 @@ pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failu
         losses.push(format!("what {} have committed in it: {}", counted(groups.len(), "group"), groups.join(", ")));
     }
     let page = ConfirmPage {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         title: format!("Delete topic {name}"),
         losses,
         back: format!("{}/topics/{name}", place.base),
@@ -214,7 +215,7 @@ pub(crate) async fn empty_form(Change(place): Change) -> Result<Response, Failur
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic").to_owned();
     let page = ConfirmPage {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         title: format!("Delete all records of {name}"),
         losses: losses(topic),
         back: format!("{}/topics/{name}", place.base),

@@ -9,13 +9,14 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, rate};
 use crate::history::History;
+use crate::layout::{Layout, Section};
 use crate::snapshot::{Snapshot, Topic};
-use crate::visit::{Frame, Place, Section};
+use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "topics.html")]
 struct Page {
-    frame: Frame,
+    layout: Layout,
     base: String,
     events: String,
     listing: Listing,
@@ -65,7 +66,7 @@ pub(crate) async fn show(
     let (shown, pages) = listing.cut(found);
     let pages = pages.with(if shows_internal { "&internal=on" } else { "" }.to_owned());
     let page = Page {
-        frame: place.frame(Section::Topics),
+        layout: place.layout(Section::Topics),
         base: place.base.clone(),
         events: place.events(),
         rows: shown.iter().map(row).collect(),

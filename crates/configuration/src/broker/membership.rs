@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{BrokerConfig, ConfigError};
+use crate::{BrokerConfig, ConfigError};
 
 const VOTERS: &str = "controller.quorum.voters";
 const SERVERS: &str = "controller.quorum.bootstrap.servers";

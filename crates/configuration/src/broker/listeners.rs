@@ -1,6 +1,6 @@
 //! Listeners: `NAME://host:port` texts and what they mean together.
 
-use super::{BrokerConfig, ConfigError, Membership};
+use crate::{BrokerConfig, ConfigError, Membership};
 
 /// How a listener talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

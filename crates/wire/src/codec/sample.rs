@@ -137,6 +137,7 @@ impl<T: Message> Sample for Option<T> {
 #[expect(unreachable_pub, reason = "the macro declares public structs")]
 mod tests {
     use super::*;
+    use crate::message;
 
     message! {
         pub struct Outer {

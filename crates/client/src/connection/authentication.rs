@@ -1,0 +1,104 @@
+//! A connection says who uses it before anything else is asked (KIP-43, KIP-152).
+//!
+//! Where a broker ends sessions after a while (`connections.max.reauth.ms`, KIP-368), a connection is not authenticated
+//! anew: shortly before its end it counts as closed for new users, and another one is opened.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use bytes::Bytes;
+use ring::rand::{SecureRandom, SystemRandom};
+use wire::ErrorCode;
+use wire::api::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
+use wire::api::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
+
+use super::Connection;
+use crate::ConnectionError;
+use crate::sasl::scram::{Scram, ScramError};
+use crate::sasl::{Credentials, Mechanism};
+
+/// Since this version of SaslHandshake tokens follow in requests.
+const TOKENS_IN_REQUESTS: i16 = 1;
+/// The part of a session's life that is used. Kafka's clients choose from 85 to 95 %.
+const SESSION_PERCENT: u32 = 85;
+const NONCE_BYTES: usize = 24;
+
+/// Says who we are. Returns how long the connection may be used, where the broker limits it.
+pub(super) async fn authenticate(
+    connection: &Connection,
+    credentials: &Credentials,
+) -> Result<Option<Duration>, ConnectionError> {
+    let session = Session { connection, credentials };
+    session.choose_mechanism().await?;
+    let last = match credentials.mechanism {
+        Mechanism::Plain => {
+            let token = format!("\0{}\0{}", credentials.username, credentials.password.0);
+            session.send(token).await?
+        }
+        Mechanism::Scram(hash) => {
+            let failed = |error: ScramError| session.refused(error.to_string());
+            let scram = Scram::new(hash, &credentials.username, session.nonce()?);
+            let challenge = session.send(scram.first()).await?;
+            let answer = scram.answer(&credentials.password.0, &challenge.auth_bytes).map_err(failed)?;
+            let last = session.send(answer.message.clone()).await?;
+            answer.verify(&last.auth_bytes).map_err(failed)?;
+            last
+        }
+    };
+    let lifetime = u64::try_from(last.session_lifetime_ms).unwrap_or_default();
+    Ok((lifetime > 0).then(|| Duration::from_millis(lifetime) * SESSION_PERCENT / 100))
+}
+
+struct Session<'a> {
+    connection: &'a Connection,
+    credentials: &'a Credentials,
+}
+
+impl Session<'_> {
+    fn refused(&self, reason: String) -> ConnectionError {
+        let Credentials { mechanism, username, .. } = self.credentials;
+        ConnectionError::Authentication {
+            address: self.connection.address().to_owned(),
+            user: username.clone(),
+            mechanism: mechanism.name(),
+            reason,
+        }
+    }
+
+    async fn choose_mechanism(&self) -> Result<(), ConnectionError> {
+        let mechanism = self.credentials.mechanism.name();
+        let version = self.connection.version::<SaslHandshakeRequest>().unwrap_or_default();
+        if version < TOKENS_IN_REQUESTS {
+            return Err(self.refused("it does not speak SASL".to_owned()));
+        }
+        let SaslHandshakeResponse { error_code, mechanisms } =
+            self.connection.send(&SaslHandshakeRequest { mechanism: mechanism.to_owned() }).await?;
+        Err(self.refused(match error_code {
+            ErrorCode::NONE => return Ok(()),
+            ErrorCode::UNSUPPORTED_SASL_MECHANISM => format!("it takes {}", mechanisms.join(", ")),
+            ErrorCode::ILLEGAL_SASL_STATE => "this listener has no SASL".to_owned(),
+            code => code.to_string(),
+        }))
+    }
+
+    async fn send(&self, token: String) -> Result<SaslAuthenticateResponse, ConnectionError> {
+        let request = SaslAuthenticateRequest { auth_bytes: Bytes::from(token) };
+        let response = self.connection.send(&request).await?;
+        match response.error_code {
+            ErrorCode::NONE => Ok(response),
+            code => {
+                let message = response.error_message.filter(|message| !message.is_empty());
+                Err(self.refused(message.unwrap_or_else(|| code.to_string())))
+            }
+        }
+    }
+
+    /// Letters and digits that nobody has seen before.
+    fn nonce(&self) -> Result<String, ConnectionError> {
+        let mut bytes = [0; NONCE_BYTES];
+        let filled = SystemRandom::new().fill(&mut bytes);
+        filled.map_err(|_| self.refused("the system gives no random numbers".to_owned()))?;
+        Ok(STANDARD_NO_PAD.encode(bytes))
+    }
+}

@@ -1,0 +1,64 @@
+//! What stands around every page: the navigation, and whom the page belongs to.
+
+use crate::Console;
+
+/// The parts of a cluster that the navigation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Overview,
+    Topics,
+    Groups,
+    Partitions,
+    Quorum,
+    Lab,
+}
+
+impl Section {
+    const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Overview, "Overview", ""),
+        (Self::Topics, "Topics", "/topics"),
+        (Self::Groups, "Groups", "/groups"),
+        (Self::Partitions, "Partitions", "/partitions"),
+        (Self::Quorum, "Quorum", "/quorum"),
+        (Self::Lab, "Lab", "/lab"),
+    ];
+}
+
+/// What stands around every page.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    pub cluster: Option<String>,
+    pub base: String,
+    pub section: Option<Section>,
+    pub has_several: bool,
+    pub has_login: bool,
+    pub is_read_only: bool,
+    pub is_insecure: bool,
+    pub notice: Option<&'static str>,
+}
+
+pub(crate) struct Entry {
+    pub name: &'static str,
+    pub href: String,
+    pub is_current: bool,
+}
+
+impl Layout {
+    /// Of a page that is about no cluster.
+    pub(crate) fn outside(console: &Console) -> Self {
+        Self {
+            has_login: console.options.password.is_some(),
+            is_read_only: console.options.is_read_only,
+            is_insecure: console.options.is_insecure,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        Section::ALL.into_iter().map(|(section, name, path)| Entry {
+            name,
+            href: format!("{}{path}", self.base),
+            is_current: self.section == Some(section),
+        })
+    }
+}
