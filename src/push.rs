@@ -18,6 +18,7 @@ use crate::cmd::time;
 
 mod graphite;
 mod otlp;
+mod otlp_messages;
 mod page;
 mod statsd;
 

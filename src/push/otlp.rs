@@ -2,22 +2,19 @@
 
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
-    ScopeMetrics, Sum,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 
 use super::Source;
+use super::otlp_messages::{
+    AnyValue, Data, ExportMetricsServiceRequest, Gauge, Histogram, HistogramDataPoint, InstrumentationScope, KeyValue,
+    Metric, NumberDataPoint, Resource, ResourceMetrics, ScopeMetrics, Sum,
+};
 use super::page::{Family, Kind, Labels, Sample};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const NANOS_PER_MS: u64 = 1_000_000;
+/// `AggregationTemporality`: since the start of the process.
+const CUMULATIVE: i32 = 2;
 
 /// From when to when counters have counted.
 #[derive(Clone, Copy)]
@@ -34,20 +31,19 @@ fn request(families: &[Family], source: &Source, now_ms: i64) -> ExportMetricsSe
     let who = [("service.name", "parshall"), ("service.version", VERSION)];
     let mut attributes: Vec<_> = who.iter().map(|(name, value)| attribute(name, value)).collect();
     attributes.push(attribute("service.instance.id", &source.node_id.to_string()));
-    let scope = InstrumentationScope { name: "parshall".into(), version: VERSION.into(), ..Default::default() };
+    let scope = InstrumentationScope { name: "parshall".into(), version: VERSION.into() };
     let metrics = families.iter().map(|family| metric(family, source, span)).collect();
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource { attributes, ..Default::default() }),
-            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, ..Default::default() }],
-            ..Default::default()
+            resource: Some(Resource { attributes }),
+            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics }],
         }],
     }
 }
 
 fn metric(family: &Family, source: &Source, span: Span) -> Metric {
     let points = || family.samples.iter().map(|sample| point(sample, span)).collect();
-    let aggregation_temporality = AggregationTemporality::Cumulative as i32;
+    let aggregation_temporality = CUMULATIVE;
     let data = match family.kind {
         Kind::Gauge => Data::Gauge(Gauge { data_points: points() }),
         Kind::Counter => Data::Sum(Sum { data_points: points(), aggregation_temporality, is_monotonic: true }),
@@ -65,7 +61,6 @@ fn metric(family: &Family, source: &Source, span: Span) -> Metric {
         description: family.help.clone(),
         unit: unit.to_owned(),
         data: Some(data),
-        ..Default::default()
     }
 }
 
@@ -74,8 +69,7 @@ fn point(sample: &Sample, span: Span) -> NumberDataPoint {
         attributes: attributes(&sample.labels),
         start_time_unix_nano: span.start_nanos,
         time_unix_nano: span.now_nanos,
-        value: Some(Value::AsDouble(sample.value)),
-        ..Default::default()
+        as_double: Some(sample.value),
     }
 }
 
@@ -114,8 +108,7 @@ fn attributes(labels: &Labels) -> Vec<KeyValue> {
 }
 
 fn attribute(name: &str, value: &str) -> KeyValue {
-    let value = AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) };
-    KeyValue { key: name.to_owned(), value: Some(value), ..Default::default() }
+    KeyValue { key: name.to_owned(), value: Some(AnyValue { string_value: Some(value.to_owned()) }) }
 }
 
 /// Sends a page. It holds up the thread until it is taken.

@@ -17,6 +17,7 @@ pub const NAMES: &[&str] = &[
     "broker.api",
     "broker.cluster",
     "broker.controller",
+    "broker.lifecycle",
     "broker.maintenance",
     "broker.net",
     "broker.offsets_topic",

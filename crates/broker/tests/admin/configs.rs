@@ -227,10 +227,10 @@ fn the_loggers_of_a_broker_have_levels() {
         ),
         ("", "broker", SET, Some("INFO"), Code::INVALID_REQUEST, "Node id must be an integer, but it is: ".to_owned()),
     ] {
-        let both = &[("log", SET, Some("TRACE")), (logger, operation, level)];
+        let both = &[("storage", SET, Some("TRACE")), (logger, operation, level)];
         assert_eq!(alter(&mut client, LOGGER, name, both), (code, message));
     }
-    assert_eq!(level(&mut client, "log"), (some("INFO"), 6), "a resource is altered as a whole");
+    assert_eq!(level(&mut client, "storage"), (some("INFO"), 6), "a resource is altered as a whole");
     let loggers = alter_configs::AlterConfigsResource {
         resource_type: LOGGER,
         resource_name: "1".to_owned(),
