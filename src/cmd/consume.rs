@@ -135,7 +135,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         None if args.json => Format::Json,
         None => Format::lines(args.keys, args.headers),
     };
-    let mut reading = Reading {
+    let mut reading = ConsumerLoop {
         client,
         consumer,
         membership,
@@ -151,7 +151,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     result.map(|()| ExitCode::SUCCESS)
 }
 
-struct Reading {
+struct ConsumerLoop {
     client: Client,
     consumer: Consumer,
     membership: Option<Membership>,
@@ -165,7 +165,7 @@ struct Reading {
     count: u64,
 }
 
-impl Reading {
+impl ConsumerLoop {
     async fn run(&mut self) -> Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 
-mod along;
+mod concurrent_consumers;
 mod consume;
 mod disk;
 mod e2e;

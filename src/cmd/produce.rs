@@ -255,7 +255,7 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct RecordPosition<'a> {
     topic: &'a str,
     partition: i32,
     /// `null` where the broker does not say.
@@ -277,7 +277,7 @@ async fn report(
             Ok(delivered) => {
                 let offset = (delivered.offset >= 0).then_some(delivered.offset);
                 if json {
-                    let place = Place { topic: &topic, partition: delivered.partition, offset };
+                    let place = RecordPosition { topic: &topic, partition: delivered.partition, offset };
                     serde_json::to_writer(&mut text, &place)?;
                     text.push(b'\n');
                 } else if verbose {

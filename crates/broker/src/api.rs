@@ -70,7 +70,7 @@ use crate::Broker;
 use crate::close_reason::CloseReason;
 use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
-use crate::partition::{Passed, Touched};
+use crate::partition::{PendingCommits, ProduceTimings};
 
 /// What requests of a connection know of their sender.
 pub struct Peer {
@@ -95,7 +95,7 @@ pub struct RequestContext {
 
 /// A request that has been started and not yet answered.
 pub enum Started {
-    Produce(produce::Pending),
+    Produce(produce::PendingProduce),
     Other(Pin<Box<dyn Future<Output = Result<Frame, CloseReason>> + Send>>),
 }
 
@@ -126,9 +126,9 @@ impl Started {
     }
 
     /// Of a Produce: when its batches got how far.
-    pub fn passed(&self) -> Option<Passed> {
+    pub fn timings(&self) -> Option<ProduceTimings> {
         match self {
-            Self::Produce(pending) => Some(pending.passed()),
+            Self::Produce(pending) => Some(pending.timings()),
             Self::Other(_) => None,
         }
     }
@@ -141,13 +141,13 @@ impl Started {
 }
 
 /// Starts a request whose header has been read: everything up to the first wait. Batches that it queues are appended
-/// when `touched` is committed.
+/// when `commits` is committed.
 pub fn start(
     broker: &Arc<Broker>,
     peer: &Peer,
     header: RequestHeader,
     mut reader: Reader<'_>,
-    touched: &mut Touched,
+    commits: &mut PendingCommits,
 ) -> Result<Started, CloseReason> {
     let key = header.api_key;
     let call = Call {
@@ -165,7 +165,7 @@ pub fn start(
     }
     if is_produce(key) {
         let request = frame::read_body(&mut reader)?;
-        return Ok(Started::Produce(produce::start(broker, call, request, touched)));
+        return Ok(Started::Produce(produce::start(broker, call, request, commits)));
     }
     if key == wire::api::fetch::FetchRequest::API.key {
         let request = frame::read_body(&mut reader)?;

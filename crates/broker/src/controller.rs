@@ -86,8 +86,8 @@ impl From<QuorumError> for ControllerError {
     }
 }
 
-type Outcome = Result<(), ControllerError>;
-type Finish = Box<dyn FnOnce(Outcome) + Send>;
+type CommitResult = Result<(), ControllerError>;
+type Finish = Box<dyn FnOnce(CommitResult) + Send>;
 /// Has something decided in a round. What it returns answers, unless it has refused already.
 type Job = Box<dyn FnOnce(Result<&mut Round, ControllerError>) -> Option<Answer> + Send>;
 

@@ -246,11 +246,11 @@ pub struct Opened {
     pub targets: Targets,
     /// Whether every partition belongs in the answer.
     pub is_full: bool,
-    pub ticket: Ticket,
+    pub session_kind: SessionKind,
 }
 
 /// What becomes of the session when the request is answered.
-pub enum Ticket {
+pub enum SessionKind {
     Sessionless,
     New,
     Known(i32),
@@ -299,8 +299,8 @@ impl FetchSessions {
         if epoch == INITIAL_EPOCH || epoch == FINAL_EPOCH {
             inner.remove(id);
             drop(inner);
-            let ticket = if epoch == INITIAL_EPOCH { Ticket::New } else { Ticket::Sessionless };
-            return Ok(Opened { targets: Targets::of_request(request), is_full: true, ticket });
+            let session_kind = if epoch == INITIAL_EPOCH { SessionKind::New } else { SessionKind::Sessionless };
+            return Ok(Opened { targets: Targets::of_request(request), is_full: true, session_kind });
         }
         let session = inner.sessions.get_mut(&id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
         if session.uses_topic_ids != (version >= 13) {
@@ -326,21 +326,21 @@ impl FetchSessions {
             inner.remove(id);
             return Err(ErrorCode::FETCH_SESSION_ID_NOT_FOUND);
         }
-        Ok(Opened { targets, is_full: false, ticket: Ticket::Known(id) })
+        Ok(Opened { targets, is_full: false, session_kind: SessionKind::Known(id) })
     }
 
     /// Puts the targets back after the answer is known, and returns the session id for it.
-    pub fn close(&self, ticket: Ticket, mut targets: Targets, sent: &[Sent], version: i16) -> i32 {
-        match ticket {
-            Ticket::Sessionless => 0,
-            Ticket::Known(id) => {
+    pub fn close(&self, session_kind: SessionKind, mut targets: Targets, sent: &[Sent], version: i16) -> i32 {
+        match session_kind {
+            SessionKind::Sessionless => 0,
+            SessionKind::Known(id) => {
                 targets.remember(sent);
                 if let Some(session) = self.inner.lock().sessions.get_mut(&id) {
                     session.targets = Some(targets);
                 }
                 id
             }
-            Ticket::New => {
+            SessionKind::New => {
                 if targets.len() > PARTITIONS_MAX {
                     return 0;
                 }
@@ -423,7 +423,7 @@ mod tests {
     fn begin(sessions: &FetchSessions, partitions: &[i32]) -> i32 {
         let opened = sessions.open(request(0, 0, partitions), 12).expect("a new session opens");
         assert!(opened.is_full);
-        sessions.close(opened.ticket, opened.targets, &sent(&vec![false; partitions.len()]), 12)
+        sessions.close(opened.session_kind, opened.targets, &sent(&vec![false; partitions.len()]), 12)
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
         let id = begin(&sessions, &[0, 1, 2]);
         let opened = sessions.open(request(id, 1, &[]), 12).expect("the session is known");
         assert_eq!(order(&opened.targets), [0, 1, 2]);
-        sessions.close(opened.ticket, opened.targets, &sent(&[true, false, false]), 12);
+        sessions.close(opened.session_kind, opened.targets, &sent(&[true, false, false]), 12);
         let opened = sessions.open(request(id, 2, &[]), 12).expect("the session is known");
         assert_eq!(order(&opened.targets), [1, 2, 0]);
     }

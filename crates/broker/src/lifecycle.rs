@@ -122,7 +122,7 @@ impl Lifecycle {
     /// Refuses what a disk that does not answer keeps waiting.
     fn look_at_disk(&self) {
         let is_stalled = self.broker.quorum.is_disk_stalled();
-        let is_news = self.broker.shared.room.set_stalled(is_stalled);
+        let is_news = self.broker.shared.disk_pressure.set_stalled(is_stalled);
         if is_stalled {
             // Again and again: some may have asked before they were told.
             self.broker.partitions.refuse_for_stall();
@@ -160,7 +160,7 @@ impl Lifecycle {
     }
 
     async fn heartbeat(&self, broker_epoch: i64, leaves: bool) -> Result<BrokerHeartbeatResponse, ControllerError> {
-        let is_cordoned = self.broker.shared.room.is_cordoned();
+        let is_cordoned = self.broker.shared.disk_pressure.is_cordoned();
         let request = BrokerHeartbeatRequest {
             broker_id: self.broker.node_id,
             broker_epoch,

@@ -20,7 +20,7 @@ use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::controller::Controller;
-use crate::partition::{Acks, Outcome, PartitionTable, Ticket, Touched};
+use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome};
 use crate::threads::spawn_blocking;
 
 /// How often damaged records are read again while somebody tries to mend them.
@@ -40,14 +40,18 @@ pub(crate) struct OffsetsPartitions {
 impl OffsetsPartitions {
     /// Queues a batch in the epoch in which its partition was loaded. It is appended when what is returned is
     /// committed.
-    pub(crate) fn enqueue(&self, partition: i32, batch: Batch) -> Result<(Touched, Arc<Ticket>), ErrorCode> {
+    pub(crate) fn enqueue(
+        &self,
+        partition: i32,
+        batch: Batch,
+    ) -> Result<(PendingCommits, Arc<ProduceCompletion>), ErrorCode> {
         let leader_epoch = self.loaded.lock().get(&partition).copied();
         let partition = self.partitions.find_by_name(OFFSETS_TOPIC, partition)?;
         let leader_epoch = leader_epoch.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let ticket = Arc::new(Ticket::new(1));
-        let mut touched = Touched::default();
-        partition.enqueue_in_epoch(Some(leader_epoch), batch, Acks::All, &ticket, 0, &mut touched);
-        Ok((touched, ticket))
+        let completion = Arc::new(ProduceCompletion::new(1));
+        let mut commits = PendingCommits::default();
+        partition.enqueue_in_epoch(Some(leader_epoch), batch, Acks::All, &completion, 0, &mut commits);
+        Ok((commits, completion))
     }
 
     /// The first offset of a log, and the offset after its last record.
@@ -60,10 +64,10 @@ impl OffsetsPartitions {
 }
 
 /// What became of a batch.
-pub(crate) fn appended(outcomes: Vec<Outcome>) -> Result<i64, ErrorCode> {
+pub(crate) fn appended(outcomes: Vec<ProduceOutcome>) -> Result<i64, ErrorCode> {
     match outcomes.into_iter().next() {
-        Some(Outcome::Appended { base_offset, .. }) => Ok(base_offset),
-        Some(Outcome::Refused(refusal)) => Err(refusal.code),
+        Some(ProduceOutcome::Appended { base_offset, .. }) => Ok(base_offset),
+        Some(ProduceOutcome::Refused(refusal)) => Err(refusal.code),
         None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
     }
 }
@@ -80,9 +84,9 @@ impl OffsetsLog for OffsetsTopic {
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         let enqueued = self.log.enqueue(partition, batch);
         Box::pin(async move {
-            let (touched, ticket) = enqueued?;
-            touched.commit();
-            appended(poll_fn(|cx| ticket.poll(cx)).await)
+            let (commits, completion) = enqueued?;
+            commits.commit();
+            appended(poll_fn(|cx| completion.poll(cx)).await)
         })
     }
 
@@ -144,9 +148,9 @@ impl Topics for OffsetsTopic {
     }
 
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {
-        let ticket = self.log.partitions.find_by_name(topic, partition).ok()?.make_durable(offset)?;
+        let completion = self.log.partitions.find_by_name(topic, partition).ok()?.make_durable(offset)?;
         Some(Box::pin(async move {
-            match appended(poll_fn(|cx| ticket.poll(cx)).await) {
+            match appended(poll_fn(|cx| completion.poll(cx)).await) {
                 // All that are in sync have it; that they are too few is no matter of those who read.
                 Ok(_) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => Ok(()),
                 Err(code) => Err(code),

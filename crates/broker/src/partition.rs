@@ -8,21 +8,22 @@
 //! whose producer waits for the disk is below it before it is durable; only a leader appends what clients send, only a
 //! follower what its leader sends.
 
+mod acknowledgements;
 mod damage;
 mod deletion;
+mod disk_pressure;
 mod following;
 mod inline_appends;
-mod noted;
+mod partition_queue;
+mod produce_completion;
 mod queue;
 mod recovery_points;
 pub mod replica;
 mod role;
-mod room;
 mod settings;
 mod sync;
 mod table;
 mod throttle;
-mod ticket;
 mod waiters;
 
 #[cfg(test)]
@@ -35,23 +36,24 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
+pub use acknowledgements::{Until, Waiting};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::AckDurability;
 pub use damage::Damage;
+pub use disk_pressure::{DiskPressure, DiskPressureState};
 pub use following::FollowError;
 pub use inline_appends::InlineAppends;
-pub use noted::Noted;
 use parking_lot::Mutex;
+pub use partition_queue::PartitionQueue;
 use platform::Env;
+pub use produce_completion::{ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
 pub use recovery_points::RecoveryPoints;
-pub use room::{DiskRoom, Room};
 pub use settings::Settings;
 use storage::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
-pub use sync::{SyncState, Syncer, Until, Waiting};
+pub use sync::{SyncState, Syncer};
 pub use table::{PartitionTable, TopicSummary};
 pub use throttle::{Quota, ThrottledReplicas};
-pub use ticket::{Outcome, Passed, Refusal, Ticket};
 use tokio::sync::Notify;
 pub use waiters::{FetchWait, Reader, Registration, Waiters};
 use wire::batch::Batch;
@@ -87,16 +89,16 @@ pub struct Shared {
     /// `replica.lag.time.max.ms`.
     pub lag_max_ms: i64,
     /// Partitions with a change of their in-sync replicas that the controller has to be asked for.
-    pub isr_changes: Arc<Noted>,
+    pub isr_changes: Arc<PartitionQueue>,
     /// Partitions with batches that cannot be read.
-    pub damaged: Arc<Noted>,
+    pub damaged: Arc<PartitionQueue>,
     pub recovery_points: Arc<RecoveryPoints>,
     pub syncer: Arc<Syncer>,
     /// Partitions with bytes that are not on disk and that nobody waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
     /// Told when a log has failed.
     pub failed: Arc<Notify>,
-    pub room: Arc<DiskRoom>,
+    pub disk_pressure: Arc<DiskPressureState>,
     pub inline_appends: Arc<InlineAppends>,
     pub stats: Arc<Stats>,
 }
@@ -153,15 +155,15 @@ pub struct Partition {
 
 /// Partitions whose queue somebody has begun to fill. They are committed when this is dropped, whatever happens before.
 #[derive(Default)]
-pub struct Touched(Vec<Arc<Partition>>);
+pub struct PendingCommits(Vec<Arc<Partition>>);
 
-impl Touched {
+impl PendingCommits {
     pub fn commit(self) {
         drop(self);
     }
 }
 
-impl Drop for Touched {
+impl Drop for PendingCommits {
     fn drop(&mut self) {
         for partition in self.0.drain(..) {
             partition.commit();
@@ -328,16 +330,16 @@ impl Partition {
         self.check_leader()
     }
 
-    /// Queues a validated batch. It is appended when `touched` is committed; the outcome goes to the ticket's place.
+    /// Queues a validated batch. It is appended when `commits` commit; the outcome goes to the completion's slot.
     pub fn enqueue(
         self: &Arc<Self>,
         batch: Batch,
         acks: Acks,
-        ticket: &Arc<Ticket>,
-        place: usize,
-        touched: &mut Touched,
+        completion: &Arc<ProduceCompletion>,
+        slot: usize,
+        commits: &mut PendingCommits,
     ) {
-        self.enqueue_in_epoch(None, batch, acks, ticket, place, touched);
+        self.enqueue_in_epoch(None, batch, acks, completion, slot, commits);
     }
 
     /// The same for a batch that is to be appended in one leader epoch or not at all.
@@ -346,23 +348,23 @@ impl Partition {
         leader_epoch: Option<i32>,
         batch: Batch,
         acks: Acks,
-        ticket: &Arc<Ticket>,
-        place: usize,
-        touched: &mut Touched,
+        completion: &Arc<ProduceCompletion>,
+        slot: usize,
+        commits: &mut PendingCommits,
     ) {
         if let Err(refusal) = self.check_writable(acks) {
-            return ticket.fill(place, Outcome::Refused(refusal));
+            return completion.fill(slot, ProduceOutcome::Refused(refusal));
         }
         let mut queue = self.queue.lock();
         if !queue.has_room(&batch) {
             drop(queue);
-            return ticket.fill(place, Outcome::Refused(queue::no_room()));
+            return completion.fill(slot, ProduceOutcome::Refused(queue::no_room()));
         }
         // Whoever finds the queue empty commits it.
         if queue.is_empty() {
-            touched.0.push(Arc::clone(self));
+            commits.0.push(Arc::clone(self));
         }
-        queue.push(Queued { batch, sender: Sender { acks, ticket: Arc::clone(ticket), place }, leader_epoch });
+        queue.push(Queued { batch, sender: Sender { acks, completion: Arc::clone(completion), slot }, leader_epoch });
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), Refusal> {
@@ -428,7 +430,7 @@ impl Partition {
         let leads = self.is_leader();
         let is_current = |queued: &Queued| leads && queued.leader_epoch.is_none_or(|epoch| epoch == leader_epoch);
         for Queued { sender, .. } in queued.extract_if(.., |queued| !is_current(queued)) {
-            sender.ticket.fill(sender.place, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+            sender.completion.fill(sender.slot, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
         if queued.is_empty() {
             return;
@@ -437,7 +439,7 @@ impl Partition {
             queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
         let settings = self.settings.load();
         let is_alone = self.is_alone();
-        let is_durable = settings.ack_durability == AckDurability::Disk && !storage::is_mistaken!(AckBeforeSync);
+        let is_durable = settings.ack_durability == AckDurability::Disk && !storage::injected_fault!(AckBeforeSync);
         let waits_for_disk = |acks| acks == Acks::All && is_durable;
         let start = self.view.log_end_offset();
         let first_withheld = senders.iter().position(|sender| waits_for_disk(sender.acks));
@@ -468,7 +470,7 @@ impl Partition {
                     self.note_appended(self.view.log_end_offset(), 0, Some(start), now.monotonic_ms);
                 }
                 for sender in senders {
-                    sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
+                    sender.completion.fill(sender.slot, ErrorCode::KAFKA_STORAGE_ERROR.into());
                 }
                 return;
             }
@@ -476,15 +478,15 @@ impl Partition {
         let end = self.view.log_end_offset();
         let sizes = batches.iter().map(|batch| batch.bytes.len());
         let bytes = if end > start { sizes.sum::<usize>() as i64 } else { 0 };
-        let passed = Passed::appended(clock.monotonic());
-        self.shared.stats.appends.observe(passed.settled.saturating_sub(began));
+        let timings = ProduceTimings::appended(clock.monotonic());
+        self.shared.stats.appends.observe(timings.settled.saturating_sub(began));
         if end > start {
             self.traffic.records_in.add(end.abs_diff(start));
             self.traffic.bytes_in.add(new_bytes(&appended, &batches, start));
         }
-        if let Some(place) = first_withheld {
+        if let Some(index) = first_withheld {
             // Those who sent the batches may be gone: they have been refused because it took too long.
-            let mut offsets = appended[place..].iter().flatten().map(|appended| appended.base_offset);
+            let mut offsets = appended[index..].iter().flatten().map(|appended| appended.base_offset);
             let first = offsets.find(|offset| *offset >= start).unwrap_or(end);
             self.note_appended(end, bytes, Some(first), now.monotonic_ms);
         } else if end > start && is_alone && !self.withholds.load(Ordering::Acquire) {
@@ -495,23 +497,23 @@ impl Partition {
         }
         let high_watermark = self.high_watermark();
         let (mut waiting, mut wait_for_disk) = (Vec::new(), false);
-        for (result, Sender { acks, ticket, place }) in appended.into_iter().zip(senders) {
+        for (result, Sender { acks, completion, slot }) in appended.into_iter().zip(senders) {
             let (offset, outcome) = match result {
                 Ok(appended) => (appended.last_offset + 1, self.outcome(&appended)),
                 Err(error) => {
                     if matches!(error, AppendError::DiskFull) {
-                        self.shared.room.note_refused();
+                        self.shared.disk_pressure.note_refused();
                     }
-                    (0, Outcome::Refused(refusal(&error)))
+                    (0, ProduceOutcome::Refused(refusal(&error)))
                 }
             };
             if offset > 0 && waits_for_disk(acks) {
                 wait_for_disk = true;
-                waiting.push(Waiting { offset, until: Until::Durable, passed, ticket, place, outcome });
+                waiting.push(Waiting { offset, until: Until::Durable, timings, completion, slot, outcome });
             } else if acks == Acks::All && offset > high_watermark {
-                waiting.push(Waiting { offset, until: Until::Replicated, passed, ticket, place, outcome });
+                waiting.push(Waiting { offset, until: Until::Replicated, timings, completion, slot, outcome });
             } else {
-                ticket.fill_after(passed, place, outcome);
+                completion.complete_after(timings, slot, outcome);
             }
         }
         if !is_alone {
@@ -532,8 +534,8 @@ impl Partition {
         settings.flush_always || end - self.view.synced_offset() >= settings.flush_messages
     }
 
-    fn outcome(&self, appended: &Appended) -> Outcome {
-        Outcome::Appended {
+    fn outcome(&self, appended: &Appended) -> ProduceOutcome {
+        ProduceOutcome::Appended {
             base_offset: appended.base_offset,
             log_append_time_ms: appended.log_append_time_ms,
             log_start_offset: self.log_start_offset(),

@@ -2,7 +2,7 @@
 //!
 //! A node of several sets its metadata aside and is sent that of the others when it starts, which have to be a quorum
 //! without it. A node alone goes on with what can be read of its own, and with the topics whose partitions lie on its
-//! disk. Partitions are not touched, and nothing is removed: what is replaced is renamed.
+//! disk. Partitions are not commits, and nothing is removed: what is replaced is renamed.
 
 mod others;
 

@@ -190,7 +190,7 @@ impl Server {
             recovery_points: Arc::default(),
             syncer,
             dirty: Arc::default(),
-            room: Arc::default(),
+            disk_pressure: Arc::default(),
             inline_appends: Arc::new(InlineAppends::new(data.metrics().num_workers())),
             stats: Arc::default(),
         };

@@ -19,7 +19,7 @@ mod faults;
 mod ledger;
 pub(crate) mod machine;
 mod mishaps;
-#[cfg(feature = "seeded-mistakes")]
+#[cfg(feature = "injected-faults")]
 mod mistakes;
 mod node;
 mod onlooker;
@@ -39,7 +39,7 @@ const TROUBLE_MS: i64 = 20_000;
 
 /// What came about.
 #[derive(Debug, Default)]
-struct Outcome {
+struct RunSummary {
     trace: u64,
     acknowledged: usize,
     committed: usize,
@@ -47,7 +47,7 @@ struct Outcome {
     eligible_elected: usize,
 }
 
-fn run(seed: u64) -> Outcome {
+fn run(seed: u64) -> RunSummary {
     let mut cluster = Cluster::new(seed, (seed % 2) as i32);
     observe(&mut cluster, |cluster| {
         cluster.create_topics();
@@ -61,7 +61,7 @@ fn run(seed: u64) -> Outcome {
         }
         cluster.heal();
     });
-    Outcome {
+    RunSummary {
         trace: cluster.trace(),
         acknowledged: cluster.ledger.acknowledged,
         committed: cluster.ledger.committed,
@@ -85,7 +85,7 @@ fn observe(cluster: &mut Cluster, live: impl FnOnce(&mut Cluster)) {
 fn whatever_happens_no_promise_is_broken() {
     let seeds = seeds(10);
     let count = (seeds.end - seeds.start) as usize;
-    let mut all = Outcome::default();
+    let mut all = RunSummary::default();
     for seed in seeds {
         let outcome = std::panic::catch_unwind(|| run(seed));
         let outcome = outcome.unwrap_or_else(|_| panic!("PARSHALL_SEED={seed} shows it again"));

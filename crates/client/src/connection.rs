@@ -234,12 +234,12 @@ impl Connection {
     }
 
     /// Sends a request without waiting: any number may be under way, and they are answered in this order.
-    pub fn start<R: Request>(&self, request: &R) -> Result<Pending<R>> {
+    pub fn start<R: Request>(&self, request: &R) -> Result<PendingResponse<R>> {
         self.start_as(request, self.version::<R>()?, self.request_timeout())
     }
 
     /// [`Connection::start`] in a version and with a timeout of the caller's choice.
-    pub fn start_as<R: Request>(&self, request: &R, version: i16, timeout: Duration) -> Result<Pending<R>> {
+    pub fn start_as<R: Request>(&self, request: &R, version: i16, timeout: Duration) -> Result<PendingResponse<R>> {
         self.handle.shared.start(request, version, timeout)
     }
 
@@ -299,11 +299,11 @@ impl Shared {
         &self.config.client_id
     }
 
-    fn start<R: Request>(self: &Arc<Self>, request: &R, version: i16, timeout: Duration) -> Result<Pending<R>> {
+    fn start<R: Request>(self: &Arc<Self>, request: &R, version: i16, timeout: Duration) -> Result<PendingResponse<R>> {
         let frame = self.enqueue(timeout, |out, correlation_id| {
             frame::write_request(out, version, correlation_id, self.client_id(), request);
         })?;
-        Ok(Pending { frame, shared: self.clone(), version, request: PhantomData })
+        Ok(PendingResponse { frame, shared: self.clone(), version, request: PhantomData })
     }
 
     fn enqueue(&self, timeout: Duration, encode: impl FnOnce(&mut BytesMut, i32)) -> Result<PendingFrame> {
@@ -406,14 +406,14 @@ impl Future for PendingFrame {
 }
 
 /// A response that is under way.
-pub struct Pending<R> {
+pub struct PendingResponse<R> {
     frame: PendingFrame,
     shared: Arc<Shared>,
     version: i16,
     request: PhantomData<fn() -> R>,
 }
 
-impl<R: Request> Future for Pending<R> {
+impl<R: Request> Future for PendingResponse<R> {
     type Output = Result<R::Response>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -40,7 +40,7 @@ pub use admin::{
     LogDirReplica, OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
 };
 pub use client::{Client, ClientConfig, Retry};
-pub use connection::{Connection, ConnectionConfig, ConnectionError, Pending, PendingFrame};
+pub use connection::{Connection, ConnectionConfig, ConnectionError, PendingFrame, PendingResponse};
 pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};
 pub use error::ClientError;
 pub use fetch::FetchedBatches;

@@ -11,16 +11,16 @@ use client::TopicPartition;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::diagnosis::groups::falls_behind;
-use crate::diagnosis::{findings, verdict};
 use crate::failure::Failure;
+use crate::health_findings::groups::falls_behind;
+use crate::health_findings::{findings, verdict};
 use crate::history::History;
 use crate::page::messages;
 use crate::page::moves::Progress;
 use crate::page::partitions::Filter;
 use crate::page::quorum::{health, told_ms};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Broker, Group, Partition, Topic};
-use crate::visit::Place;
 use crate::{Console, page};
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
@@ -56,16 +56,16 @@ impl IntoResponse for Refused {
 }
 
 type Answer = Result<Json<Value>, Refused>;
-type Asked = Result<Place, Failure>;
+type ContextResult = Result<RequestContext, Failure>;
 
 async fn clusters(State(console): State<Arc<Console>>) -> Json<Value> {
     let names: Vec<_> = console.clusters().iter().map(|cluster| cluster.name.clone()).collect();
     Json(json!({ "clusters": names }))
 }
 
-async fn cluster(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
+async fn cluster(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
     let under_replicated = snapshot.partitions().filter(|(_, partition)| partition.is_under_replicated()).count();
     let quorum = snapshot.quorum.as_ref().map(|quorum| {
         json!({
@@ -77,7 +77,7 @@ async fn cluster(place: Asked) -> Answer {
         })
     });
     Ok(Json(json!({
-        "name": place.cluster.name,
+        "name": context.cluster.name,
         "cluster_id": snapshot.cluster_id,
         "taken_ms": snapshot.at_ms,
         "controller_id": snapshot.controller_id,
@@ -88,30 +88,30 @@ async fn cluster(place: Asked) -> Answer {
         "partitions_under_replicated": under_replicated,
         "partitions_offline": snapshot.partitions().filter(|(_, partition)| partition.is_offline()).count(),
         "groups": snapshot.groups.len(),
-        "records_in_per_second": place.cluster.history().total_rate(),
+        "records_in_per_second": context.cluster.history().total_rate(),
         "quorum": quorum,
     })))
 }
 
 /// 200 where the cluster is well, 503 where something is wrong for clients.
-async fn status(place: Asked) -> Result<Response, Refused> {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let findings = findings(&snapshot, &place.cluster.history());
+async fn status(context: ContextResult) -> Result<Response, Refused> {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let findings = findings(&snapshot, &context.cluster.history());
     let (verdict, class) = verdict(&findings);
     let status = if class == "bad" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     Ok((status, Json(json!({ "status": verdict, "findings": findings }))).into_response())
 }
 
-async fn brokers(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let brokers = snapshot.brokers.values().map(|broker| broker_json(&place, broker));
+async fn brokers(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let brokers = snapshot.brokers.values().map(|broker| broker_json(&context, broker));
     Ok(Json(json!({ "brokers": brokers.collect::<Vec<_>>() })))
 }
 
-fn broker_json(place: &Place, broker: &Broker) -> Value {
-    let rates = place.cluster.history().node_rates(broker.id);
+fn broker_json(context: &RequestContext, broker: &Broker) -> Value {
+    let rates = context.cluster.history().node_rates(broker.id);
     let dirs = broker.dirs.iter().map(|dir| {
         json!({
             "path": dir.path,
@@ -142,14 +142,14 @@ fn broker_json(place: &Place, broker: &Broker) -> Value {
     })
 }
 
-async fn topics(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let topics = snapshot.topics.iter().map(|(name, topic)| topic_json(&place, name, topic));
+async fn topics(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let topics = snapshot.topics.iter().map(|(name, topic)| topic_json(&context, name, topic));
     Ok(Json(json!({ "topics": topics.collect::<Vec<_>>() })))
 }
 
-fn topic_json(place: &Place, name: &str, topic: &Topic) -> Value {
+fn topic_json(context: &RequestContext, name: &str, topic: &Topic) -> Value {
     json!({
         "name": name,
         "id": topic.id,
@@ -160,18 +160,18 @@ fn topic_json(place: &Place, name: &str, topic: &Topic) -> Value {
         "partitions_offline": topic.offline(),
         "records": topic.records(),
         "size_bytes": topic.size_bytes(),
-        "records_in_per_second": place.cluster.history().topic_rate(name),
+        "records_in_per_second": context.cluster.history().topic_rate(name),
     })
 }
 
-async fn topic(place: Asked) -> Answer {
-    let place = place?;
-    let name = place.param("topic");
-    let snapshot = place.snapshot_with(|snapshot| snapshot.topics.contains_key(name)).await?;
+async fn topic(context: ContextResult) -> Answer {
+    let context = context?;
+    let name = context.param("topic");
+    let snapshot = context.snapshot_with(|snapshot| snapshot.topics.contains_key(name)).await?;
     let Some(topic) = snapshot.topics.get(name) else {
         return Err(Failure::not_found(format!("there is no topic {name:?}")).into());
     };
-    let mut answer = topic_json(&place, name, topic);
+    let mut answer = topic_json(&context, name, topic);
     answer["partitions"] = topic.partitions.iter().map(partition_json).collect();
     Ok(Json(answer))
 }
@@ -190,12 +190,12 @@ fn partition_json(partition: &Partition) -> Value {
 }
 
 /// Takes the query of the page, and gives the queries of what comes before and behind.
-async fn messages(place: Asked, Query(asked): Query<messages::Asked>) -> Answer {
-    let place = place?;
-    let watched = messages::watched(&place).await?;
+async fn messages(context: ContextResult, Query(asked): Query<messages::MessagesQuery>) -> Answer {
+    let context = context?;
+    let watched = messages::watched(&context).await?;
     let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
-    let look = messages::look(&place, &watched, &plan).await?;
-    let topic = place.param("topic");
+    let look = messages::look(&context, &watched, &plan).await?;
+    let topic = context.param("topic");
     let partitions = look.bounds.iter().map(|(partition, log)| {
         let read = look.spans.get(partition);
         json!({
@@ -230,11 +230,11 @@ struct PartitionsPage {
 }
 
 async fn partitions(
-    place: Asked,
+    context: ContextResult,
     Query(filter): Query<Filter>,
     Query(PartitionsPage { page }): Query<PartitionsPage>,
 ) -> Answer {
-    let snapshot = place?.snapshot().await?;
+    let snapshot = context?.snapshot().await?;
     let found = filter.found(&snapshot)?;
     let pages = found.len().div_ceil(PARTITIONS_AT_ONCE).max(1);
     let page = page.clamp(1, pages);
@@ -248,10 +248,10 @@ async fn partitions(
     Ok(Json(json!({ "total": found.len(), "page": page, "pages": pages, "partitions": shown })))
 }
 
-async fn partition(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let of = TopicPartition::new(place.param("topic"), place.number("partition")?);
+async fn partition(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let of = TopicPartition::new(context.param("topic"), context.number("partition")?);
     let Some(partition) = snapshot.partition(&of) else {
         return Err(Failure::not_found(format!("there is no partition {of}")).into());
     };
@@ -279,10 +279,10 @@ async fn partition(place: Asked) -> Answer {
     Ok(Json(answer))
 }
 
-async fn reassignments(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let history = place.cluster.history();
+async fn reassignments(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let history = context.cluster.history();
     let moves = snapshot.reassignments.iter().map(|(of, reassignment)| {
         let progress = Progress::of(&snapshot, &history, of, reassignment);
         json!({
@@ -300,8 +300,8 @@ async fn reassignments(place: Asked) -> Answer {
     Ok(Json(json!({ "reassignments": moves.collect::<Vec<_>>() })))
 }
 
-async fn quorum(place: Asked) -> Answer {
-    let snapshot = place?.snapshot().await?;
+async fn quorum(context: ContextResult) -> Answer {
+    let snapshot = context?.snapshot().await?;
     let members = snapshot.quorum.as_ref().map(|quorum| {
         let told_ms = told_ms(quorum, &snapshot);
         let member = |replica: &client::QuorumReplica| {
@@ -366,18 +366,18 @@ impl<'a> GroupJson<'a> {
     }
 }
 
-async fn groups(place: Asked) -> Answer {
-    let place = place?;
-    let snapshot = place.snapshot().await?;
-    let history = place.cluster.history();
+async fn groups(context: ContextResult) -> Answer {
+    let context = context?;
+    let snapshot = context.snapshot().await?;
+    let history = context.cluster.history();
     let groups: Vec<_> = snapshot.groups.iter().map(|(id, group)| GroupJson::new(&history, id, group)).collect();
     Ok(Json(json!({ "groups": groups })))
 }
 
-async fn group(place: Asked) -> Answer {
-    let place = place?;
-    let id = place.group();
-    let snapshot = place.snapshot_with(|snapshot| snapshot.groups.contains_key(id)).await?;
+async fn group(context: ContextResult) -> Answer {
+    let context = context?;
+    let id = context.group();
+    let snapshot = context.snapshot_with(|snapshot| snapshot.groups.contains_key(id)).await?;
     let Some((id, group)) = snapshot.groups.get_key_value(id) else {
         return Err(Failure::not_found(format!("there is no group {id:?}")).into());
     };
@@ -405,7 +405,7 @@ async fn group(place: Asked) -> Answer {
     });
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == *id).collect();
     Ok(Json(json!({
-        "group": GroupJson::new(&place.cluster.history(), id, group),
+        "group": GroupJson::new(&context.cluster.history(), id, group),
         "members": members.collect::<Vec<_>>(),
         "partitions": positions.collect::<Vec<_>>(),
         "rebalances": rebalances,

@@ -9,8 +9,8 @@ use client::Client;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::embedded_broker::Local;
 use crate::history::History;
-use crate::local::Local;
 use crate::snapshot::{self, Snapshot};
 
 /// How often a cluster is looked at while somebody looks at its pages, and while nobody does.

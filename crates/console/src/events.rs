@@ -10,25 +10,27 @@ use futures_util::{Stream, StreamExt};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::visit::Place;
+use crate::request_context::RequestContext;
 
 /// A browser asks again after this time when it was cut off.
 const RETRY: Duration = Duration::from_secs(1);
 /// While it listens, somebody looks.
 const ATTENTION_INTERVAL: Duration = Duration::from_secs(5);
 
-/// One that finds no place to listen asks itself now and then whether there is news.
+/// One that finds no context to listen asks itself now and then whether there is news.
 const RETRY_WITHOUT_PLACE: Duration = Duration::from_secs(15);
 
-pub(crate) async fn show(place: Place) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let permit = Arc::clone(&place.console.listeners).try_acquire_owned();
-    let mut news = place.cluster.news();
+pub(crate) async fn show(
+    context: RequestContext,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
+    let permit = Arc::clone(&context.console.listeners).try_acquire_owned();
+    let mut news = context.cluster.news();
     news.mark_unchanged();
     let first = match &permit {
         Ok(_) => None,
         Err(_) => Some(Ok(event(RETRY_WITHOUT_PLACE))),
     };
-    let stream = unfold((place.cluster, news, permit), |(cluster, mut news, permit)| async move {
+    let stream = unfold((context.cluster, news, permit), |(cluster, mut news, permit)| async move {
         let permit = Ok(permit.ok()?);
         loop {
             cluster.attend();

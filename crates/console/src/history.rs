@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use client::TopicPartition;
 use serde::Serialize;
 
-use crate::figures::Counters;
+use crate::node_metrics::Counters;
 use crate::snapshot::{Age, Ends, Snapshot};
 
 /// With one look every two seconds, five minutes; an hour and more while nobody looks.

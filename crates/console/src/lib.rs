@@ -7,48 +7,48 @@
 //! What it shows of a cluster it asks for as any client of Kafka does, so it shows any Kafka. What only a broker of
 //! ours knows comes from the one in the same process, as [`Local`].
 
-mod access;
 mod address;
 mod api;
 mod assets;
+mod auth;
+mod benchmark_runner;
 mod bodies;
 mod cluster;
 mod connections;
-mod diagnosis;
+mod csrf;
+mod embedded_broker;
 mod events;
-mod exposition;
 mod failure;
-mod figures;
 mod format;
 mod health;
+mod health_findings;
 mod history;
-mod host;
-mod laboratory;
+mod host_check;
 mod layout;
-mod local;
 mod metrics;
-mod origin;
+mod node_metrics;
+mod openmetrics;
 mod page;
 mod reading;
 mod reassignment;
 mod rebalances;
+mod request_context;
 mod router;
 mod snapshot;
 mod text;
-mod visit;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub use access::Password;
-use access::Sessions;
 pub use address::{Address, AddressError};
+pub use auth::Password;
+use auth::Sessions;
+pub use benchmark_runner::{Compared, Laboratory, Order, Run, RunState, Suite};
 use client::Client;
 use cluster::Cluster;
-pub use exposition::Exposition;
-pub use host::Hosts;
-pub use laboratory::{Compared, Laboratory, Order, Run, RunState, Suite};
-pub use local::{Local, NodeReport, Rebalance};
+pub use embedded_broker::{Local, NodeReport, Rebalance};
+pub use host_check::Hosts;
 use metrics::Scrape;
+pub use openmetrics::Exposition;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 

@@ -75,7 +75,7 @@ pub(crate) fn unrest(snapshot: &Snapshot) -> Vec<Unrest<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::Rebalance;
+    use crate::embedded_broker::Rebalance;
 
     fn rebalance(group: &str, began_ms: i64, cause: &str) -> Rebalance {
         Rebalance {

@@ -11,7 +11,7 @@ use crate::page::{
     broker, clusters, configs, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
     moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
-use crate::{Console, access, api, assets, bodies, events, failure, health, host, metrics, origin};
+use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics};
 
 /// Of forms: a record that is produced is the largest.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -72,17 +72,17 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .nest("/clusters/{cluster}", cluster)
         .nest("/api/v1", api::routes())
         .route("/assets/{name}", get(assets::show))
-        .route("/login", get(access::show).post(access::log_in))
-        .route("/logout", post(access::log_out))
+        .route("/login", get(auth::show).post(auth::log_in))
+        .route("/logout", post(auth::log_out))
         .route("/metrics", get(metrics::show))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .fallback(failure::no_page)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&console), bodies::read))
-        .layer(from_fn_with_state(Arc::clone(&console), access::check))
-        .layer(from_fn(origin::check))
-        .layer(from_fn(origin::protect))
-        .layer(from_fn_with_state(Arc::clone(&console), host::check))
+        .layer(from_fn_with_state(Arc::clone(&console), auth::check))
+        .layer(from_fn(csrf::check))
+        .layer(from_fn(csrf::protect))
+        .layer(from_fn_with_state(Arc::clone(&console), host_check::check))
         .with_state(console)
 }

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use client::TopicPartition;
 
-use crate::figures::Figures;
+use crate::embedded_broker::Rebalance;
 use crate::format::duration;
-use crate::local::Rebalance;
+use crate::node_metrics::Figures;
 
 pub(crate) use take::take;
 

@@ -169,7 +169,7 @@ pub async fn consume(
         .map(|group| Membership::new(heart, group, load.topics.clone(), load.settings.group.clone()));
     let consumer = Consumer::new(client.clone(), load.settings.fetch.clone());
     let joining = Duration::ZERO;
-    let mut reading = Reading {
+    let mut reading = ConsumerLoop {
         client,
         consumer,
         membership,
@@ -193,7 +193,7 @@ pub async fn consume(
     result
 }
 
-struct Reading<'a> {
+struct ConsumerLoop<'a> {
     client: Client,
     consumer: Consumer,
     membership: Option<Membership>,
@@ -222,7 +222,7 @@ impl Round {
     }
 }
 
-impl Reading<'_> {
+impl ConsumerLoop<'_> {
     async fn run(&mut self) -> Result<(), ClientError> {
         self.assign().await?;
         let mut last_record = Instant::now();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::words::words;
+use crate::text_enum::words;
 
 /// Random bytes are made once; values are cut from here. Larger than what a codec looks back over.
 const POOL_BYTES: usize = 4 * 1024 * 1024;

@@ -14,7 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use client::{
-    Acks, Client, ClientError, Connection, ConnectionError, Metadata, PRODUCE_ADDS_PARTITIONS, Pending, Transactions,
+    Acks, Client, ClientError, Connection, ConnectionError, Metadata, PRODUCE_ADDS_PARTITIONS, PendingResponse,
+    Transactions,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -26,8 +27,8 @@ use wire::{ErrorCode, Records, Uuid};
 
 use crate::batches::{Batches, ProducerId, ReadyBatch};
 use crate::metrics::BatchFacts;
-use crate::pace::Pace;
 use crate::payload::{Payload, Source};
+use crate::rate::Pace;
 use crate::settings::ProducerSettings;
 use crate::stats::{Sent, Stats};
 use crate::timer::Timer;
@@ -206,7 +207,7 @@ enum Link {
 }
 
 struct InFlight {
-    pending: Pending<ProduceRequest>,
+    pending: PendingResponse<ProduceRequest>,
     sent: Instant,
     batches: Vec<(usize, ReadyBatch)>,
 }

@@ -22,9 +22,9 @@ use wire::batch::BatchBuilder;
 use wire::{ErrorCode, Records, Uuid, frame};
 
 use crate::metrics::BatchFacts;
-use crate::pace::Pace;
 use crate::payload::Source;
 use crate::produce::{ProduceLoad, TICK, UNSENT_BYTES_MAX, flush, version};
+use crate::rate::Pace;
 use crate::stats::{SentBatch, Stats};
 use crate::timer::Timer;
 

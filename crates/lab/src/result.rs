@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bottleneck::Verdict;
 use crate::proc_probe::HostFacts;
 use crate::stats::Tally;
 use crate::text::Text;
-use crate::verdict::Verdict;
 
 /// The version of the files' meaning.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -346,7 +346,7 @@ pub struct Second {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::verdict::Limit;
+    use crate::bottleneck::Limit;
 
     /// A run of which nothing is known.
     pub(crate) fn measured() -> Measured {

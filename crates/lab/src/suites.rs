@@ -38,9 +38,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::bottleneck::{Limit, Observation};
     use crate::result::Published;
     use crate::scenario::{Case, Loop, Scenario};
-    use crate::verdict::{Limit, Observation};
 
     fn scenario(suite: &Suite) -> Scenario {
         Scenario::parse(suite.text).unwrap_or_else(|error| panic!("{}: {error}", suite.name))

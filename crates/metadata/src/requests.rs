@@ -219,7 +219,7 @@ impl Decided for ListPartitionReassignmentsRequest {
     }
 }
 
-fn code_and_message(outcome: changes::configs::Outcome) -> (ErrorCode, Option<String>) {
+fn code_and_message(outcome: changes::configs::AlterationResult) -> (ErrorCode, Option<String>) {
     match outcome {
         Ok(()) => (ErrorCode::NONE, None),
         Err(refusal) => (refusal.code, refusal.message),

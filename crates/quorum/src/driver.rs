@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::node::ELECTION_TICKS;
 use super::node::members::Joined;
 use super::node::read_index::{Confirmed, QUESTIONS_MAX};
-use super::{Node, QuorumError, QuorumStatus, Replica, StateMachine, Ticket, Voter, VoterKey, messages};
+use super::{Node, ProposalId, QuorumError, QuorumStatus, Replica, StateMachine, Voter, VoterKey, messages};
 
 /// Raft's unit of time.
 const TICK: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ pub(super) enum Command {
 
 pub(super) enum Event {
     Messages { from: SocketAddr, messages: Vec<Message> },
-    Introduce(Vec<Voter>),
+    AddPeerAddresses(Vec<Voter>),
 }
 
 /// What is known about a node otherwise than by its messages.
@@ -121,7 +121,7 @@ impl Events {
     pub(super) fn push(&self, event: Event) {
         let size_bytes = match &event {
             Event::Messages { messages, .. } => messages.iter().map(messages::size_bytes).sum(),
-            Event::Introduce(_) => 0,
+            Event::AddPeerAddresses(_) => 0,
         };
         let before = self.shared.queued_bytes.fetch_add(size_bytes, Ordering::Relaxed);
         let has_room = before == 0 || before + size_bytes <= BYTES_MAX;
@@ -171,9 +171,9 @@ pub struct Driver<M> {
     arrived: Arrived,
     status: watch::Sender<QuorumStatus>,
     /// Proposals that were accepted, by the index of their entry.
-    proposed: BTreeMap<u64, (Ticket, Reply<i64>)>,
+    proposed: BTreeMap<u64, (ProposalId, Reply<i64>)>,
     /// Changes of the members that were accepted, by the index of their entry.
-    removals: BTreeMap<u64, (Ticket, Reply<()>)>,
+    removals: BTreeMap<u64, (ProposalId, Reply<()>)>,
     /// Who waits until the entry of this index is applied.
     settling: Vec<(u64, Reply<()>)>,
     joining: Vec<(VoterKey, Joined, Reply<()>)>,
@@ -265,13 +265,13 @@ impl<M: StateMachine> Driver<M> {
     /// Answers what has come about, and what will not any more, or not by this leader.
     fn answer(&mut self, error: Option<QuorumError>) {
         for committed in self.node.take_committed() {
-            let ticket = committed.ticket;
+            let proposal_id = committed.proposal_id;
             // Another entry in its place is another leader's.
-            if let Some((own, reply)) = self.proposed.remove(&ticket.index) {
-                _ = reply.send(if own == ticket { Ok(committed.offset) } else { Err(QuorumError::NotLeader) });
+            if let Some((own, reply)) = self.proposed.remove(&proposal_id.index) {
+                _ = reply.send(if own == proposal_id { Ok(committed.offset) } else { Err(QuorumError::NotLeader) });
             }
-            if let Some((own, reply)) = self.removals.remove(&ticket.index) {
-                _ = reply.send(if own == ticket { Ok(()) } else { Err(QuorumError::NotLeader) });
+            if let Some((own, reply)) = self.removals.remove(&proposal_id.index) {
+                _ = reply.send(if own == proposal_id { Ok(()) } else { Err(QuorumError::NotLeader) });
             }
         }
         let applied = self.node.applied();
@@ -332,7 +332,7 @@ impl<M: StateMachine> Driver<M> {
                 }
             }
             Command::Remove { key, reply } => match self.node.remove(key) {
-                Ok(ticket) => _ = self.removals.insert(ticket.index, (ticket, reply)),
+                Ok(proposal_id) => _ = self.removals.insert(proposal_id.index, (proposal_id, reply)),
                 Err(error) => refuse(reply, error),
             },
             Command::Transfer(reply) => _ = reply.send(self.node.transfer_leadership()),
@@ -348,7 +348,7 @@ impl<M: StateMachine> Driver<M> {
 
     fn propose(&mut self, proposal: Proposal) {
         match self.node.propose(proposal.epoch, proposal.after, &proposal.values) {
-            Ok(ticket) => _ = self.proposed.insert(ticket.index, (ticket, proposal.reply)),
+            Ok(proposal_id) => _ = self.proposed.insert(proposal_id.index, (proposal_id, proposal.reply)),
             Err(error) => refuse(proposal.reply, error),
         }
     }
@@ -357,7 +357,7 @@ impl<M: StateMachine> Driver<M> {
         // Whoever stood still for so long has been replaced, and must not act as if it had not.
         let stood_still = self.last_tick.replace(now).is_some_and(|last| now - last >= TICK * ELECTION_TICKS as u32);
         if stood_still {
-            self.node.resign();
+            self.node.step_down_after_removal();
         }
         self.log(Node::tick);
         self.finish();
@@ -370,7 +370,7 @@ impl<M: StateMachine> Driver<M> {
             self.arrived.shared.queued_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
             match event {
                 Event::Messages { from, messages } => messages.into_iter().for_each(|message| self.hear(from, message)),
-                Event::Introduce(members) => self.node.introduce(members),
+                Event::AddPeerAddresses(members) => self.node.add_peer_addresses(members),
             }
             left -= 1;
             next = if left > 0 { self.arrived.queue.try_recv().ok() } else { None };

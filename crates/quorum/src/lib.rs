@@ -47,7 +47,7 @@ pub use driver::Driver;
 use driver::{Command, Event, Events, Hint, Proposal};
 pub use messages::{from_wire, is_from, to_wire};
 pub use node::read_index::Confirmed;
-pub use node::{Committed, Node, Ticket};
+pub use node::{Committed, Node, ProposalId};
 use platform::{Clock, DiskWatch, Random, panics};
 use raft::eraftpb::Message;
 pub use snapshot::SnapshotId;
@@ -400,8 +400,8 @@ impl Quorum {
 
     /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank
     /// or behind.
-    pub fn introduce(&self, members: Vec<Voter>) {
-        self.events.push(Event::Introduce(members));
+    pub fn add_peer_addresses(&self, members: Vec<Voter>) {
+        self.events.push(Event::AddPeerAddresses(members));
     }
 
     /// The process of a node is known to be dead. If it led, its followers need not wait to elect another.

@@ -21,7 +21,7 @@ use raft::eraftpb::{ConfChange, Entry, EntryType, Message, MessageType};
 use raft::{RawNode, Ready, StateRole};
 use wire::batch::Batch;
 
-use self::members::Wishes;
+use self::members::PendingMembership;
 use self::read_index::Questions;
 use super::raft_storage::{self, Storage};
 use super::snapshot::Snapshot;
@@ -71,7 +71,7 @@ impl Heard {
 
 /// A proposal that was accepted. It has come about when an entry of this index and epoch is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket {
+pub struct ProposalId {
     pub index: u64,
     pub epoch: i32,
 }
@@ -79,7 +79,7 @@ pub struct Ticket {
 /// An entry that was applied, and the offset of its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    pub ticket: Ticket,
+    pub proposal_id: ProposalId,
     pub offset: i64,
 }
 
@@ -119,7 +119,7 @@ pub struct Node<M> {
     patience_ticks: usize,
     pub(super) contacts: BTreeMap<u64, Contact>,
     heard: Heard,
-    pub(super) wishes: Wishes,
+    pub(super) pending_membership: PendingMembership,
     pub(super) questions: Questions,
     /// What could not be put on disk because it was full.
     unfinished: Option<Ready>,
@@ -193,7 +193,7 @@ impl<M: StateMachine> Node<M> {
             patience_ticks: 0,
             contacts: BTreeMap::new(),
             heard: Heard { clock: options.clock.clone(), at_ms: Arc::default() },
-            wishes: Wishes::default(),
+            pending_membership: PendingMembership::default(),
             questions: Questions::default(),
             unfinished: None,
             failure: None,
@@ -231,7 +231,7 @@ impl<M: StateMachine> Node<M> {
 
     /// The epoch in which this node leads and has applied all that came before.
     pub fn leader_epoch(&self) -> Option<i32> {
-        if storage::is_mistaken!(DecideBeforeFirstCommit) {
+        if storage::injected_fault!(DecideBeforeFirstCommit) {
             return self.leads().then_some(self.raft.raft.term as i32);
         }
         self.own_epoch.filter(|epoch| self.leads() && i64::from(*epoch) == self.raft.raft.term as i64)
@@ -299,7 +299,7 @@ impl<M: StateMachine> Node<M> {
         }
         self.led_since_tick = self.leads().then(|| self.led_since_tick.unwrap_or(self.ticks));
         if self.has_lost_majority() {
-            self.resign();
+            self.step_down_after_removal();
         }
         self.give_up_snapshots();
         self.drive()
@@ -315,7 +315,7 @@ impl<M: StateMachine> Node<M> {
         let is_meant = match message.get_msg_type() {
             MsgAppend | MsgHeartbeat | MsgSnapshot => true,
             // A blank node is no voter, whatever others think: it may have voted and forgotten.
-            MsgRequestVote | MsgRequestPreVote => !self.is_blank_member() || storage::is_mistaken!(EmptyDiskVotes),
+            MsgRequestVote | MsgRequestPreVote => !self.is_blank_member() || storage::injected_fault!(EmptyDiskVotes),
             MsgAppendResponse | MsgHeartbeatResponse | MsgRequestVoteResponse | MsgRequestPreVoteResponse => true,
             MsgTimeoutNow => !self.is_stalled(),
             _ => false,
@@ -370,7 +370,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Where to reach members that are not in the voter set that this node has.
-    pub fn introduce(&mut self, members: Vec<Voter>) {
+    pub fn add_peer_addresses(&mut self, members: Vec<Voter>) {
         for member in members {
             if self.introduced.len() >= INTRODUCED_MAX {
                 self.introduced.clear();
@@ -479,7 +479,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Stops leading, as the others have had time to elect another leader. One that is alone goes on.
-    pub fn resign(&mut self) {
+    pub fn step_down_after_removal(&mut self) {
         if self.leads() && !self.is_only_voter() && self.unfinished.is_none() {
             let term = self.raft.raft.term;
             self.raft.raft.msgs.clear();
@@ -504,7 +504,7 @@ impl<M: StateMachine> Node<M> {
 
     /// Proposes records as one entry, in the epoch in which they were thought up. They were on the state at `after`; if
     /// that is not what they would follow they are refused.
-    pub fn propose(&mut self, epoch: i32, after: i64, values: &[Bytes]) -> Result<Ticket, QuorumError> {
+    pub fn propose(&mut self, epoch: i32, after: i64, values: &[Bytes]) -> Result<ProposalId, QuorumError> {
         self.check()?;
         self.resume()?;
         if self.leader_epoch() != Some(epoch) || self.is_stalled() {
@@ -524,7 +524,7 @@ impl<M: StateMachine> Node<M> {
             return Err(QuorumError::DiskFull);
         }
         self.raft.propose(Vec::new(), batch.bytes.to_vec())?;
-        Ok(Ticket { index: self.raft.raft.raft_log.last_index(), epoch })
+        Ok(ProposalId { index: self.raft.raft.raft_log.last_index(), epoch })
     }
 
     /// Entries that were applied since the last call.
@@ -643,7 +643,7 @@ impl<M: StateMachine> Node<M> {
             if self.raft.raft.state == StateRole::Leader && entry.term == self.raft.raft.term {
                 self.own_epoch = Some(epoch);
             }
-            self.committed.push(Committed { ticket: Ticket { index: entry.index, epoch }, offset });
+            self.committed.push(Committed { proposal_id: ProposalId { index: entry.index, epoch }, offset });
         }
         Ok(())
     }
@@ -675,8 +675,8 @@ impl<M: StateMachine> Node<M> {
 
     /// Ends the leadership of a node that must not go on with it, and lets the one that is farthest take over.
     fn step_down(&mut self) {
-        if let Some(heir) = self.heir() {
-            self.raft.raft.send_timeout_now(heir);
+        if let Some(transfer_target) = self.transfer_target() {
+            self.raft.raft.send_timeout_now(transfer_target);
         }
         let messages = std::mem::take(&mut self.raft.raft.msgs);
         let term = self.raft.raft.term;

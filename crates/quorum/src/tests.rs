@@ -4,7 +4,7 @@ mod cluster;
 mod damage;
 mod handle;
 mod hostile;
-#[cfg(feature = "seeded-mistakes")]
+#[cfg(feature = "injected-faults")]
 mod mistakes;
 mod simulation;
 mod stalls;
@@ -89,9 +89,9 @@ fn start(disk: &Arc<dyn Disk>, dir: &Path, snapshot_bytes: u64) -> Result<Node<J
 
 fn commit(node: &mut Node<Journal>, values: &[Bytes]) -> Result<i64, QuorumError> {
     node.drive()?;
-    let ticket = node.propose(node.leader_epoch().ok_or(QuorumError::NotLeader)?, node.state_offset(), values)?;
+    let proposal_id = node.propose(node.leader_epoch().ok_or(QuorumError::NotLeader)?, node.state_offset(), values)?;
     node.drive()?;
-    let committed = node.take_committed().into_iter().find(|committed| committed.ticket == ticket);
+    let committed = node.take_committed().into_iter().find(|committed| committed.proposal_id == proposal_id);
     committed.map(|committed| committed.offset).ok_or(QuorumError::NotLeader)
 }
 
@@ -346,7 +346,7 @@ fn a_blank_node_votes_for_nobody_and_stands_for_nothing() {
     let sent = Arc::<Mutex<Vec<Message>>>::default();
     let mut node = Node::open(&options, Journal::default(), Box::new(Kept(sent.clone()))).unwrap();
     let other = voter(VoterKey { node_id: 2, directory_id: wire::Uuid([2; 16]) });
-    node.introduce(vec![other.clone()]);
+    node.add_peer_addresses(vec![other.clone()]);
     for kind in [raft::eraftpb::MessageType::MsgRequestPreVote, raft::eraftpb::MessageType::MsgRequestVote] {
         let mut message = Message::default();
         message.set_msg_type(kind);

@@ -31,7 +31,7 @@ pub struct VoterKey {
 impl VoterKey {
     /// What raft calls it: half of it is the directory. 0 is nobody.
     pub(super) fn raft_id(self) -> u64 {
-        let [a, b, c, d, ..] = if storage::is_mistaken!(EmptyDiskVotes) { [0; 16] } else { self.directory_id.0 };
+        let [a, b, c, d, ..] = if storage::injected_fault!(EmptyDiskVotes) { [0; 16] } else { self.directory_id.0 };
         u64::from(u32::from_be_bytes([a, b, c, d])) << 32 | u64::from((self.node_id as u32).wrapping_add(1))
     }
 }

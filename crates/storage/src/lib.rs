@@ -13,22 +13,21 @@
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
 /// Whether a mistake of [`mistakes`] is to be made here, which is nothing but `false` without them.
-#[cfg(feature = "seeded-mistakes")]
+#[cfg(feature = "injected-faults")]
 #[macro_export]
-macro_rules! is_mistaken {
+macro_rules! injected_fault {
     ($mistake:ident) => {
-        $crate::mistakes::is_made($crate::mistakes::Mistake::$mistake)
+        $crate::injected_faults::is_made($crate::injected_faults::InjectedFault::$mistake)
     };
 }
-#[cfg(not(feature = "seeded-mistakes"))]
+#[cfg(not(feature = "injected-faults"))]
 #[macro_export]
-macro_rules! is_mistaken {
+macro_rules! injected_fault {
     ($mistake:ident) => {
         false
     };
 }
 
-mod checked;
 pub mod checkpoint;
 mod compact;
 mod config;
@@ -38,17 +37,17 @@ mod error;
 mod failed_sync;
 mod fetched;
 mod index;
+#[cfg(feature = "injected-faults")]
+pub mod injected_faults;
 mod keymap;
 mod log;
 mod markers;
-mod mend;
-#[cfg(feature = "seeded-mistakes")]
-pub mod mistakes;
 mod names;
 mod part;
 pub mod partition_metadata;
 mod producers;
 mod recovery;
+mod repair;
 mod retention;
 mod scan;
 mod scrub;
@@ -58,6 +57,7 @@ pub mod simdisk;
 mod snapshot;
 mod timestamps;
 mod truncations;
+mod verified_ranges;
 mod view;
 
 pub use compact::{Cleanable, Cleaned, Compaction, CompactionLimits, CompactionStats};
@@ -67,9 +67,9 @@ pub use epochs::{EpochEndOffset, EpochEntry};
 pub use error::{AppendError, LogError, ReadError};
 pub use fetched::{Fetched, FetchedError};
 pub use log::{Appended, Log};
-pub use mend::MendError;
 pub use producers::{BatchMetadata, Origin, ProducerState};
 pub use recovery::{Cut, OpenOptions, RecoveryReport};
+pub use repair::RepairError;
 pub use scan::BadRange;
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::TimestampOffset;

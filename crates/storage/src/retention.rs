@@ -143,7 +143,7 @@ impl Log {
         let open_ms = now.monotonic_ms.saturating_sub(self.opened.monotonic_ms);
         Ok(is_due(now.wall_ms)
             && match part.segment.last_append_ms() {
-                _ if crate::is_mistaken!(RetentionByWallClock) => true,
+                _ if crate::injected_fault!(RetentionByWallClock) => true,
                 Some(last_append_ms) => quiet_since(last_append_ms),
                 None => is_due(self.opened.wall_ms.saturating_add(open_ms)) || quiet_since(self.opened.monotonic_ms),
             })

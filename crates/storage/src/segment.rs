@@ -18,12 +18,12 @@ use wire::batch::{BatchHeader, HEADER_BYTES};
 
 use self::files::Handle;
 pub use self::timestamp_offset::TimestampOffset;
-use crate::checked::Checked;
 use crate::disk::{Disk, File, OpenMode};
 use crate::error::ReadError;
 use crate::index::{ENTRIES_PER_WRITE, Entries, Entry, OffsetEntry, TimeEntry, entry_in_file, floor_in_file};
 use crate::names::{self, Kind, Stage};
 use crate::scan::{BadRange, Item, Walk};
+use crate::verified_ranges::VerifiedRanges;
 
 /// The timestamp of a log without any.
 const NO_TIMESTAMP: i64 = -1;
@@ -71,14 +71,14 @@ struct State {
     last_time_entry: i64,
     bytes_since_entry: u64,
     bad: Vec<BadRange>,
-    checked: Checked,
+    checked: VerifiedRanges,
     /// Offsets at which batches start, with their positions.
     hints: [(i64, u32); HINTS],
     next_hint: usize,
 }
 
 /// Where a batch starts, and the lowest offset that can be there.
-pub(crate) type Place = (u64, i64);
+pub(crate) type BatchPosition = (u64, i64);
 
 /// A batch's place in a segment.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +242,7 @@ impl Segment {
 
     /// Checks the CRCs of the batches from a place up to `end`. Says no, and marks it, if one of them is bad, or if the
     /// file was cut meanwhile.
-    pub(crate) fn check(&self, place: Place, end: u64, size: u64, upper_offset: i64) -> io::Result<bool> {
+    pub(crate) fn check(&self, place: BatchPosition, end: u64, size: u64, upper_offset: i64) -> io::Result<bool> {
         let (start, lowest) = place;
         let mut walk = self.verified(self.log_file()?, size, upper_offset).from(start, lowest);
         while walk.position() < end {
@@ -339,17 +339,28 @@ impl Segment {
 
     /// The place of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is
     /// none.
-    pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
+    pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<BatchPosition>, ReadError> {
         self.find(offset, size, upper_offset, false)
     }
 
     /// The same for threads that must not wait: [`ReadError::Cold`] where something would have to be read from the
     /// disk, searched for or made anew.
-    pub(crate) fn locate_at_once(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<Place>, ReadError> {
+    pub(crate) fn locate_at_once(
+        &self,
+        offset: i64,
+        size: u64,
+        upper_offset: i64,
+    ) -> Result<Option<BatchPosition>, ReadError> {
         self.find(offset, size, upper_offset, true)
     }
 
-    fn find(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> Result<Option<Place>, ReadError> {
+    fn find(
+        &self,
+        offset: i64,
+        size: u64,
+        upper_offset: i64,
+        is_urgent: bool,
+    ) -> Result<Option<BatchPosition>, ReadError> {
         {
             let state = self.state.lock();
             if let Some(position) = state.hinted(offset)
@@ -414,7 +425,7 @@ impl Segment {
 
     /// A place at which a batch starts whose offsets are all at most `offset`, by the index; and the lowest offset
     /// there.
-    fn start_before(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> io::Result<Place> {
+    fn start_before(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> io::Result<BatchPosition> {
         let start = (0, self.base_offset);
         if offset <= self.base_offset {
             return Ok(start);
@@ -460,7 +471,7 @@ impl Segment {
     }
 
     /// What an index entry says, if the batch there agrees.
-    fn checked(&self, entry: OffsetEntry, size: u64, upper: i64, is_urgent: bool) -> io::Result<Option<Place>> {
+    fn checked(&self, entry: OffsetEntry, size: u64, upper: i64, is_urgent: bool) -> io::Result<Option<BatchPosition>> {
         let file = self.log_reader(is_urgent)?;
         let mut walk = self.walk(file, size, upper, false).from(u64::from(entry.position), self.base_offset);
         let last = self.base_offset + i64::from(entry.relative_offset);
@@ -511,7 +522,7 @@ impl Segment {
     }
 
     /// The position of the batch that an entry of the time index names, if it has that timestamp.
-    fn checked_time(&self, entry: TimeEntry, size: u64, upper_offset: i64) -> io::Result<Option<Place>> {
+    fn checked_time(&self, entry: TimeEntry, size: u64, upper_offset: i64) -> io::Result<Option<BatchPosition>> {
         let offset = self.base_offset + i64::from(entry.relative_offset);
         let (position, lowest) = match self.locate(offset, size, upper_offset) {
             Ok(Some(place)) => place,
@@ -719,7 +730,7 @@ impl State {
             last_time_entry: NO_TIMESTAMP,
             bytes_since_entry: 0,
             bad: Vec::new(),
-            checked: Checked::default(),
+            checked: VerifiedRanges::default(),
             hints: [(-1, 0); HINTS],
             next_hint: 0,
         }

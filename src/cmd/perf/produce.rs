@@ -16,7 +16,7 @@ use lab::{
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::along::{Along, ConsumerFlags};
+use super::concurrent_consumers::{Along, ConsumerFlags};
 use super::figures::{self, Part};
 use super::metrics::Metrics;
 use super::watch::{INTERRUPTED, watch};

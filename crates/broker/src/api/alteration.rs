@@ -37,7 +37,7 @@ macro_rules! resources {
 resources! { alter_configs incremental_alter_configs }
 
 /// What became of one resource: NONE and no message, or why it is as before.
-pub(super) type Outcome = (ErrorCode, Option<String>);
+pub(super) type AlterationResult = (ErrorCode, Option<String>);
 
 /// Alters resources. `here` is what becomes of one that the broker sees to itself; `ask` has the controller decide
 /// about the others that the broker does not refuse, one outcome each. Answers the kind, name and outcome of every
@@ -45,9 +45,9 @@ pub(super) type Outcome = (ErrorCode, Option<String>);
 pub(super) async fn alter<R: Resource>(
     node_id: i32,
     resources: Vec<R>,
-    here: impl Fn(&R) -> Option<Outcome>,
-    ask: impl AsyncFnOnce(Vec<R>) -> Result<Vec<Outcome>, ControllerError>,
-) -> Vec<(i8, String, Outcome)> {
+    here: impl Fn(&R) -> Option<AlterationResult>,
+    ask: impl AsyncFnOnce(Vec<R>) -> Result<Vec<AlterationResult>, ControllerError>,
+) -> Vec<(i8, String, AlterationResult)> {
     let mut decided_here = Vec::with_capacity(resources.len());
     let mut passed = Vec::with_capacity(resources.len());
     for resource in resources {

@@ -66,7 +66,7 @@ pub(crate) struct Service<'a> {
 }
 
 /// What is known of a request besides its body.
-pub(crate) struct Asked<'a> {
+pub(crate) struct FetchContext<'a> {
     pub(crate) version: i16,
     pub(crate) listener: &'a str,
     pub(crate) is_inter_broker: bool,
@@ -86,7 +86,7 @@ pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchReques
         selects_by_rack: broker.config().replica_selector_class.is_some(),
     };
     let Call { correlation_id, context } = &call;
-    let asked = Asked {
+    let asked = FetchContext {
         version: context.api_version,
         listener: &context.listener,
         is_inter_broker: context.is_inter_broker,
@@ -99,7 +99,7 @@ pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchReques
 /// The answer, and the ranges of files that belong into it.
 pub(crate) async fn serve(
     service: &Service<'_>,
-    asked: &Asked<'_>,
+    asked: &FetchContext<'_>,
     request: FetchRequest,
 ) -> (FetchResponse, Vec<Span>) {
     let refuse = |error_code| (FetchResponse { error_code, ..Default::default() }, Vec::new());
@@ -155,13 +155,13 @@ async fn read(
     targets: &Targets,
     fetched_ms: Option<i64>,
 ) -> Reads {
-    let reading = Reading { service, sender, limits, fetched_ms, is_urgent: true };
+    let reading = FetchPass { service, sender, limits, fetched_ms, is_urgent: true };
     let reads = reading.all(targets).await;
     if !reads.parts.iter().any(|read| read.is_cold) {
         return reads;
     }
     let is_warm = cold::warm(service.partitions.cold_reads(), targets, &reads, limits.max_bytes).await;
-    Reading { fetched_ms: None, is_urgent: !is_warm, ..reading }.all(targets).await
+    FetchPass { fetched_ms: None, is_urgent: !is_warm, ..reading }.all(targets).await
 }
 
 /// Who fetches.
@@ -271,7 +271,7 @@ impl Read {
 
 /// One look at all targets.
 #[derive(Clone, Copy)]
-struct Reading<'a> {
+struct FetchPass<'a> {
     service: &'a Service<'a>,
     sender: &'a Sender,
     limits: &'a Limits,
@@ -283,7 +283,7 @@ struct Reading<'a> {
 
 /// What may be read of one partition.
 #[derive(Clone, Copy)]
-struct Room {
+struct ReadBudget {
     bytes_max: i64,
     /// Only the first batch of an answer may exceed the limits.
     is_first: bool,
@@ -292,7 +292,7 @@ struct Room {
     is_urgent: bool,
 }
 
-impl Reading<'_> {
+impl FetchPass<'_> {
     async fn all(&self, targets: &Targets) -> Reads {
         let mut reads = Reads { parts: Vec::with_capacity(targets.len()), bytes: 0, urgent: false, has_news: false };
         let is_quota_exceeded = match self.sender {
@@ -304,7 +304,8 @@ impl Reading<'_> {
             pace.step(1).await;
             let left = i64::from(self.limits.max_bytes) - reads.bytes;
             let bytes_max = i64::from(target.max_bytes).min(left).max(0);
-            let room = Room { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded, is_urgent: self.is_urgent };
+            let room =
+                ReadBudget { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded, is_urgent: self.is_urgent };
             let read = match (&target.partition, self.sender) {
                 (Err(code), _) => Err(*code),
                 (Ok(partition), Sender::Follower(follower)) => follower.read(partition, target, room, self.fetched_ms),
@@ -329,7 +330,7 @@ impl Reading<'_> {
         &self,
         partition: &Arc<Partition>,
         target: &Target,
-        room: Room,
+        room: ReadBudget,
         isolation: Isolation,
         rack: Option<&str>,
     ) -> Result<Read, ErrorCode> {
@@ -397,7 +398,7 @@ fn find_divergence(
 fn read_span(
     partition: &Arc<Partition>,
     target: &Target,
-    room: Room,
+    room: ReadBudget,
     end_offset: i64,
     read: &mut Read,
 ) -> Result<(), ErrorCode> {
@@ -439,7 +440,7 @@ fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
 /// Builds the answer: everything for a full fetch, only what has changed for an incremental one.
 async fn respond(
     service: &Service<'_>,
-    asked: &Asked<'_>,
+    asked: &FetchContext<'_>,
     session: Opened,
     reads: Reads,
 ) -> (FetchResponse, Vec<Span>) {
@@ -489,7 +490,7 @@ async fn respond(
             }),
         }
     }
-    let session_id = service.sessions.close(session.ticket, targets, &sent, asked.version);
+    let session_id = service.sessions.close(session.session_kind, targets, &sent, asked.version);
     let nodes = hints.into_nodes().into_iter();
     let node_endpoints =
         nodes.map(|node| NodeEndpoint { node_id: node.id, host: node.host, port: node.port, rack: node.rack });
@@ -498,7 +499,7 @@ async fn respond(
     (response, records.spans)
 }
 
-fn count_bytes(target: &Target, read: &Read, asked: &Asked<'_>) {
+fn count_bytes(target: &Target, read: &Read, asked: &FetchContext<'_>) {
     if let (Ok(partition), Some(span)) = (&target.partition, &read.span) {
         let out =
             if asked.is_inter_broker { &partition.traffic.replication_bytes_out } else { &partition.traffic.bytes_out };

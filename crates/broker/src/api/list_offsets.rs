@@ -102,16 +102,16 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
 
 /// A place in a log, as it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct FoundOffset {
     offset: i64,
     timestamp: i64,
     leader_epoch: i32,
 }
 
-fn response(partition_index: i32, found: Result<Option<Place>, ErrorCode>) -> ListOffsetsPartitionResponse {
+fn response(partition_index: i32, found: Result<Option<FoundOffset>, ErrorCode>) -> ListOffsetsPartitionResponse {
     let response = ListOffsetsPartitionResponse { partition_index, ..Default::default() };
     match found {
-        Ok(Some(Place { offset, timestamp, leader_epoch })) => {
+        Ok(Some(FoundOffset { offset, timestamp, leader_epoch })) => {
             ListOffsetsPartitionResponse { offset, timestamp, leader_epoch, ..response }
         }
         Ok(None) => response,
@@ -164,7 +164,7 @@ fn find(
     version: i16,
     asked: &ListOffsetsPartition,
     isolation: Isolation,
-) -> Result<Option<Place>, ErrorCode> {
+) -> Result<Option<FoundOffset>, ErrorCode> {
     let question = Question::new(asked.timestamp, version)?;
     partition.check_leader_in_epoch(asked.current_leader_epoch)?;
     let end_offset = partition.end_offset(isolation);
@@ -172,7 +172,7 @@ fn find(
     let found = match question {
         Question::Latest if is_behind => return Err(ErrorCode::OFFSET_NOT_AVAILABLE),
         Question::Latest => {
-            Ok(Some(Place { offset: end_offset, timestamp: -1, leader_epoch: partition.leader_epoch() }))
+            Ok(Some(FoundOffset { offset: end_offset, timestamp: -1, leader_epoch: partition.leader_epoch() }))
         }
         Question::Earliest => Ok(Some(earliest(partition))),
         Question::MaxTimestamp => max_timestamp(partition, end_offset),
@@ -189,15 +189,15 @@ fn find(
     })
 }
 
-fn earliest(partition: &Partition) -> Place {
+fn earliest(partition: &Partition) -> FoundOffset {
     let offset = partition.log_start_offset();
     // A log that has never held a record begins with the epoch of its leader.
     let leader_epoch = partition.view().epoch_for_offset(offset).unwrap_or_else(|| partition.leader_epoch());
-    Place { offset, timestamp: -1, leader_epoch }
+    FoundOffset { offset, timestamp: -1, leader_epoch }
 }
 
 /// The first record with the greatest timestamp of the log (KIP-734).
-fn max_timestamp(partition: &Partition, end_offset: i64) -> Result<Option<Place>, LookupError> {
+fn max_timestamp(partition: &Partition, end_offset: i64) -> Result<Option<FoundOffset>, LookupError> {
     let max = partition.view().max_timestamp()?;
     // The log knows the batch. One that is below the log's start, or that the reader may not see yet, is not found.
     let batch = partition.view().headers(max.offset, end_offset).find_map(Result::ok);
@@ -208,7 +208,7 @@ fn max_timestamp(partition: &Partition, end_offset: i64) -> Result<Option<Place>
 }
 
 /// The first record of a time or later.
-fn first_at(partition: &Partition, timestamp: i64, end_offset: i64) -> Result<Option<Place>, LookupError> {
+fn first_at(partition: &Partition, timestamp: i64, end_offset: i64) -> Result<Option<FoundOffset>, LookupError> {
     let mut batch = partition.view().batch_for_timestamp(timestamp, end_offset)?;
     while let Some(header) = batch {
         if let Some(place) = first_in(partition, &header, timestamp, end_offset)? {
@@ -227,7 +227,7 @@ fn first_in(
     header: &BatchHeader,
     timestamp: i64,
     end_offset: i64,
-) -> Result<Option<Place>, LookupError> {
+) -> Result<Option<FoundOffset>, LookupError> {
     let start = header.base_offset.max(partition.log_start_offset());
     if start >= header.next_offset() {
         return Ok(None);
@@ -238,7 +238,7 @@ fn first_in(
     for record in RecordReader::new(&batch.header, &records) {
         let record = record.map_err(|_| LookupError::Unreadable)?;
         if record.timestamp >= timestamp && record.offset >= start {
-            return Ok((record.offset < end_offset).then_some(Place {
+            return Ok((record.offset < end_offset).then_some(FoundOffset {
                 offset: record.offset,
                 timestamp: record.timestamp,
                 leader_epoch: header.partition_leader_epoch,

@@ -14,7 +14,7 @@ use wire::ErrorCode;
 use wire::api::describe_configs::DescribeConfigsResourceResult;
 use wire::api::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 
-use super::alteration::Outcome;
+use super::alteration::AlterationResult;
 
 /// `DYNAMIC_BROKER_LOGGER_CONFIG`.
 const SOURCE: i8 = 6;
@@ -36,7 +36,12 @@ pub(super) fn describe(loggers: &Loggers, keys: Option<&[String]>) -> Vec<Descri
 }
 
 /// Changes levels of this broker's loggers, unless they are only to be checked.
-pub(super) fn alter(loggers: &Loggers, node_id: i32, resource: &AlterConfigsResource, validate_only: bool) -> Outcome {
+pub(super) fn alter(
+    loggers: &Loggers,
+    node_id: i32,
+    resource: &AlterConfigsResource,
+    validate_only: bool,
+) -> AlterationResult {
     match check(&loggers.levels(), node_id, resource) {
         Err((code, message)) => (code, Some(message)),
         Ok(_) if validate_only => (ErrorCode::NONE, None),

@@ -31,7 +31,7 @@ use super::{Call, RequestContext, leaders};
 use crate::Broker;
 use crate::close_reason::CloseReason;
 use crate::frame::Frame;
-use crate::partition::{Acks, Outcome, Partition, Passed, Refusal, Ticket, Touched};
+use crate::partition::{Acks, Partition, PendingCommits, ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
 
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
 const ADMIN_CLIENT_ID: &str = "__admin_client";
@@ -45,13 +45,13 @@ const COMPRESSED_WEIGHT: usize = 4;
 const LEADER_HINTS_SINCE: i16 = 10;
 
 /// A Produce whose batches are queued, or are being checked before.
-pub struct Pending {
+pub struct PendingProduce {
     broker: Arc<Broker>,
     call: Call,
     acks: Acks,
-    /// The topics of the request, in its order; the ticket has a place for each of their partitions.
+    /// The topics of the request, in its order; the completion has a place for each of their partitions.
     topics: Vec<Topic>,
-    ticket: Arc<Ticket>,
+    completion: Arc<ProduceCompletion>,
     deadline: Option<Instant>,
     /// Checks and queues the batches of a large request.
     checking: Option<JoinHandle<Option<Vec<Topic>>>>,
@@ -63,9 +63,14 @@ struct Topic {
     partitions: Vec<i32>,
 }
 
-pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, touched: &mut Touched) -> Pending {
+pub(super) fn start(
+    broker: &Arc<Broker>,
+    call: Call,
+    request: ProduceRequest,
+    commits: &mut PendingCommits,
+) -> PendingProduce {
     let places = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
-    let ticket = Arc::new(Ticket::new(places));
+    let completion = Arc::new(ProduceCompletion::new(places));
     let acks = match request.acks {
         0 => Ok(Acks::None),
         1 => Ok(Acks::Leader),
@@ -75,21 +80,22 @@ pub(super) fn start(broker: &Arc<Broker>, call: Call, request: ProduceRequest, t
     let deadline = (acks.unwrap_or(Acks::Leader) == Acks::All)
         .then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
     let is_large = is_large(&request);
-    let mut pending = Pending {
+    let mut pending = PendingProduce {
         broker: Arc::clone(broker),
         call,
         acks: acks.unwrap_or(Acks::Leader),
         topics: Vec::new(),
-        ticket,
+        completion,
         deadline,
         checking: None,
     };
     if is_large {
-        let (broker, context, ticket) = (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.ticket));
-        let check = move || queue(&broker, &context, acks, request, &ticket, &mut Touched::default());
+        let (broker, context, completion) =
+            (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.completion));
+        let check = move || queue(&broker, &context, acks, request, &completion, &mut PendingCommits::default());
         pending.checking = Some(tokio::spawn(pending.broker.partitions.large_requests().clone().run(check)));
     } else {
-        pending.topics = queue(broker, &pending.call.context, acks, request, &pending.ticket, touched);
+        pending.topics = queue(broker, &pending.call.context, acks, request, &pending.completion, commits);
     }
     pending
 }
@@ -118,8 +124,8 @@ fn queue(
     context: &RequestContext,
     acks: Result<Acks, ErrorCode>,
     request: ProduceRequest,
-    ticket: &Arc<Ticket>,
-    touched: &mut Touched,
+    completion: &Arc<ProduceCompletion>,
+    commits: &mut PendingCommits,
 ) -> Vec<Topic> {
     let transactional = request.transactional_id.is_some();
     let from_admin_client = context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
@@ -141,8 +147,8 @@ fn queue(
                 Ok((partition, batch, acks))
             });
             match checked {
-                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, ticket, place, touched),
-                Err(refusal) => ticket.fill(place, Outcome::Refused(refusal)),
+                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, completion, place, commits),
+                Err(refusal) => completion.fill(place, ProduceOutcome::Refused(refusal)),
             }
             place += 1;
         }
@@ -187,7 +193,7 @@ fn check(
     Ok(Batch { bytes, ..batch })
 }
 
-impl Pending {
+impl PendingProduce {
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -197,15 +203,15 @@ impl Pending {
         self.checking.is_none()
     }
 
-    pub fn passed(&self) -> Passed {
-        self.ticket.passed()
+    pub fn timings(&self) -> ProduceTimings {
+        self.completion.timings()
     }
 
     /// Gives up waiting for what is not acknowledged by its deadline. It may still be appended.
     pub fn expire(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
-            self.ticket.fill_open(ErrorCode::REQUEST_TIMED_OUT);
+            self.completion.fill_open(ErrorCode::REQUEST_TIMED_OUT);
         }
     }
 
@@ -216,9 +222,9 @@ impl Pending {
             };
             (self.topics, self.checking) = (topics, None);
         }
-        let outcomes = ready!(self.ticket.poll(cx));
+        let outcomes = ready!(self.completion.poll(cx));
         if self.acks == Acks::None {
-            return Poll::Ready(if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Refused(_))) {
+            return Poll::Ready(if outcomes.iter().any(|outcome| matches!(outcome, ProduceOutcome::Refused(_))) {
                 Err(CloseReason::SilentProduceFailed)
             } else {
                 Ok(Frame::default())
@@ -227,7 +233,7 @@ impl Pending {
         let mut outcomes = outcomes.into_iter();
         let mut hints = leaders::Hints::new(&self.broker.metadata, &self.call.context.listener);
         let gives_hints = self.call.context.api_version >= LEADER_HINTS_SINCE;
-        let mut respond = |topic: &Topic, index: i32, outcome: Outcome| {
+        let mut respond = |topic: &Topic, index: i32, outcome: ProduceOutcome| {
             let mut response = response(index, outcome);
             if gives_hints
                 && let Some((leader_id, leader_epoch)) = hints.find(response.error_code, &topic.name, topic.id, index)
@@ -257,12 +263,12 @@ impl Pending {
     }
 }
 
-fn response(index: i32, outcome: Outcome) -> PartitionProduceResponse {
+fn response(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {
     match outcome {
-        Outcome::Appended { base_offset, log_append_time_ms, log_start_offset } => {
+        ProduceOutcome::Appended { base_offset, log_append_time_ms, log_start_offset } => {
             PartitionProduceResponse { index, base_offset, log_append_time_ms, log_start_offset, ..Default::default() }
         }
-        Outcome::Refused(refusal) => PartitionProduceResponse {
+        ProduceOutcome::Refused(refusal) => PartitionProduceResponse {
             index,
             error_code: refusal.code,
             base_offset: -1,

@@ -61,7 +61,7 @@ impl Members {
         let observers = answer.observers.into_iter().map(member);
         let members: Vec<Voter> = voters.iter().cloned().chain(observers).collect();
         self.note(&members);
-        self.quorum.introduce(members);
+        self.quorum.add_peer_addresses(members);
         voters
     }
 

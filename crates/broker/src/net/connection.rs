@@ -37,7 +37,7 @@ use crate::api::{self, Peer, Started};
 use crate::close_reason::{CloseReason, DISK_TIMEOUT, MEMORY_TIMEOUT};
 use crate::frame::Frame;
 use crate::memory::{ANSWER_BYTES, Budget, Permit, SMALL_ANSWER_BYTES_MAX, SMALL_BYTES_MAX, Share, Waiting};
-use crate::partition::{Passed, Touched};
+use crate::partition::{PendingCommits, ProduceTimings};
 use crate::stats::{Stage, Stopwatch};
 use crate::stream::Stream;
 
@@ -71,7 +71,7 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
 
 /// A request that is not answered yet.
-struct Pending {
+struct PendingRequest {
     started: Started,
     watch: Stopwatch,
     /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
@@ -107,7 +107,7 @@ pub struct Connection {
     short_since: Option<Instant>,
     /// What was done since others had their turn.
     turn: Turn,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingRequest>,
     /// For what `pending` takes beside its frames.
     pending_room: Permit,
     output: Output,
@@ -189,10 +189,10 @@ impl Connection {
             if self.is_on_control_plane && self.first_key().is_some_and(|key| !api::is_of_control_plane(key)) {
                 return Ok(());
             }
-            let mut touched = Touched::default();
-            let started = self.start_requests(&mut touched);
+            let mut commits = PendingCommits::default();
+            let started = self.start_requests(&mut commits);
             // What was started is appended even when a later frame of the same read was bad.
-            touched.commit();
+            commits.commit();
             self.now = None;
             started?;
             self.answer_ready().await?;
@@ -309,14 +309,14 @@ impl Connection {
     }
 
     /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests, and
-    /// those are queued.
+    /// those are queued. The last one stands for all: it could start only because those before it were queued.
     fn may_start_next(&self) -> bool {
-        self.pending.is_empty()
-            || (self.first_key().is_some_and(api::is_produce)
-                && self.pending.iter().all(|pending| pending.started.is_queued_produce()))
+        self.pending
+            .back()
+            .is_none_or(|last| last.started.is_queued_produce() && self.first_key().is_some_and(api::is_produce))
     }
 
-    fn start_requests(&mut self, touched: &mut Touched) -> Result<(), CloseReason> {
+    fn start_requests(&mut self, commits: &mut PendingCommits) -> Result<(), CloseReason> {
         while !self.turn.is_over() && self.has_startable_frame()? && self.has_room_to_start() {
             let size = self.frame_size()?.expect("a startable frame has a size");
             let frame = self.input.split_to(size);
@@ -332,11 +332,11 @@ impl Connection {
             let row = table::row(header.api_key).expect("the header of an API that is not in the table is refused");
             let mut watch = Stopwatch::new(row, self.arrived);
             watch.lap(Stage::Queue, self.now());
-            let started = api::start(&self.broker, &self.peer, header, reader, touched)?;
+            let started = api::start(&self.broker, &self.peer, header, reader, commits)?;
             let frame = (!started.is_produce()).then_some(frame);
             let rooms = [self.answer_room.take(), self.decoding_room.take()];
             self.answer_wait = None;
-            self.pending.push_back(Pending { started, watch, _frame: frame, _rooms: rooms });
+            self.pending.push_back(PendingRequest { started, watch, _frame: frame, _rooms: rooms });
         }
         Ok(())
     }
@@ -362,7 +362,7 @@ impl Connection {
         let Some(first) = self.pending.front_mut() else { return Poll::Ready(None) };
         let answer = first.poll(cx, &*self.broker.env.clock);
         let answer = std::task::ready!(answer);
-        let Some(Pending { watch, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
+        let Some(PendingRequest { watch, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
         Poll::Ready(Some(answer.map(|frame| (frame, watch))))
     }
 
@@ -618,10 +618,10 @@ fn is_over(patience: &Patience, is_short: bool, now: Instant) -> bool {
     now >= patience.until() || (is_short && now >= patience.moved() + SHORT_TIMEOUT)
 }
 
-impl Pending {
+impl PendingRequest {
     fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) -> Poll<Result<Frame, CloseReason>> {
         let answer = self.started.poll(cx);
-        match self.started.passed() {
+        match self.started.timings() {
             Some(passed) => {
                 if let Poll::Ready(answer) = &answer {
                     let errors = answer.as_ref().map_or(&[][..], Frame::errors);
@@ -636,7 +636,7 @@ impl Pending {
         answer
     }
 
-    fn lap_produce(&mut self, passed: &Passed, timed_out: bool, clock: &dyn Clock) {
+    fn lap_produce(&mut self, passed: &ProduceTimings, timed_out: bool, clock: &dyn Clock) {
         if timed_out {
             return self.watch.lap(Stage::Wait, clock.monotonic());
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use storage::{BadRange, LogError, MendError};
+use storage::{BadRange, LogError, RepairError};
 use wire::ErrorCode;
 
 use super::Partition;
@@ -66,9 +66,9 @@ impl Partition {
     }
 
     /// Puts a replica's batches in the place of bad ones. Takes place on the disk before it returns.
-    pub fn mend(self: &Arc<Self>, range: &BadRange, bytes: Bytes) -> Result<i64, MendError> {
-        let mended = self.with_log(|log| log.mend(range, bytes));
-        if let Err(MendError::Log(error @ LogError::Failed(_))) = &mended {
+    pub fn repair(self: &Arc<Self>, range: &BadRange, bytes: Bytes) -> Result<i64, RepairError> {
+        let mended = self.with_log(|log| log.repair(range, bytes));
+        if let Err(RepairError::Log(error @ LogError::Failed(_))) = &mended {
             self.fail(error);
         }
         mended

@@ -26,7 +26,7 @@ impl Partition {
         if self.is_offline() {
             return Err(ErrorCode::KAFKA_STORAGE_ERROR);
         }
-        self.look_at_leadership(|leadership| leadership.low_watermark(self.log_start_offset()))
+        self.read_leadership(|leadership| leadership.low_watermark(self.log_start_offset()))
     }
 
     /// Until the low watermark has reached an offset, or this node leads no more (`DelayedDeleteRecords`).

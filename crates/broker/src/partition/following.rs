@@ -11,7 +11,7 @@ use storage::{AppendError, BadRange, EpochEndOffset, FetchedError, Log, LogError
 use wire::batch::{Batch, Batches};
 
 use super::replica::Promised;
-use super::{Outcome, Partition, Passed, Ticket, Until, Waiting};
+use super::{Partition, ProduceCompletion, ProduceOutcome, ProduceTimings, Until, Waiting};
 
 /// Where a follower goes on, and what it tells its leader of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Partition {
         }
         let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now());
         if let Err(FetchedError::Append(AppendError::DiskFull)) = &appended {
-            self.shared.room.note_refused();
+            self.shared.disk_pressure.note_refused();
         }
         let appended = appended?;
         self.traffic.replication_bytes_in.add(appended.bytes as u64);
@@ -244,17 +244,17 @@ impl Partition {
         Ok(())
     }
 
-    /// Has the log brought to the disk; the place of the ticket is filled when it is there up to where it ends now.
-    pub fn sync_for_leader(self: &Arc<Self>, ticket: &Arc<Ticket>, place: usize) {
+    /// Has the log brought to the disk; the slot of the completion is filled when it is there up to where it ends now.
+    pub fn sync_for_leader(self: &Arc<Self>, completion: &Arc<ProduceCompletion>, slot: usize) {
         let offset = self.view.log_end_offset();
-        let outcome = Outcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };
-        let passed = Passed::appended(self.shared.env.clock.monotonic());
+        let outcome = ProduceOutcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };
+        let timings = ProduceTimings::appended(self.shared.env.clock.monotonic());
         self.request_sync([Waiting {
             offset,
             until: Until::Synced,
-            passed,
-            ticket: Arc::clone(ticket),
-            place,
+            timings,
+            completion: Arc::clone(completion),
+            slot,
             outcome,
         }]);
     }

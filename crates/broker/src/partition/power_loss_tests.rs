@@ -50,13 +50,13 @@ impl Node {
         self.partition = lead(&self.env, &self.syncer, log, durability, self.leader_epoch);
     }
 
-    fn produce(&self, value: u64, acks: Acks) -> Arc<Ticket> {
+    fn produce(&self, value: u64, acks: Acks) -> Arc<ProduceCompletion> {
         let mut builder = BatchBuilder::new();
         builder.push(0, None, Some(&value.to_be_bytes()), &[]);
-        let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-        self.partition.enqueue(builder.build(), acks, &ticket, 0, &mut touched);
-        touched.commit();
-        ticket
+        let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+        self.partition.enqueue(builder.build(), acks, &completion, 0, &mut commits);
+        commits.commit();
+        completion
     }
 
     fn end(&self) -> i64 {
@@ -91,7 +91,7 @@ fn lead(env: &Env, syncer: &Arc<Syncer>, log: Log, durability: &str, leader_epoc
         recovery_points: Arc::default(),
         syncer: Arc::clone(syncer),
         dirty: Arc::default(),
-        room: Arc::default(),
+        disk_pressure: Arc::default(),
         inline_appends: Arc::default(),
         stats: Arc::default(),
     };
@@ -108,15 +108,15 @@ fn lead(env: &Env, syncer: &Arc<Syncer>, log: Log, durability: &str, leader_epoc
     partition
 }
 
-fn is_answered(ticket: &Ticket) -> bool {
-    ticket.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+fn is_answered(completion: &ProduceCompletion) -> bool {
+    completion.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 #[test]
 fn a_record_is_visible_when_its_producer_hears_of_it() {
     let node = Node::new(1, "disk");
-    let ticket = node.produce(1, Acks::Leader);
-    assert!(is_answered(&ticket) && node.end() == 1, "at once");
+    let completion = node.produce(1, Acks::Leader);
+    assert!(is_answered(&completion) && node.end() == 1, "at once");
     let waiting = node.produce(2, Acks::All);
     node.partition.append_queued();
     let behind = node.produce(3, Acks::Leader);
@@ -133,8 +133,8 @@ fn a_record_is_visible_when_its_producer_hears_of_it() {
 #[test]
 fn with_the_durability_of_the_system_all_is_visible_at_once() {
     let node = Node::new(1, "os");
-    let ticket = node.produce(1, Acks::All);
-    assert!(is_answered(&ticket));
+    let completion = node.produce(1, Acks::All);
+    assert!(is_answered(&completion));
     assert_eq!(node.end(), 1);
 }
 
@@ -189,12 +189,12 @@ pub(crate) fn live(seed: u64) {
                 0..3 => {
                     value += 1;
                     let acks = [Acks::None, Acks::Leader, Acks::All][rng.below(3) as usize];
-                    let ticket = node.produce(value, acks);
+                    let completion = node.produce(value, acks);
                     if rng.percent(50) {
                         node.partition.append_queued();
                     }
                     sent.insert(value, acks);
-                    acknowledged.push((value, ticket));
+                    acknowledged.push((value, completion));
                 }
                 3 => {
                     for batch in node.read(position) {
@@ -204,12 +204,12 @@ pub(crate) fn live(seed: u64) {
                 }
                 4 => node.syncer.run_pending(),
                 _ => {
-                    if let Some(ticket) = node.partition.make_durable(position) {
-                        assert!(!is_answered(&ticket), "it is not there before it is synced");
+                    if let Some(completion) = node.partition.make_durable(position) {
+                        assert!(!is_answered(&completion), "it is not there before it is synced");
                         node.syncer.run_pending();
                         let mut context = Context::from_waker(Waker::noop());
-                        let Poll::Ready(outcomes) = ticket.poll(&mut context) else { panic!("the sync is over") };
-                        assert!(matches!(outcomes[..], [Outcome::Appended { .. }]), "{outcomes:?}");
+                        let Poll::Ready(outcomes) = completion.poll(&mut context) else { panic!("the sync is over") };
+                        assert!(matches!(outcomes[..], [ProduceOutcome::Appended { .. }]), "{outcomes:?}");
                     }
                     committed = position;
                 }
@@ -249,11 +249,11 @@ fn nothing_has_to_be_synced_for_a_commit_of_what_is_durable() {
     node.syncer.run_pending();
     assert!(node.partition.make_durable(5).is_none());
     node.produce(2, Acks::Leader);
-    let ticket = node.partition.make_durable(2).expect("one record is not on disk");
+    let completion = node.partition.make_durable(2).expect("one record is not on disk");
     node.partition
         .take_role(&metadata::Partition { leader: 2, leader_epoch: 1, ..metadata::Partition::default() }, &|_| None);
     let mut context = Context::from_waker(Waker::noop());
     let refused = Poll::Ready(vec![ErrorCode::NOT_LEADER_OR_FOLLOWER.into()]);
-    assert_eq!(ticket.poll(&mut context), refused);
+    assert_eq!(completion.poll(&mut context), refused);
     assert!(node.partition.make_durable(2).is_none(), "another leads");
 }

@@ -9,7 +9,7 @@ use wire::ErrorCode;
 use wire::batch::Batch;
 
 use super::Acks;
-use super::ticket::{Outcome, Refusal, Ticket};
+use super::produce_completion::{ProduceCompletion, ProduceOutcome, Refusal};
 
 /// Bytes that wait, beyond which a batch is refused unless it is the only one.
 const BYTES_MAX: usize = 32 << 20;
@@ -31,8 +31,8 @@ pub(super) struct Queued {
 /// Who is told what became of a batch.
 pub(super) struct Sender {
     pub(super) acks: Acks,
-    pub(super) ticket: Arc<Ticket>,
-    pub(super) place: usize,
+    pub(super) completion: Arc<ProduceCompletion>,
+    pub(super) slot: usize,
 }
 
 impl AppendQueue {
@@ -52,7 +52,7 @@ impl AppendQueue {
     /// Takes all out. What was answered meanwhile, because it took too long, is left out.
     pub(super) fn take(&mut self) -> Vec<Queued> {
         let mut batches = std::mem::take(self).batches;
-        batches.retain(|queued| !queued.sender.ticket.has_expired());
+        batches.retain(|queued| !queued.sender.completion.has_expired());
         batches
     }
 
@@ -64,7 +64,7 @@ impl AppendQueue {
 
 impl Queued {
     pub(super) fn refuse(self, refusal: Refusal) {
-        self.sender.ticket.fill(self.sender.place, Outcome::Refused(refusal));
+        self.sender.completion.fill(self.sender.slot, ProduceOutcome::Refused(refusal));
     }
 }
 

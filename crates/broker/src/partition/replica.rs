@@ -56,7 +56,7 @@ pub struct Limits {
 
 /// How far this node's own log has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct LocalOffsets {
     pub log_end_offset: i64,
     pub synced_offset: i64,
 }
@@ -128,7 +128,7 @@ struct Follower {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pending {
+enum PendingChange {
     Expand(i32),
     Shrink(Vec<i32>),
     /// This leader leaves, and those in sync that are not whole.
@@ -139,12 +139,12 @@ pub struct Leadership {
     node_id: i32,
     assignment: Assignment,
     limits: Limits,
-    pending: Option<Pending>,
+    pending: Option<PendingChange>,
     followers: Vec<Follower>,
-    own: Own,
+    own: LocalOffsets,
     epoch_start_offset: i64,
     /// The least log end and the least synced offset, whether or not enough replicas are in sync.
-    reached: Own,
+    reached: LocalOffsets,
     withheld: Withheld,
     high_watermark: i64,
     durable_offset: i64,
@@ -194,7 +194,7 @@ impl Leadership {
         node_id: i32,
         assignment: Assignment,
         limits: Limits,
-        own: Own,
+        own: LocalOffsets,
         promised: Promised,
         registration: impl Fn(i32) -> Option<Registration>,
         now_ms: i64,
@@ -213,7 +213,7 @@ impl Leadership {
             followers: Vec::new(),
             own,
             epoch_start_offset: own.log_end_offset,
-            reached: Own { log_end_offset: 0, synced_offset: 0 },
+            reached: LocalOffsets { log_end_offset: 0, synced_offset: 0 },
             withheld,
             high_watermark,
             durable_offset,
@@ -266,7 +266,7 @@ impl Leadership {
     }
 
     /// Notes what was appended here, or brought to the disk.
-    pub fn note_own(&mut self, own: Own, now_ms: i64) {
+    pub fn update_local(&mut self, own: LocalOffsets, now_ms: i64) {
         // Two threads may tell out of order.
         self.own.log_end_offset = self.own.log_end_offset.max(own.log_end_offset);
         self.own.synced_offset = self.own.synced_offset.max(own.synced_offset);
@@ -279,7 +279,7 @@ impl Leadership {
     }
 
     /// The append has been made: its first batch whose producer waits for the disk, and where it ends. The caller tells
-    /// of its own log by [`Leadership::note_own`] then.
+    /// of its own log by [`Leadership::update_local`] then.
     pub fn end_append(&mut self, first_offset: i64, end_offset: i64) {
         self.withheld.end(first_offset, end_offset);
     }
@@ -316,7 +316,7 @@ impl Leadership {
         if self.pending.is_some() || self.follower(id).is_none_or(|follower| !self.may_enter(follower)) {
             return false;
         }
-        self.pending = Some(Pending::Expand(id));
+        self.pending = Some(PendingChange::Expand(id));
         self.advance(now_ms);
         true
     }
@@ -338,7 +338,7 @@ impl Leadership {
             return false;
         }
         let unfit = self.followers.iter().filter(|follower| !is_whole(follower)).map(|follower| follower.id);
-        self.pending = Some(Pending::Resign(unfit.chain([self.node_id]).collect()));
+        self.pending = Some(PendingChange::Resign(unfit.chain([self.node_id]).collect()));
         true
     }
 
@@ -357,7 +357,7 @@ impl Leadership {
         if out.is_empty() {
             return false;
         }
-        self.pending = Some(Pending::Shrink(out));
+        self.pending = Some(PendingChange::Shrink(out));
         true
     }
 
@@ -411,7 +411,7 @@ impl Leadership {
     fn advance(&mut self, now_ms: i64) {
         let mut reached = self.own;
         let counts =
-            |follower: &&Follower| !storage::is_mistaken!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
+            |follower: &&Follower| !storage::injected_fault!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
         for follower in self.followers.iter().filter(counts) {
             reached.log_end_offset = reached.log_end_offset.min(follower.log_end_offset);
             reached.synced_offset = reached.synced_offset.min(follower.synced_offset);
@@ -449,7 +449,7 @@ impl Leadership {
     }
 
     /// How far all who count have got, even if there are too few of them for the two offsets to move.
-    pub fn reached(&self) -> Own {
+    pub fn reached(&self) -> LocalOffsets {
         self.reached
     }
 
@@ -475,8 +475,8 @@ impl Leadership {
     /// The change that is to be asked for, until it is answered or overtaken.
     pub fn proposal(&self) -> Option<Proposal> {
         let isr: Vec<i32> = match self.pending.as_ref()? {
-            Pending::Expand(id) => self.assignment.isr.iter().copied().chain([*id]).collect(),
-            Pending::Shrink(out) | Pending::Resign(out) => {
+            PendingChange::Expand(id) => self.assignment.isr.iter().copied().chain([*id]).collect(),
+            PendingChange::Shrink(out) | PendingChange::Resign(out) => {
                 self.assignment.isr.iter().copied().filter(|id| !out.contains(id)).collect()
             }
         };
@@ -520,11 +520,11 @@ impl Leadership {
     }
 
     fn is_maximal_isr(&self, id: i32) -> bool {
-        let is_going = |pending: &Pending| matches!(pending, Pending::Shrink(out) if out.contains(&id));
-        if storage::is_mistaken!(StaleLeaderAcknowledges) && self.pending.as_ref().is_some_and(is_going) {
+        let is_going = |pending: &PendingChange| matches!(pending, PendingChange::Shrink(out) if out.contains(&id));
+        if storage::injected_fault!(StaleLeaderAcknowledges) && self.pending.as_ref().is_some_and(is_going) {
             return false;
         }
-        self.assignment.isr.contains(&id) || self.pending == Some(Pending::Expand(id))
+        self.assignment.isr.contains(&id) || self.pending == Some(PendingChange::Expand(id))
     }
 
     /// Whether the offsets wait for this follower.

@@ -1,7 +1,7 @@
 //! What a partition is on this node: leader, follower, or nothing yet. The metadata says so ([`Partition::take_role`]).
 //!
 //! A role begins and ends under the log's lock. Whoever appends holds that lock and looks at the role, so nothing of an
-//! older leadership can slip into a newer one. Watermarks move under the role's own lock, which is taken after the
+//! older leadership can slip into a newer one. Watermarks move under the role's own lock, which is change after the
 //! log's; what follows from a move, such as answers, happens when it is released.
 //!
 //! A partition that no other node replicates is *alone*: its appends are replicated by being made, and take no lock
@@ -18,7 +18,8 @@ use wire::ErrorCode;
 use super::Partition;
 use super::queue::Queued;
 use super::replica::{
-    AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, Own, Promised, Proposal, Registration,
+    AfterRefusal, Altered, Assignment, FollowerFetch, Leadership, Limits, LocalOffsets, Promised, Proposal,
+    Registration,
 };
 
 /// Runs of bytes that are remembered one by one; beyond, the newest grows.
@@ -55,7 +56,7 @@ impl RoleState {
         }
     }
 
-    /// The bytes that a high watermark has passed.
+    /// The bytes that a high watermark has timings.
     pub(super) fn take_replicated(&mut self, high_watermark: i64) -> i64 {
         let mut bytes = 0;
         while let Some((_, run)) = self.unreplicated.pop_front_if(|(end, _)| *end <= high_watermark) {
@@ -71,7 +72,7 @@ impl RoleState {
 
 /// What taking a role leads to.
 #[derive(Default)]
-struct Taken {
+struct RoleChange {
     /// Batches that nobody has appended.
     refused: Vec<Queued>,
     /// Of a leader.
@@ -87,57 +88,64 @@ pub(super) struct Progress {
     pub(super) high_watermark: i64,
     pub(super) durable_offset: i64,
     /// What would be promised if enough replicas were in sync.
-    pub(super) reached_without_enough: Option<Own>,
+    pub(super) reached_without_enough: Option<LocalOffsets>,
     /// Bytes that consumers may read now; `None` if the high watermark did not move.
     replicated_bytes: Option<i64>,
     has_moved: bool,
+}
+
+#[cfg(test)]
+impl Progress {
+    pub(super) fn at(high_watermark: i64, durable_offset: i64) -> Self {
+        Self { high_watermark, durable_offset, reached_without_enough: None, replicated_bytes: None, has_moved: true }
+    }
 }
 
 impl Partition {
     /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused. Says whether it
     /// is a leader in an epoch that it did not lead in before.
     pub fn take_role(self: &Arc<Self>, state: &metadata::Partition, registrations: Registrations<'_>) -> bool {
-        let taken = self.with_log(|log| {
+        let change = self.with_log(|log| {
             if state.leader == self.shared.node_id {
                 self.lead(log, state, registrations)
             } else {
-                if storage::is_mistaken!(TruncateToHighWatermark) {
+                if storage::injected_fault!(TruncateToHighWatermark) {
                     log.truncate_to(self.high_watermark(), self.shared.env.clock.now())?;
                 }
                 Ok(self.follow(state))
             }
         });
-        let taken = match taken {
-            Ok(taken) => taken,
+        let change = match change {
+            Ok(change) => change,
             Err(error) => {
                 self.fail(&error);
                 return false;
             }
         };
-        for queued in taken.refused {
+        for queued in change.refused {
             queued.refuse(ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
-        if taken.is_new {
-            if taken.progress.is_none() {
+        if change.is_new {
+            if change.progress.is_none() {
                 self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
             }
             self.waiters.wake_all();
         }
         // A replica may be gone that had not deleted yet.
         self.waiters.note_low_watermark();
-        if let Some(progress) = taken.progress {
-            self.announce(&progress);
+        if let Some(progress) = change.progress {
+            self.notify_waiters(&progress);
         }
-        if taken.wants_sync {
+        if change.wants_sync {
             self.request_sync([]);
         }
-        taken.is_new && taken.progress.is_some()
+        change.is_new && change.progress.is_some()
     }
 
-    fn follow(&self, state: &metadata::Partition) -> Taken {
+    fn follow(&self, state: &metadata::Partition) -> RoleChange {
         let mut guard = self.role.lock();
         if state.leader_epoch < self.leader_epoch() {
-            return Taken::default();
+            return RoleChange::default();
         }
         let is_same = matches!(guard.role, Role::Follower { leader } if leader == state.leader)
             && state.leader_epoch == self.leader_epoch();
@@ -146,10 +154,10 @@ impl Partition {
         self.is_alone.store(false, Ordering::Release);
         self.leader_epoch.store(state.leader_epoch, Ordering::Release);
         if is_same {
-            return Taken::default();
+            return RoleChange::default();
         }
         // What is queued is refused by whoever wants to append it.
-        Taken { is_new: true, ..Taken::default() }
+        RoleChange { is_new: true, ..RoleChange::default() }
     }
 
     fn lead(
@@ -157,10 +165,10 @@ impl Partition {
         log: &mut Log,
         state: &metadata::Partition,
         registrations: Registrations<'_>,
-    ) -> Result<Taken, LogError> {
+    ) -> Result<RoleChange, LogError> {
         let mut guard = self.role.lock();
         if state.leader_epoch < self.leader_epoch() {
-            return Ok(Taken::default());
+            return Ok(RoleChange::default());
         }
         let (node_id, now_ms) = (self.shared.node_id, self.now_ms());
         let is_new_epoch = state.leader_epoch > self.leader_epoch();
@@ -170,13 +178,13 @@ impl Partition {
             replicas: state.replicas.clone(),
             isr: state.isr.clone(),
         };
-        let mut taken = Taken::default();
+        let mut change = RoleChange::default();
         match &mut guard.role {
             Role::Leader(leadership) if !is_new_epoch => {
                 // What was appended while nobody else replicated it was not told.
-                leadership.note_own(self.own(), now_ms);
+                leadership.update_local(self.own(), now_ms);
                 if !leadership.update(assignment, registrations, now_ms) {
-                    return Ok(taken);
+                    return Ok(change);
                 }
             }
             role => {
@@ -196,21 +204,21 @@ impl Partition {
                 );
                 // What a former leadership had is no measure of this one.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
-                taken.wants_sync = leadership.withholds() && own.synced_offset < own.log_end_offset;
+                change.wants_sync = leadership.withholds() && own.synced_offset < own.log_end_offset;
                 // The followers sync what they have, or nobody would read it before the next record.
                 let sync_wanted = if leadership.withholds() { own.log_end_offset } else { -1 };
                 *role = Role::Leader(Box::new(leadership));
                 self.sync_wanted.store(sync_wanted, Ordering::Release);
-                taken.refused = self.queue.lock().take();
-                taken.is_new = true;
+                change.refused = self.queue.lock().take();
+                change.is_new = true;
             }
         }
         self.replica_count.store(state.replicas.len() as i32, Ordering::Release);
         self.is_alone.store(state.replicas == [node_id], Ordering::Release);
         self.leader_epoch.store(state.leader_epoch, Ordering::Release);
-        taken.progress = self.publish(&mut guard);
+        change.progress = self.publish(&mut guard);
         self.is_leader.store(true, Ordering::Release);
-        Ok(taken)
+        Ok(change)
     }
 
     /// Refuses as long as the metadata has not said what this partition is here.
@@ -254,13 +262,13 @@ impl Partition {
             self.waiters.note_low_watermark();
         }
         if let Some(progress) = progress {
-            self.announce(&progress);
+            self.notify_waiters(&progress);
         }
         Some(result)
     }
 
     /// Looks at the leader's view of the followers.
-    pub(super) fn look_at_leadership<R>(&self, look: impl FnOnce(&Leadership) -> R) -> Result<R, ErrorCode> {
+    pub(super) fn read_leadership<R>(&self, look: impl FnOnce(&Leadership) -> R) -> Result<R, ErrorCode> {
         match &self.role.lock().role {
             Role::Leader(leadership) => Ok(look(leadership)),
             _ => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
@@ -294,7 +302,7 @@ impl Partition {
         })
     }
 
-    fn announce(&self, progress: &Progress) {
+    fn notify_waiters(&self, progress: &Progress) {
         if let Some(bytes) = progress.replicated_bytes {
             self.waiters.replicated(bytes);
         }
@@ -308,8 +316,8 @@ impl Partition {
         self.publish(&mut self.role.lock())
     }
 
-    pub(super) fn own(&self) -> Own {
-        Own { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
+    pub(super) fn own(&self) -> LocalOffsets {
+        LocalOffsets { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
     }
 
     fn promised(&self) -> Promised {
@@ -341,11 +349,11 @@ impl Partition {
         if let Some(first_offset) = withheld_from {
             leadership.end_append(first_offset, end_offset);
         }
-        leadership.note_own(self.own(), now_ms);
+        leadership.update_local(self.own(), now_ms);
         let progress = self.publish(&mut guard);
         drop(guard);
         if let Some(progress) = progress {
-            self.announce(&progress);
+            self.notify_waiters(&progress);
         }
     }
 
@@ -354,7 +362,7 @@ impl Partition {
         let now_ms = self.now_ms();
         let mut guard = self.role.lock();
         let Role::Leader(leadership) = &mut guard.role else { return None };
-        leadership.note_own(self.own(), now_ms);
+        leadership.update_local(self.own(), now_ms);
         let progress = self.publish(&mut guard);
         drop(guard);
         if let Some(bytes) = progress.and_then(|progress| progress.replicated_bytes) {
@@ -374,7 +382,7 @@ impl Partition {
             if leadership.leader_epoch() != leader_epoch {
                 return Err(ErrorCode::FENCED_LEADER_EPOCH);
             }
-            leadership.note_own(own, fetch.now_ms);
+            leadership.update_local(own, fetch.now_ms);
             leadership.note_fetch(id, fetch)?;
             Ok(leadership.propose_to_add(id, fetch.now_ms)
                 || leadership.is_unfit(id) && leadership.propose_to_shrink(fetch.now_ms))
@@ -387,29 +395,29 @@ impl Partition {
 
     /// Whether a broker replicates this partition, which this node leads.
     pub fn has_follower(&self, id: i32) -> Result<bool, ErrorCode> {
-        self.look_at_leadership(|leadership| leadership.is_replica(id))
+        self.read_leadership(|leadership| leadership.is_replica(id))
     }
 
     /// Whether a follower is in sync as far as the metadata says.
     pub fn is_in_sync(&self, id: i32) -> bool {
-        self.look_at_leadership(|leadership| leadership.isr().contains(&id)).unwrap_or(false)
+        self.read_leadership(|leadership| leadership.isr().contains(&id)).unwrap_or(false)
     }
 
     /// In-sync followers that have an offset for consumers, and the log end of each.
     pub fn readable_followers(&self, offset: i64) -> Vec<(i32, i64)> {
-        self.look_at_leadership(|leadership| leadership.readable_followers(offset).collect()).unwrap_or_default()
+        self.read_leadership(|leadership| leadership.readable_followers(offset).collect()).unwrap_or_default()
     }
 
     /// Up to where a follower should bring its log to the disk: somebody waits for it.
     pub fn sync_wanted_from(&self, id: i32) -> i64 {
-        let to_enter = self.look_at_leadership(|leadership| leadership.must_sync_to_enter(id));
+        let to_enter = self.read_leadership(|leadership| leadership.must_sync_to_enter(id));
         let to_enter = to_enter.ok().flatten().unwrap_or(-1);
         self.sync_wanted.load(Ordering::Acquire).max(to_enter)
     }
 
     /// The first offset of the current epoch: below it, the high watermark may not be that of the leader before.
     pub fn epoch_start_offset(&self) -> Result<i64, ErrorCode> {
-        self.look_at_leadership(Leadership::epoch_start_offset)
+        self.read_leadership(Leadership::epoch_start_offset)
     }
 
     // --- Changes of the in-sync replicas
@@ -418,7 +426,7 @@ impl Partition {
     pub fn shrink_isr(self: &Arc<Self>) {
         let (own, now_ms) = (self.own(), self.now_ms());
         let proposed = self.with_leadership(|leadership| {
-            leadership.note_own(own, now_ms);
+            leadership.update_local(own, now_ms);
             leadership.propose_to_shrink(now_ms)
         });
         if proposed == Some(true) {
@@ -442,7 +450,7 @@ impl Partition {
     pub fn refuse_if_stalled(&self, silence_ms: i64) {
         let now_ms = self.now_ms();
         let is_stalled =
-            self.look_at_leadership(|leadership| leadership.has_silent_in_sync_replica(silence_ms, now_ms)) == Ok(true);
+            self.read_leadership(|leadership| leadership.has_silent_in_sync_replica(silence_ms, now_ms)) == Ok(true);
         self.is_stalled.store(is_stalled, Ordering::Release);
         if is_stalled {
             self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -456,7 +464,7 @@ impl Partition {
 
     /// What the controller is to be asked for.
     pub fn isr_proposal(&self) -> Option<Proposal> {
-        self.look_at_leadership(Leadership::proposal).ok().flatten()
+        self.read_leadership(Leadership::proposal).ok().flatten()
     }
 
     pub fn isr_altered(&self, proposal: &Proposal, altered: Altered) {

@@ -137,7 +137,7 @@ impl Node {
             recovery_points: Arc::default(),
             syncer: Syncer::idle(),
             dirty: Arc::default(),
-            room: Arc::default(),
+            disk_pressure: Arc::default(),
             inline_appends: Arc::new(InlineAppends::new(runtime_threads)),
             stats: Arc::default(),
         };
@@ -168,22 +168,22 @@ fn settings() -> Arc<Settings> {
     Arc::new(Settings::new(&topic, &config))
 }
 
-fn produce(partition: &Arc<Partition>, acks: Acks, size_bytes: usize) -> Arc<Ticket> {
+fn produce(partition: &Arc<Partition>, acks: Acks, size_bytes: usize) -> Arc<ProduceCompletion> {
     let mut builder = BatchBuilder::new();
     builder.push(0, None, Some(&vec![1; size_bytes]), &[]);
-    let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-    partition.enqueue(builder.build(), acks, &ticket, 0, &mut touched);
-    touched.commit();
-    ticket
+    let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+    partition.enqueue(builder.build(), acks, &completion, 0, &mut commits);
+    commits.commit();
+    completion
 }
 
-fn outcome(ticket: &Ticket) -> Option<Result<i64, ErrorCode>> {
+fn outcome(completion: &ProduceCompletion) -> Option<Result<i64, ErrorCode>> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match ticket.poll(&mut context) {
+    match completion.poll(&mut context) {
         std::task::Poll::Pending => None,
         std::task::Poll::Ready(mut outcomes) => Some(match outcomes.remove(0) {
-            Outcome::Appended { base_offset, .. } => Ok(base_offset),
-            Outcome::Refused(refusal) => Err(refusal.code),
+            ProduceOutcome::Appended { base_offset, .. } => Ok(base_offset),
+            ProduceOutcome::Refused(refusal) => Err(refusal.code),
         }),
     }
 }
@@ -201,8 +201,8 @@ fn a_disk_that_stands_still_leaves_a_thread_to_others() {
         .map(|partition| {
             let partition = Arc::clone(partition);
             runtime.spawn(async move {
-                let ticket = produce(&partition, Acks::Leader, 10);
-                poll_fn(|cx| ticket.poll(cx)).await
+                let completion = produce(&partition, Acks::Leader, 10);
+                poll_fn(|cx| completion.poll(cx)).await
             })
         })
         .collect();
@@ -217,7 +217,7 @@ fn a_disk_that_stands_still_leaves_a_thread_to_others() {
     node.valve.open();
     for sent in sent {
         let outcomes = runtime.block_on(sent).expect("the task ends");
-        assert!(matches!(outcomes[..], [Outcome::Appended { base_offset: 0, .. }]), "{outcomes:?}");
+        assert!(matches!(outcomes[..], [ProduceOutcome::Appended { base_offset: 0, .. }]), "{outcomes:?}");
     }
     assert!(served.is_ok(), "nobody else was served while the disk stood still");
 }
@@ -228,11 +228,11 @@ fn what_was_refused_while_its_write_was_under_way_is_not_read_before_it_is_synce
     let partition = node.partition(0);
     node.valve.close();
     std::thread::scope(|scope| {
-        let ticket = produce(&partition, Acks::All, 10);
+        let completion = produce(&partition, Acks::All, 10);
         scope.spawn(|| partition.append_queued());
         node.valve.wait_for(1);
         partition.refuse_for_stall();
-        assert_eq!(outcome(&ticket), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
+        assert_eq!(outcome(&completion), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
         node.valve.open();
     });
     assert_eq!((partition.view().log_end_offset(), partition.high_watermark()), (1, 0));
@@ -264,12 +264,12 @@ fn what_waits_for_the_disk_is_bounded() {
     let waiting: Vec<_> = (0..4).map(|_| produce(&partition, Acks::All, SIZE_BYTES)).collect();
     let refused = produce(&partition, Acks::All, SIZE_BYTES);
     assert_eq!(outcome(&refused), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
-    assert!(waiting.iter().all(|ticket| outcome(ticket).is_none()));
+    assert!(waiting.iter().all(|completion| outcome(completion).is_none()));
     waiting[0].fill_open(ErrorCode::REQUEST_TIMED_OUT);
     drop(log);
     node.shared.syncer.run_pending();
     // They are larger than the topic takes.
-    assert!(waiting[1..].iter().all(|ticket| outcome(ticket) == Some(Err(ErrorCode::MESSAGE_TOO_LARGE))));
+    assert!(waiting[1..].iter().all(|completion| outcome(completion) == Some(Err(ErrorCode::MESSAGE_TOO_LARGE))));
     // There is room again, whatever a batch is like.
     assert_eq!(outcome(&produce(&partition, Acks::Leader, SIZE_BYTES)), Some(Err(ErrorCode::MESSAGE_TOO_LARGE)));
 }

@@ -1,4 +1,4 @@
-//! Group commit: threads that bring appended bytes to the disk, and the tickets that wait for it.
+//! Group commit: threads that bring appended bytes to the disk, and the acknowledgements that wait for it.
 //!
 //! What is acknowledged only from the disk is also appended here: everything that gathers while one `fdatasync` runs
 //! goes out with one write and shares the next. A partition is in the queue at most once.
@@ -13,8 +13,9 @@ use parking_lot::{Condvar, Mutex};
 use platform::panics;
 use wire::ErrorCode;
 
+use super::acknowledgements::{self, Acknowledgements, Until, Waiting};
 use super::role::Progress;
-use super::{Outcome, Partition, Passed, Ticket};
+use super::{Partition, ProduceCompletion, ProduceOutcome, ProduceTimings};
 
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.
@@ -190,28 +191,7 @@ struct Inner {
     scheduled: bool,
     /// Queued or appended since the sync that runs began, so that there is another one to do.
     again: bool,
-    waiting: Vec<Waiting>,
-}
-
-/// What an acknowledgement waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// This node has it on disk, whatever its role.
-    Synced,
-    /// All in-sync replicas have it on disk.
-    Durable,
-    /// All in-sync replicas have it.
-    Replicated,
-}
-
-/// An append whose acknowledgement waits until the log has got to `offset`.
-pub struct Waiting {
-    pub offset: i64,
-    pub until: Until,
-    pub passed: Passed,
-    pub ticket: Arc<Ticket>,
-    pub place: usize,
-    pub outcome: Outcome,
+    waiting: Acknowledgements,
 }
 
 impl Partition {
@@ -227,7 +207,7 @@ impl Partition {
 
     fn schedule_sync(self: &Arc<Self>, waiting: impl IntoIterator<Item = Waiting>, priority: Priority) {
         let mut state = self.sync.inner.lock();
-        state.waiting.extend(waiting);
+        waiting.into_iter().for_each(|waiting| state.waiting.add(waiting));
         if state.scheduled {
             state.again = true;
         } else {
@@ -242,28 +222,28 @@ impl Partition {
     ///
     /// Where fewer are in sync than `min.insync.replicas` wants, it ends with NOT_ENOUGH_REPLICAS_AFTER_APPEND when all
     /// that are have it.
-    pub fn make_durable(self: &Arc<Self>, offset: i64) -> Option<Arc<Ticket>> {
+    pub fn make_durable(self: &Arc<Self>, offset: i64) -> Option<Arc<ProduceCompletion>> {
         let offset = offset.min(self.view.log_end_offset());
         if offset <= self.durable_offset() || !self.is_leader() {
             return None;
         }
-        let ticket = Arc::new(Ticket::new(1));
+        let completion = Arc::new(ProduceCompletion::new(1));
         self.sync_wanted.fetch_max(offset, Ordering::AcqRel);
         self.waiters.appended(0, true);
         self.request_sync([Waiting {
             offset,
             until: Until::Durable,
-            passed: Passed::appended(self.shared.env.clock.monotonic()),
-            ticket: Arc::clone(&ticket),
-            place: 0,
-            outcome: Outcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 },
+            timings: ProduceTimings::appended(self.shared.env.clock.monotonic()),
+            completion: Arc::clone(&completion),
+            slot: 0,
+            outcome: ProduceOutcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 },
         }]);
         // The replicas may have got there, or the leadership ended, before this was kept.
         match self.progress() {
             Some(progress) => self.answer_waiting(&progress),
             None => self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         }
-        Some(ticket)
+        Some(completion)
     }
 
     /// Appends what is queued, syncs, answers what is on disk by it, and tells whether to do so again.
@@ -289,23 +269,21 @@ impl Partition {
                 let progress = self.note_synced();
                 let synced_offset = self.view.synced_offset();
                 let mut state = self.sync.inner.lock();
-                state.note_synced(synced_offset, now);
-                let done = state.take_done(progress.as_ref(), synced_offset);
+                state.waiting.note_synced(synced_offset, now);
+                let settled = state.waiting.take_settled(progress.as_ref(), synced_offset);
                 let again = state.again;
-                // Those who wait for other replicas only do not wait for this disk.
-                let nobody_waits = state.waiting.iter().all(|waiting| waiting.offset <= synced_offset);
+                // Those that wait for other replicas only do not wait for this disk.
+                let is_done = !state.waiting.want_more_than(synced_offset);
                 state.scheduled = again;
                 drop(state);
-                answer(done, progress.as_ref(), now);
-                let is_background = nobody_waits && self.queue.lock().is_empty();
+                acknowledgements::answer(settled, progress.as_ref(), now);
+                let is_background = is_done && self.queue.lock().is_empty();
                 again.then_some(if is_background { Priority::Background } else { Priority::Urgent })
             }
             Err(error) => {
                 let failed = std::mem::take(&mut *self.sync.inner.lock());
                 self.fail(&error);
-                for waiting in failed.waiting {
-                    waiting.ticket.fill(waiting.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
-                }
+                acknowledgements::refuse(failed.waiting.into_all(), ErrorCode::KAFKA_STORAGE_ERROR);
                 // Whoever queued something meanwhile counts on this thread.
                 self.append_queued();
                 None
@@ -318,7 +296,9 @@ impl Partition {
         if waiting.is_empty() {
             return;
         }
-        self.sync.inner.lock().waiting.extend(waiting);
+        let mut state = self.sync.inner.lock();
+        waiting.into_iter().for_each(|waiting| state.waiting.add(waiting));
+        drop(state);
         // The others may have got there before these were kept.
         if let Some(progress) = self.progress() {
             self.answer_waiting(&progress);
@@ -331,65 +311,14 @@ impl Partition {
         if state.waiting.is_empty() {
             return;
         }
-        let done = state.take_done(Some(progress), self.view.synced_offset());
+        let settled = state.waiting.take_settled(Some(progress), self.view.synced_offset());
         drop(state);
-        answer(done, Some(progress), self.shared.env.clock.monotonic());
+        acknowledgements::answer(settled, Some(progress), self.shared.env.clock.monotonic());
     }
 
     /// Refuses all who wait for other replicas: this node does not lead any more.
     pub(super) fn refuse_waiting(&self, code: ErrorCode) {
-        let refused: Vec<Waiting> = {
-            let mut state = self.sync.inner.lock();
-            state.waiting.extract_if(.., |waiting| waiting.until != Until::Synced).collect()
-        };
-        for waiting in refused {
-            waiting.ticket.fill(waiting.place, code.into());
-        }
-    }
-}
-
-impl Inner {
-    fn note_synced(&mut self, synced_offset: i64, now: Duration) {
-        let on_disk = |waiting: &&mut Waiting| waiting.until != Until::Replicated && waiting.offset <= synced_offset;
-        for waiting in self.waiting.iter_mut().filter(on_disk) {
-            waiting.passed.synced.get_or_insert(now);
-        }
-    }
-
-    fn take_done(&mut self, progress: Option<&Progress>, synced_offset: i64) -> Vec<Waiting> {
-        self.waiting
-            .extract_if(.., |waiting| match waiting.until {
-                Until::Synced => waiting.offset <= synced_offset,
-                _ => progress.is_some_and(|progress| progress.settles(waiting).is_some()),
-            })
-            .collect()
-    }
-}
-
-impl Progress {
-    /// Whether an append is acknowledged, or has to be refused because too few replicas are left in sync
-    /// (`Partition.checkEnoughReplicasReachOffset`); `None` as long as neither is known.
-    fn settles(&self, waiting: &Waiting) -> Option<Result<(), ErrorCode>> {
-        let of = |replicated: i64, durable: i64| match waiting.until {
-            Until::Replicated => replicated,
-            Until::Durable | Until::Synced => durable,
-        };
-        if waiting.offset <= of(self.high_watermark, self.durable_offset) {
-            return Some(Ok(()));
-        }
-        let reached = self.reached_without_enough?;
-        (waiting.offset <= of(reached.log_end_offset, reached.synced_offset))
-            .then_some(Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND))
-    }
-}
-
-fn answer(done: Vec<Waiting>, progress: Option<&Progress>, now: Duration) {
-    for waiting in done {
-        let refused = match waiting.until {
-            Until::Synced => None,
-            _ => progress.and_then(|progress| progress.settles(&waiting)).and_then(Result::err),
-        };
-        let passed = Passed { settled: now, ..waiting.passed };
-        waiting.ticket.fill_after(passed, waiting.place, refused.map_or(waiting.outcome, Outcome::from));
+        let refused = self.sync.inner.lock().waiting.take_of_replicas();
+        acknowledgements::refuse(refused, code);
     }
 }

@@ -108,7 +108,7 @@ pub struct PartitionTable {
     /// Ends a compaction that is under way.
     stopping: AtomicBool,
     /// What the checkpoint files hold.
-    noted: Mutex<Noted>,
+    noted: Mutex<CheckpointedOffsets>,
     /// What was noted when the broker stopped, until all logs are open.
     remembered: Mutex<Remembered>,
     /// Partitions of which something is gone that was on disk before the start, by the topic's id.
@@ -117,7 +117,7 @@ pub struct PartitionTable {
 
 /// Contents of the checkpoint files.
 #[derive(Default, PartialEq, Eq)]
-struct Noted {
+struct CheckpointedOffsets {
     log_start_offsets: Offsets,
     high_watermarks: Offsets,
 }
@@ -397,7 +397,7 @@ impl PartitionTable {
                 tracing::error!(topic = %topic.name, partition = index, %error, "the log cannot be opened; the partition is offline");
                 let is_final = !matches!(&error, OpenError::Log(error) if error.is_retriable());
                 if !is_final {
-                    self.shared.room.note_refused();
+                    self.shared.disk_pressure.note_refused();
                 }
                 Slot::Offline { is_final }
             }

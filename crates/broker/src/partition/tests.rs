@@ -39,7 +39,7 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
         recovery_points: Arc::default(),
         syncer,
         dirty: Arc::default(),
-        room: Arc::default(),
+        disk_pressure: Arc::default(),
         inline_appends: Arc::default(),
         stats: Arc::default(),
     };
@@ -61,16 +61,16 @@ fn batch() -> Batch {
     builder.build()
 }
 
-/// Waits until a ticket of one place is filled.
-fn wait(ticket: &Ticket) -> Outcome {
+/// Waits until a completion of one place is filled.
+fn wait(completion: &ProduceCompletion) -> ProduceOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let filled = async { tokio::time::timeout(Duration::from_secs(60), poll_fn(|cx| ticket.poll(cx))).await };
+    let filled = async { tokio::time::timeout(Duration::from_secs(60), poll_fn(|cx| completion.poll(cx))).await };
     runtime.block_on(filled).expect("every append is answered").remove(0)
 }
 
 /// Several senders with a few requests in flight each, of which some wait for the disk and some only for the page
 /// cache. Returns what they were told, in the order in which each of them had asked.
-fn senders(partition: &Arc<Partition>) -> Vec<Vec<Outcome>> {
+fn senders(partition: &Arc<Partition>) -> Vec<Vec<ProduceOutcome>> {
     let told = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for sender in 0..THREADS {
@@ -81,15 +81,16 @@ fn senders(partition: &Arc<Partition>) -> Vec<Vec<Outcome>> {
                     let sent: Vec<_> = (0..IN_FLIGHT)
                         .map(|n| {
                             let acks = if (sender * round + n) % 3 == 0 { Acks::Leader } else { Acks::All };
-                            let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-                            partition.enqueue(batch(), acks, &ticket, 0, &mut touched);
-                            touched.commit();
-                            (acks, ticket)
+                            let (completion, mut commits) =
+                                (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+                            partition.enqueue(batch(), acks, &completion, 0, &mut commits);
+                            commits.commit();
+                            (acks, completion)
                         })
                         .collect();
-                    for (acks, ticket) in sent {
-                        let outcome = wait(&ticket);
-                        if let (Acks::All, Outcome::Appended { base_offset, .. }) = (acks, &outcome) {
+                    for (acks, completion) in sent {
+                        let outcome = wait(&completion);
+                        if let (Acks::All, ProduceOutcome::Appended { base_offset, .. }) = (acks, &outcome) {
                             assert!(
                                 partition.view().synced_offset() > *base_offset,
                                 "acknowledged before it was on disk"
@@ -105,10 +106,10 @@ fn senders(partition: &Arc<Partition>) -> Vec<Vec<Outcome>> {
     told.into_inner()
 }
 
-fn offset(outcome: &Outcome) -> Option<i64> {
+fn offset(outcome: &ProduceOutcome) -> Option<i64> {
     match outcome {
-        Outcome::Appended { base_offset, .. } => Some(*base_offset),
-        Outcome::Refused(_) => None,
+        ProduceOutcome::Appended { base_offset, .. } => Some(*base_offset),
+        ProduceOutcome::Refused(_) => None,
     }
 }
 
@@ -143,30 +144,30 @@ fn led_by(leader: i32, leader_epoch: i32) -> metadata::Partition {
     metadata::Partition { replicas: vec![1, 2], isr: vec![1], leader, leader_epoch, ..metadata::Partition::default() }
 }
 
-fn send(partition: &Arc<Partition>, leader_epoch: Option<i32>, acks: Acks) -> (Arc<Ticket>, Touched) {
-    let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-    partition.enqueue_in_epoch(leader_epoch, batch(), acks, &ticket, 0, &mut touched);
-    (ticket, touched)
+fn send(partition: &Arc<Partition>, leader_epoch: Option<i32>, acks: Acks) -> (Arc<ProduceCompletion>, PendingCommits) {
+    let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+    partition.enqueue_in_epoch(leader_epoch, batch(), acks, &completion, 0, &mut commits);
+    (completion, commits)
 }
 
 #[test]
 fn nothing_of_an_older_leadership_is_appended() {
     let partition = partition(&SimDisk::new(3));
-    let refused = Outcome::from(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    let (queued, touched) = send(&partition, None, Acks::Leader);
+    let refused = ProduceOutcome::from(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    let (queued, commits) = send(&partition, None, Acks::Leader);
     partition.take_role(&led_by(2, 1), &|_| None);
     assert_eq!(wait(&queued), refused);
     partition.take_role(&led_by(1, 2), &|_| None);
-    touched.commit();
-    let (queued, touched) = send(&partition, None, Acks::Leader);
+    commits.commit();
+    let (queued, commits) = send(&partition, None, Acks::Leader);
     partition.take_role(&led_by(1, 3), &|_| None);
-    touched.commit();
+    commits.commit();
     assert_eq!(wait(&queued), refused, "its own, but another one");
-    let (of_before, touched) = send(&partition, Some(0), Acks::Leader);
-    touched.commit();
+    let (of_before, commits) = send(&partition, Some(0), Acks::Leader);
+    commits.commit();
     assert_eq!(wait(&of_before), refused);
-    let (of_now, touched) = send(&partition, Some(3), Acks::Leader);
-    touched.commit();
+    let (of_now, commits) = send(&partition, Some(3), Acks::Leader);
+    commits.commit();
     assert_eq!(offset(&wait(&of_now)), Some(0));
 }
 

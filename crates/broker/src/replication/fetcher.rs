@@ -28,7 +28,7 @@ use wire::api::fetch::{FetchRequest, FetchResponse};
 
 use super::Key;
 use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits};
-use crate::partition::{InlineAppends, Partition, Quota, Ticket};
+use crate::partition::{InlineAppends, Partition, ProduceCompletion, Quota};
 use crate::stream;
 use crate::threads::spawn_blocking;
 
@@ -280,9 +280,9 @@ async fn sync(partitions: &[Arc<Partition>]) {
     if partitions.is_empty() {
         return;
     }
-    let ticket = Arc::new(Ticket::new(partitions.len()));
+    let completion = Arc::new(ProduceCompletion::new(partitions.len()));
     for (place, partition) in partitions.iter().enumerate() {
-        partition.sync_for_leader(&ticket, place);
+        partition.sync_for_leader(&completion, place);
     }
-    poll_fn(|cx| ticket.poll(cx)).await;
+    poll_fn(|cx| completion.poll(cx)).await;
 }

@@ -18,7 +18,7 @@ use wire::api::alter_partition::{
 
 use super::Key;
 use crate::partition::replica::{AfterRefusal, Altered, Proposal};
-use crate::partition::{Noted, Partition, PartitionTable};
+use crate::partition::{Partition, PartitionQueue, PartitionTable};
 
 /// How long to wait before a request is sent again: at first, and at most.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -33,7 +33,12 @@ pub trait AlterPartition: Send + Sync + 'static {
 }
 
 /// Sends changes for ever.
-pub async fn run(node_id: i32, changes: Arc<Noted>, metadata: Arc<MetadataCache>, controller: Arc<dyn AlterPartition>) {
+pub async fn run(
+    node_id: i32,
+    changes: Arc<PartitionQueue>,
+    metadata: Arc<MetadataCache>,
+    controller: Arc<dyn AlterPartition>,
+) {
     let mut backoff = BACKOFF_MIN;
     let mut wanted: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
     loop {

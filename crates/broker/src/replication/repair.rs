@@ -11,14 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{Connection, ConnectionConfig, ConnectionError};
 use metadata::MetadataCache;
-use storage::{BadRange, LogError, MendError};
+use storage::{BadRange, LogError, RepairError};
 use tokio::time::sleep;
 use wire::api::Request;
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::{ErrorCode, Records};
 
 use super::Key;
-use crate::partition::{Noted, Partition};
+use crate::partition::{Partition, PartitionQueue};
 use crate::stream;
 use crate::threads::spawn_blocking;
 
@@ -36,7 +36,7 @@ pub struct Repair {
     /// Under which name brokers are reached by brokers.
     pub listener: String,
     pub metadata: Arc<MetadataCache>,
-    pub damaged: Arc<Noted>,
+    pub damaged: Arc<PartitionQueue>,
 }
 
 /// Why a replica did not help.
@@ -47,7 +47,7 @@ enum MendingError {
     #[error("it answers {0}")]
     Refused(ErrorCode),
     #[error("{0}")]
-    Mend(#[from] MendError),
+    Mend(#[from] RepairError),
     #[error("the thread that wrote ended")]
     Panicked,
 }
@@ -66,7 +66,7 @@ impl Repair {
             }
             damaged.extend(self.damaged.take().into_iter().map(|found| ((found.topic_id, found.index), found)));
             for (key, partition) in std::mem::take(&mut damaged) {
-                if !self.mend(&partition).await {
+                if !self.repair(&partition).await {
                     damaged.insert(key, partition);
                 }
             }
@@ -74,7 +74,7 @@ impl Repair {
     }
 
     /// Whether there is nothing left to do.
-    async fn mend(&self, partition: &Arc<Partition>) -> bool {
+    async fn repair(&self, partition: &Arc<Partition>) -> bool {
         if !has_had_role(partition) {
             return false;
         }
@@ -88,7 +88,7 @@ impl Repair {
                         is_mended = true;
                         break;
                     }
-                    Err(MendingError::Mend(MendError::Log(LogError::Failed(_)))) => return true,
+                    Err(MendingError::Mend(RepairError::Log(LogError::Failed(_)))) => return true,
                     Err(error) => error,
                 };
                 // The leader has answered, so what it has is fetched from it once more.
@@ -162,7 +162,7 @@ impl Repair {
         while range.first_offset < range.next_offset {
             let bytes = fetch(&connection, partition, &range).await?;
             let (mending, damage) = (Arc::clone(partition), range);
-            let next = spawn_blocking(move || mending.mend(&damage, bytes));
+            let next = spawn_blocking(move || mending.repair(&damage, bytes));
             let next = next.await.map_err(|_| MendingError::Panicked)??;
             // What is left of it, if it came in pieces.
             let rest = partition.view().bad_ranges().into_iter().find(|bad| bad.first_offset == next);

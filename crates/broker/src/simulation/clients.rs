@@ -21,7 +21,7 @@ use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
-use super::ledger::Place;
+use super::ledger::PartitionKey;
 use super::machine::now_ms;
 use super::sockets::address_of;
 use crate::stream;
@@ -38,30 +38,30 @@ const GROUP: &str = "readers";
 /// What clients have been told.
 pub(super) enum Heard {
     Acknowledged {
-        place: Place,
+        place: PartitionKey,
         node: i32,
         base_offset: i64,
         values: Vec<u64>,
     },
     /// An error that reaches an application.
     Failed {
-        place: Place,
+        place: PartitionKey,
         node: i32,
         sequence: i32,
         code: ErrorCode,
     },
     Read {
-        place: Place,
+        place: PartitionKey,
         batch: Batch,
     },
     Committed {
-        place: Place,
+        place: PartitionKey,
         node: i32,
         number: u64,
     },
     /// The coordinator had at least this epoch.
     FetchedOffset {
-        place: Place,
+        place: PartitionKey,
         leader_epoch: i32,
         number: Option<u64>,
     },
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Whom a client takes for the leader.
-    fn leader(&mut self, place: &Place) -> Option<i32> {
+    fn leader(&mut self, place: &PartitionKey) -> Option<i32> {
         if self.rng.percent(10) {
             return Some(self.rng.below(self.nodes as u64) as i32);
         }
@@ -121,12 +121,12 @@ impl World {
 /// A client, with a connection to each node that it speaks to.
 struct Client {
     world: Arc<Mutex<World>>,
-    place: Place,
+    place: PartitionKey,
     connections: BTreeMap<i32, Connection>,
 }
 
 impl Client {
-    fn new(world: &Arc<Mutex<World>>, place: &Place) -> Self {
+    fn new(world: &Arc<Mutex<World>>, place: &PartitionKey) -> Self {
         Self { world: Arc::clone(world), place: place.clone(), connections: BTreeMap::new() }
     }
 
@@ -182,7 +182,7 @@ impl Client {
 }
 
 /// An idempotent producer for one partition, with one batch under way that it repeats until it is acknowledged.
-pub(super) async fn produce(world: Arc<Mutex<World>>, place: Place, number: usize, rests_ms: u64) {
+pub(super) async fn produce(world: Arc<Mutex<World>>, place: PartitionKey, number: usize, rests_ms: u64) {
     let mut client = Client::new(&world, &place);
     let mut sequence = 0;
     loop {
@@ -225,7 +225,7 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, place: Place, number: usiz
 }
 
 /// Somebody who sends records once, and does not care or goes by the answer.
-pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: Place) {
+pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: PartitionKey) {
     let mut client = Client::new(&world, &place);
     loop {
         let (rests_ms, acks) = {
@@ -246,7 +246,7 @@ pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: Place) {
 }
 
 /// A consumer of one partition, which commits how far it has got.
-pub(super) async fn consume(world: Arc<Mutex<World>>, place: Place) {
+pub(super) async fn consume(world: Arc<Mutex<World>>, place: PartitionKey) {
     let mut client = Client::new(&world, &place);
     let mut offset = 0;
     loop {

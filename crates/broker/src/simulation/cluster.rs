@@ -13,7 +13,7 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
 use super::faults::Faults;
-use super::ledger::{Ledger, Place, place};
+use super::ledger::{Ledger, PartitionKey, place};
 use super::machine::{self, Machine, Process, Witnessed, set_now_ms, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
@@ -111,7 +111,7 @@ impl Cluster {
     fn start_clients(&mut self) {
         for (topic, partitions, _) in TOPICS.iter().filter(|(topic, ..)| *topic != OFFSETS_TOPIC) {
             for index in 0..*partitions {
-                let place: Place = ((*topic).into(), index);
+                let place: PartitionKey = ((*topic).into(), index);
                 let rests_ms = 50 + self.rng.below(500);
                 let number = {
                     let mut world = self.world.lock();
@@ -184,7 +184,8 @@ impl Cluster {
         if loses_power {
             node.disk.crash();
             let left = node.left.clone();
-            let longest = |place: &Place| self.logs(place).map(|log| log.view().log_end_offset()).max().unwrap_or(0);
+            let longest =
+                |place: &PartitionKey| self.logs(place).map(|log| log.view().log_end_offset()).max().unwrap_or(0);
             let losses: Vec<_> =
                 left.into_iter().map(|(place, (synced, end))| (longest(&place).max(end), place, synced)).collect();
             for (end, place, synced) in losses {
@@ -194,7 +195,7 @@ impl Cluster {
         self.note(format!("{n} ends, power loss {loses_power}"));
     }
 
-    pub(super) fn logs<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = Arc<Partition>> {
+    pub(super) fn logs<'a>(&'a self, place: &'a PartitionKey) -> impl Iterator<Item = Arc<Partition>> {
         self.brokers().filter_map(|(_, broker)| broker.partitions.find_by_name(&place.0, place.1).ok())
     }
 

@@ -22,9 +22,9 @@ use super::replica::{batches, values};
 use crate::partition::Partition;
 
 /// A partition by its topic's name.
-pub(super) type Place = (Arc<str>, i32);
+pub(super) type PartitionKey = (Arc<str>, i32);
 
-pub(super) fn place(partition: &Partition) -> Place {
+pub(super) fn place(partition: &Partition) -> PartitionKey {
     (Arc::clone(&partition.topic), partition.index)
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Ledger {
     /// The newest image that any node has committed.
     pub(super) newest: Arc<MetadataImage>,
     images: BTreeMap<i64, u64>,
-    partitions: BTreeMap<Place, History>,
+    partitions: BTreeMap<PartitionKey, History>,
     /// By node, the number of its start, and partition.
-    looked_at: BTreeMap<(i32, u64, Place), LookedAt>,
+    looked_at: BTreeMap<(i32, u64, PartitionKey), LookedAt>,
     /// The offset of the metadata that was answered with, by the quorum's epoch.
     answered: BTreeMap<i32, i64>,
     /// By what was committed: the commit, where its record is, and in which epoch.
@@ -166,7 +166,7 @@ impl Ledger {
     // --- Records
 
     /// A leader has acknowledged a batch to a producer that asked for all.
-    pub(super) fn acknowledges(&mut self, place: &Place, leader_epoch: i32, base_offset: i64, values: &[u64]) {
+    pub(super) fn acknowledges(&mut self, place: &PartitionKey, leader_epoch: i32, base_offset: i64, values: &[u64]) {
         let history = self.partitions.entry(place.clone()).or_default();
         for (value, offset) in values.iter().zip(base_offset..) {
             let known = history.acknowledged.entry(*value).or_insert((offset, leader_epoch));
@@ -176,7 +176,7 @@ impl Ledger {
     }
 
     /// Somebody may read a batch.
-    pub(super) fn sees(&mut self, place: &Place, who: &str, batch: &Batch) {
+    pub(super) fn sees(&mut self, place: &PartitionKey, who: &str, batch: &Batch) {
         let leader_epoch = self.partition(place).map_or(i32::MAX, |partition| partition.leader_epoch);
         let history = self.partitions.entry(place.clone()).or_default();
         history.see(place, who, leader_epoch, batch);
@@ -251,7 +251,7 @@ impl Ledger {
     }
 
     /// What a node had in memory only is gone, with its power.
-    pub(super) fn loses(&mut self, place: &Place, synced_offset: i64, end_offset: i64) {
+    pub(super) fn loses(&mut self, place: &PartitionKey, synced_offset: i64, end_offset: i64) {
         let leader_epoch = self.partition(place).map_or(-1, |partition| partition.leader_epoch);
         let history = self.partitions.entry(place.clone()).or_default();
         let (from, to) = (synced_offset.max(history.durable_offset), end_offset);
@@ -277,7 +277,7 @@ impl Ledger {
     }
 
     /// A partition in the newest image.
-    pub(super) fn partition(&self, place: &Place) -> Option<&metadata::Partition> {
+    pub(super) fn partition(&self, place: &PartitionKey) -> Option<&metadata::Partition> {
         self.newest.topic(&place.0)?.partition(place.1).map(|partition| &**partition)
     }
 
@@ -316,7 +316,7 @@ impl Ledger {
 }
 
 impl History {
-    fn see(&mut self, place: &Place, who: &str, replicated_in: i32, batch: &Batch) {
+    fn see(&mut self, place: &PartitionKey, who: &str, replicated_in: i32, batch: &Batch) {
         let header = &batch.header;
         let (offset, leader_epoch) = (header.base_offset, header.partition_leader_epoch);
         let may_be_lost = |loss: &Loss| (loss.from..loss.to).contains(&offset) && leader_epoch <= loss.leader_epoch;

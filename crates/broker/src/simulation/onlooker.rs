@@ -8,7 +8,7 @@ use platform::simulation::START_WALL_MS;
 
 use super::clients::Heard;
 use super::cluster::{Cluster, REPLICATION_FACTOR, partition_count};
-use super::ledger::{Place, place};
+use super::ledger::{PartitionKey, place};
 use super::replica::bytes_of;
 
 impl Cluster {
@@ -43,7 +43,7 @@ impl Cluster {
 
     /// The epoch in which a node leads a partition, as far as it knows. What it has acknowledged was appended in this
     /// epoch or an older one, and a leader that was replaced before the acknowledgement need not have it.
-    fn led_epoch(&self, node: i32, place: &Place) -> Option<i32> {
+    fn led_epoch(&self, node: i32, place: &PartitionKey) -> Option<i32> {
         let log = self.nodes[node as usize].broker()?.partitions.find_by_name(&place.0, place.1).ok()?;
         log.is_leader().then(|| log.leader_epoch())
     }
@@ -79,7 +79,7 @@ impl Cluster {
     pub(super) fn check_watermarks(&self) {
         let image = &self.ledger.newest;
         // What a process had that has ended since, the next one of that node may not have; nobody knows of it yet.
-        let log = |id: i32, place: &Place| {
+        let log = |id: i32, place: &PartitionKey| {
             let broker = self.nodes[id as usize].broker()?;
             let incarnation_id = broker.peers.own().incarnation_id;
             let is_known = image.broker(id).is_some_and(|known| known.incarnation_id == incarnation_id);

@@ -21,10 +21,10 @@ use wire::batch::{Batch, Batches};
 use wire::record::RecordReader;
 use wire::{ErrorCode, Reader, Uuid, frame};
 
-use crate::api::fetch::{Asked, Service, serve};
+use crate::api::fetch::{FetchContext, Service, serve};
 use crate::fetch_sessions::FetchSessions;
 use crate::frame::Frame;
-use crate::partition::{Partition, PartitionTable, Shared, Syncer, Ticket};
+use crate::partition::{Partition, PartitionTable, ProduceCompletion, Shared, Syncer};
 use crate::replication::Key;
 use crate::replication::follow::{AnswerError, Follow, Limits};
 use crate::replication::isr::Round;
@@ -66,7 +66,7 @@ impl Replica {
             recovery_points: Arc::default(),
             syncer: Syncer::idle(),
             dirty: Arc::default(),
-            room: Arc::default(),
+            disk_pressure: Arc::default(),
             inline_appends: Arc::default(),
             stats: Arc::default(),
         };
@@ -100,7 +100,7 @@ impl Replica {
     /// Answers a fetch of a follower or a consumer.
     pub(crate) fn answer(&self, request: &FetchRequest) -> FetchResponse {
         let is_inter_broker = request.replica_state.replica_id >= 0;
-        let asked = Asked { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker, memory: None };
+        let asked = FetchContext { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker, memory: None };
         let mut sent = BytesMut::new();
         frame::write_request(&mut sent, FETCH_VERSION, 1, "test", request);
         let sent = sent.freeze().slice(4..);
@@ -146,9 +146,9 @@ impl Replica {
         let Some(follow) = self.follows.get_mut(&leader) else { return Ok(()) };
         match follow.apply(response, now_ms) {
             Ok(to_sync) => {
-                let ticket = Arc::new(Ticket::new(to_sync.len().max(1)));
+                let completion = Arc::new(ProduceCompletion::new(to_sync.len().max(1)));
                 for (place, partition) in to_sync.iter().enumerate() {
-                    partition.sync_for_leader(&ticket, place);
+                    partition.sync_for_leader(&completion, place);
                 }
                 self.sync();
                 Ok(())

@@ -252,7 +252,7 @@ async fn fetch_offsets_together(
     let request = OffsetFetchRequest { groups: groups.into_iter().map(group).collect(), ..Default::default() };
     let mut found = BTreeMap::new();
     for group in connection.start_as(&request, version, connection.request_timeout())?.await?.groups {
-        let mut offsets = Taken::new(&group.group_id, group.error_code);
+        let mut offsets = GroupAnswer::new(&group.group_id, group.error_code);
         for topic in group.topics {
             for p in topic.partitions {
                 let partition = TopicPartition::new(topic.name.clone(), p.partition_index);
@@ -279,7 +279,7 @@ async fn fetch_offsets_one_by_one(
     let mut found = BTreeMap::new();
     for (group, response) in pending {
         let response = response.await?;
-        let mut offsets = Taken::new(&group, response.error_code);
+        let mut offsets = GroupAnswer::new(&group, response.error_code);
         for topic in response.topics {
             for p in topic.partitions {
                 let partition = TopicPartition::new(topic.name.clone(), p.partition_index);
@@ -293,12 +293,12 @@ async fn fetch_offsets_one_by_one(
 }
 
 /// What an answer says of one group: its offsets, or the first thing that is wrong.
-struct Taken<'a> {
+struct GroupAnswer<'a> {
     group: &'a str,
     offsets: CommittedOffsets,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> GroupAnswer<'a> {
     fn new(group: &'a str, code: ErrorCode) -> Self {
         let mut taken = Self { group, offsets: Ok(BTreeMap::new()) };
         taken.check(code);

@@ -9,11 +9,11 @@ use client::Resource;
 use super::Listing;
 use super::configs::{ConfigRow, config_rows};
 use crate::failure::{Failure, render};
-use crate::figures::{Figures, Requests};
 use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
 use crate::layout::{Layout, Section};
+use crate::node_metrics::{Figures, Requests};
+use crate::request_context::RequestContext;
 use crate::snapshot::Broker;
-use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "broker.html")]
@@ -51,12 +51,12 @@ struct RequestRow {
     stages: String,
 }
 
-pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let id = place.number("broker")?;
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let id = context.number("broker")?;
+    let snapshot = context.snapshot().await?;
     let broker = snapshot.brokers.get(&id).ok_or_else(|| Failure::not_found(format!("there is no broker {id}")))?;
     let configs = match broker.is_alive {
-        true => config_rows(&place, &Resource::broker(id), &listing.q).await.map_err(|error| error.to_string()),
+        true => config_rows(&context, &Resource::broker(id), &listing.q).await.map_err(|error| error.to_string()),
         false => Err("it is down".to_owned()),
     };
     let (configs, configs_error) = match configs {
@@ -74,33 +74,33 @@ pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result
         },
     });
     let page = Page {
-        layout: place.layout(Section::Overview),
-        base: place.base.clone(),
-        events: place.events(),
-        cluster: place.cluster.name.clone(),
+        layout: context.layout(Section::Overview),
+        base: context.base.clone(),
+        events: context.events(),
+        cluster: context.cluster.name.clone(),
         id,
         is_alive: broker.is_alive,
         is_controller: broker.is_controller,
-        tiles: tiles(&place, broker),
+        tiles: tiles(&context, broker),
         dirs: dirs.collect(),
         requests: broker.figures.iter().flat_map(Figures::requests).map(request_row).collect(),
-        edit_base: format!("{}/brokers/{id}/configs", place.base),
+        edit_base: format!("{}/brokers/{id}/configs", context.base),
         listing,
         configs,
         configs_error,
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-fn tiles(place: &Place, broker: &Broker) -> Vec<(&'static str, String)> {
+fn tiles(context: &RequestContext, broker: &Broker) -> Vec<(&'static str, String)> {
     let mut tiles = vec![
         ("Leads", count(broker.leaders as u64)),
         ("Replicas", count(broker.replicas as u64)),
         ("Not in sync", count(broker.out_of_sync as u64)),
         ("Logs", bytes(broker.size_bytes)),
     ];
-    if let Some(rates) = place.cluster.history().node_rates(broker.id) {
+    if let Some(rates) = context.cluster.history().node_rates(broker.id) {
         tiles.push(("Processor, of one core", percent(rates.cpu)));
         tiles.push(("Records in", rate(rates.received_records)));
         tiles.push(("Network in", byte_rate(rates.network_received_bytes)));

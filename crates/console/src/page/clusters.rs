@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 
 use crate::Console;
-use crate::diagnosis::{findings, verdict};
 use crate::failure::{Failure, render};
 use crate::format::{count, escape};
+use crate::health_findings::{findings, verdict};
 use crate::layout::Layout;
 
 #[derive(Template)]

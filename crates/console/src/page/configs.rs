@@ -11,7 +11,7 @@ use super::Listing;
 use crate::failure::{Failure, render};
 use crate::format::escape;
 use crate::layout::{Layout, Section};
-use crate::visit::{Change, Place};
+use crate::request_context::{Change, RequestContext};
 
 pub(crate) struct ConfigRow {
     pub name: String,
@@ -62,9 +62,13 @@ pub(crate) struct NewValue {
 }
 
 /// The settings of a topic or broker whose names contain `part`: those that were changed first.
-pub(crate) async fn config_rows(place: &Place, resource: &Resource, part: &str) -> Result<Vec<ConfigRow>, ClientError> {
+pub(crate) async fn config_rows(
+    context: &RequestContext,
+    resource: &Resource,
+    part: &str,
+) -> Result<Vec<ConfigRow>, ClientError> {
     let part = part.trim().to_lowercase();
-    let entries = describe(place, resource).await?;
+    let entries = describe(context, resource).await?;
     let found = entries.into_iter().filter(|entry| entry.name.to_lowercase().contains(&part));
     let mut rows: Vec<_> = found
         .map(|entry| ConfigRow {
@@ -79,8 +83,8 @@ pub(crate) async fn config_rows(place: &Place, resource: &Resource, part: &str) 
     Ok(rows)
 }
 
-async fn describe(place: &Place, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
-    let mut described = place.cluster.client.describe_configs(std::slice::from_ref(resource), true).await;
+async fn describe(context: &RequestContext, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
+    let mut described = context.cluster.client.describe_configs(std::slice::from_ref(resource), true).await;
     let missing = || ClientError::Missing { address: "the cluster".to_owned(), subject: "settings".to_owned() };
     described.remove(resource).unwrap_or_else(|| Err(missing()))
 }
@@ -117,45 +121,45 @@ fn type_text(config_type: ConfigType) -> &'static str {
     }
 }
 
-pub(crate) async fn of_topic(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let topic = place.param("topic").to_owned();
-    let configs = config_rows(&place, &Resource::topic(&topic), &listing.q).await?;
+pub(crate) async fn of_topic(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let topic = context.param("topic").to_owned();
+    let configs = config_rows(&context, &Resource::topic(&topic), &listing.q).await?;
     let page = Page {
-        layout: place.layout(Section::Topics),
-        base: place.base.clone(),
-        edit_base: format!("{}/topics/{}/configs", place.base, escape(&topic)),
+        layout: context.layout(Section::Topics),
+        base: context.base.clone(),
+        edit_base: format!("{}/topics/{}/configs", context.base, escape(&topic)),
         topic,
         listing,
         configs,
         configs_error: None,
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn edit_of_topic(Change(place): Change) -> Result<Response, Failure> {
-    edit(&place, &Resource::topic(place.param("topic"))).await
+pub(crate) async fn edit_of_topic(Change(context): Change) -> Result<Response, Failure> {
+    edit(&context, &Resource::topic(context.param("topic"))).await
 }
 
-pub(crate) async fn change_of_topic(Change(place): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
-    change(&place, &Resource::topic(place.param("topic")), new).await
+pub(crate) async fn change_of_topic(Change(context): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
+    change(&context, &Resource::topic(context.param("topic")), new).await
 }
 
-pub(crate) async fn edit_of_broker(Change(place): Change) -> Result<Response, Failure> {
-    edit(&place, &Resource::broker(place.number("broker")?)).await
+pub(crate) async fn edit_of_broker(Change(context): Change) -> Result<Response, Failure> {
+    edit(&context, &Resource::broker(context.number("broker")?)).await
 }
 
-pub(crate) async fn change_of_broker(Change(place): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
-    change(&place, &Resource::broker(place.number("broker")?), new).await
+pub(crate) async fn change_of_broker(Change(context): Change, Form(new): Form<NewValue>) -> Result<Response, Failure> {
+    change(&context, &Resource::broker(context.number("broker")?), new).await
 }
 
-async fn edit(place: &Place, resource: &Resource) -> Result<Response, Failure> {
-    Ok(render(StatusCode::OK, &edit_page(place, resource).await?))
+async fn edit(context: &RequestContext, resource: &Resource) -> Result<Response, Failure> {
+    Ok(render(StatusCode::OK, &edit_page(context, resource).await?))
 }
 
-async fn edit_page(place: &Place, resource: &Resource) -> Result<EditPage, Failure> {
-    let name = place.param("config");
-    let entries = describe(place, resource).await?;
+async fn edit_page(context: &RequestContext, resource: &Resource) -> Result<EditPage, Failure> {
+    let name = context.param("config");
+    let entries = describe(context, resource).await?;
     let entry = entries.into_iter().find(|entry| entry.name == name);
     let entry = entry.ok_or_else(|| Failure::not_found(format!("there is no setting {name:?}")))?;
     let (section, of, _) = whose(resource);
@@ -164,9 +168,9 @@ async fn edit_page(place: &Place, resource: &Resource) -> Result<EditPage, Failu
         (synonym.name.clone(), value.to_owned(), source_text(synonym.source))
     });
     Ok(EditPage {
-        layout: place.layout(section),
+        layout: context.layout(section),
         of,
-        of_href: format!("{}{}", place.base, settings_path(resource)),
+        of_href: format!("{}{}", context.base, settings_path(resource)),
         value: entry.value.clone().filter(|_| !entry.is_sensitive).unwrap_or_default(),
         is_sensitive: entry.is_sensitive,
         is_own: entry.source == resource.own_source(),
@@ -193,19 +197,19 @@ fn settings_path(resource: &Resource) -> String {
     }
 }
 
-async fn change(place: &Place, resource: &Resource, new: NewValue) -> Result<Response, Failure> {
-    let name = place.param("config").to_owned();
+async fn change(context: &RequestContext, resource: &Resource, new: NewValue) -> Result<Response, Failure> {
+    let name = context.param("config").to_owned();
     let is_reset = new.action == "reset";
     let set = if is_reset { Vec::new() } else { vec![(name.clone(), new.value.trim().to_owned())] };
     let delete = if is_reset { vec![name] } else { Vec::new() };
-    match place.cluster.client.alter_configs(resource, &set, &delete, false).await {
+    match context.cluster.client.alter_configs(resource, &set, &delete, false).await {
         Ok(()) => {
             let notice = if is_reset { "config-reset" } else { "config-set" };
-            Ok(place.done(&settings_path(resource), notice).await.into_response())
+            Ok(context.done(&settings_path(resource), notice).await.into_response())
         }
         Err(error @ ClientError::Refused { .. }) => {
             let page =
-                EditPage { value: new.value, error: Some(error.to_string()), ..edit_page(place, resource).await? };
+                EditPage { value: new.value, error: Some(error.to_string()), ..edit_page(context, resource).await? };
             Ok(render(StatusCode::CONFLICT, &page))
         }
         Err(error) => Err(error.into()),

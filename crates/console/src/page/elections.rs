@@ -15,8 +15,8 @@ use super::topic_changes::{ConfirmPage, Confirmation};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
+use crate::request_context::{Change, RequestContext, confirmed};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Place, confirmed};
 
 /// A controller writes what comes of a request in one go, which has an end.
 pub(super) const PARTITIONS_AT_ONCE: usize = 1000;
@@ -38,7 +38,7 @@ pub(super) struct OutcomePage {
 
 impl OutcomePage {
     pub(super) fn new(
-        place: &Place,
+        context: &RequestContext,
         title: &'static str,
         facts: Vec<String>,
         mut errors: Vec<(String, String)>,
@@ -46,12 +46,12 @@ impl OutcomePage {
     ) -> Self {
         let errors_left_out = errors.len().saturating_sub(ERRORS_SHOWN);
         errors.truncate(ERRORS_SHOWN);
-        Self { layout: place.layout(Section::Partitions), title, facts, errors, errors_left_out, next }
+        Self { layout: context.layout(Section::Partitions), title, facts, errors, errors_left_out, next }
     }
 }
 
-pub(crate) async fn elect_preferred(Change(place): Change, Form(filter): Form<Filter>) -> Result<Response, Failure> {
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+pub(crate) async fn elect_preferred(Change(context): Change, Form(filter): Form<Filter>) -> Result<Response, Failure> {
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
     let found = filter.found(&snapshot)?;
     let right = found.iter().filter(|(_, partition)| partition.is_preferred()).count();
     let wanted: Vec<_> = found.iter().filter(|(_, partition)| !partition.is_preferred()).collect();
@@ -62,7 +62,7 @@ pub(crate) async fn elect_preferred(Change(place): Change, Form(filter): Form<Fi
     let (mut changed, mut right) = (0, right);
     for part in electable.chunks(PARTITIONS_AT_ONCE) {
         let part: BTreeSet<_> = part.iter().map(|(of, _)| of.clone()).collect();
-        for (of, elected) in place.cluster.client.elect_leaders(ElectionKind::Preferred, Some(&part)).await? {
+        for (of, elected) in context.cluster.client.elect_leaders(ElectionKind::Preferred, Some(&part)).await? {
             match elected {
                 Ok(()) => changed += 1,
                 Err(error) if error.code() == Some(ErrorCode::ELECTION_NOT_NEEDED) => right += 1,
@@ -71,7 +71,7 @@ pub(crate) async fn elect_preferred(Change(place): Change, Form(filter): Form<Fi
         }
     }
     // What goes wrong here is said by the next page.
-    let _ = place.cluster.fresh().await;
+    let _ = context.cluster.fresh().await;
     let facts = vec![
         match changed {
             1 => "1 partition has another leader now.".to_owned(),
@@ -82,8 +82,8 @@ pub(crate) async fn elect_preferred(Change(place): Change, Form(filter): Form<Fi
             _ => format!("{} were led by their preferred replicas already.", count(right as u64)),
         },
     ];
-    let next = (format!("{}/partitions?show=not-preferred", place.base), "Partitions not led as preferred");
-    Ok(render(StatusCode::OK, &OutcomePage::new(&place, "Preferred leaders", facts, errors, next)))
+    let next = (format!("{}/partitions?show=not-preferred", context.base), "Partitions not led as preferred");
+    Ok(render(StatusCode::OK, &OutcomePage::new(&context, "Preferred leaders", facts, errors, next)))
 }
 
 /// Why the first replica cannot lead.
@@ -95,7 +95,7 @@ fn why_not(snapshot: &Snapshot, partition: &Partition) -> String {
     }
 }
 
-/// Brokers that run and have a replica which could lead in place of those in sync.
+/// Brokers that run and have a replica which could lead in context of those in sync.
 fn survivors(snapshot: &Snapshot, partition: &Partition) -> Vec<i32> {
     partition.replicas.iter().copied().filter(|id| snapshot.is_alive(*id)).collect()
 }
@@ -141,33 +141,36 @@ fn losses(snapshot: &Snapshot, partition: &Partition, chosen: i32, last_end: Opt
     losses
 }
 
-pub(crate) async fn unclean_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = look(&place).await?;
-    let (of, partition) = find(&place, &snapshot)?;
+pub(crate) async fn unclean_form(Change(context): Change) -> Result<Response, Failure> {
+    let snapshot = look(&context).await?;
+    let (of, partition) = find(&context, &snapshot)?;
     let chosen = is_lost(&snapshot, &of, partition)?;
     let page = ConfirmPage {
-        layout: place.layout(Section::Partitions),
+        layout: context.layout(Section::Partitions),
         title: format!("Make broker {chosen} the leader of {of}"),
-        losses: losses(&snapshot, partition, chosen, place.cluster.history().last_end(&of)),
-        back: partition_href(&place, &of),
+        losses: losses(&snapshot, partition, chosen, context.cluster.history().last_end(&of)),
+        back: partition_href(&context, &of),
         name: of.to_string(),
         action: "Elect it and lose records",
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn elect_unclean(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
-    let (of, partition) = find(&place, &snapshot)?;
+pub(crate) async fn elect_unclean(
+    Change(context): Change,
+    Form(form): Form<Confirmation>,
+) -> Result<Response, Failure> {
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let (of, partition) = find(&context, &snapshot)?;
     confirmed(&form.confirm, &of.to_string())?;
     is_lost(&snapshot, &of, partition)?;
     let wanted = BTreeSet::from([of.clone()]);
-    let elected = place.cluster.client.elect_leaders(ElectionKind::Unclean, Some(&wanted)).await?;
+    let elected = context.cluster.client.elect_leaders(ElectionKind::Unclean, Some(&wanted)).await?;
     if let Some(error) = elected.into_values().find_map(Result::err) {
         return Err(ClientError::into(error));
     }
     let path = format!("/partitions/{}/{}", crate::format::escape(&of.topic), of.partition);
-    Ok(place.done(&path, "leaders-elected").await.into_response())
+    Ok(context.done(&path, "leaders-elected").await.into_response())
 }
 
 #[cfg(test)]

@@ -10,29 +10,29 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::messages::{Asked, path, row, watched};
+use super::messages::{MessagesQuery, path, row, watched};
 use crate::failure::Failure;
 use crate::reading::{Round, Tail, bounds};
+use crate::request_context::RequestContext;
 use crate::text::Show;
-use crate::visit::Place;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) async fn show(
-    place: Place,
-    Query(asked): Query<Asked>,
+    context: RequestContext,
+    Query(asked): Query<MessagesQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Failure> {
-    let watched = watched(&place).await?;
+    let watched = watched(&context).await?;
     let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
     let too_many = |_| Failure::unavailable("too many pages follow new records: close some of them");
-    let permit = Arc::clone(&place.console.followers).try_acquire_owned().map_err(too_many)?;
+    let permit = Arc::clone(&context.console.followers).try_acquire_owned().map_err(too_many)?;
     let partitions = plan.partition.map_or(watched.partitions, |partition| vec![partition]);
-    let (client, topic) = (place.cluster.client.clone(), place.param("topic").to_owned());
+    let (client, topic) = (context.cluster.client.clone(), context.param("topic").to_owned());
     let spans = bounds(&client, &topic, &partitions).await.spans;
     let tail = Tail::new(client, topic, plan.filter, &spans);
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (path, show) = (path(&place), plan.show);
+    let (path, show) = (path(&context), plan.show);
     let stream = unfold((tail, ticks, permit), move |(mut tail, mut ticks, permit)| {
         let path = path.clone();
         async move {

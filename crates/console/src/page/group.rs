@@ -8,15 +8,15 @@ use axum::response::{IntoResponse, Response};
 use client::TopicPartition;
 
 use super::{Listing, Pages, ROWS};
-use crate::diagnosis::groups::{falls_behind, is_left_alone};
+use crate::embedded_broker::Rebalance;
 use crate::failure::{Failure, render};
 use crate::format::{count, duration, escape, group_part, milliseconds, moment, name_shown, rate};
+use crate::health_findings::groups::{falls_behind, is_left_alone};
 use crate::history::History;
 use crate::layout::{Layout, Section};
-use crate::local::Rebalance;
 use crate::rebalances::cause_text;
+use crate::request_context::RequestContext;
 use crate::snapshot::{Group, Member, Position, Snapshot};
-use crate::visit::Place;
 
 /// Consumers commit every few seconds, and so long ago the last commit may be.
 const KEEPS_UP_SECONDS: f64 = 15.0;
@@ -81,7 +81,7 @@ pub(super) struct RebalanceRow {
 }
 
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct GroupQuery {
     /// A page of the members, from 1.
     #[serde(default)]
     members: usize,
@@ -93,8 +93,8 @@ struct MembersPage {
 }
 
 /// The group of a page's path.
-pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<&'a Group, Failure> {
-    let id = place.group();
+pub(super) fn find<'a>(context: &RequestContext, snapshot: &'a Snapshot) -> Result<&'a Group, Failure> {
+    let id = context.group();
     snapshot.groups.get(id).ok_or_else(|| Failure::not_found(format!("there is no group {}", quoted(id))))
 }
 
@@ -103,49 +103,49 @@ pub(super) fn quoted(group: &str) -> String {
 }
 
 /// The group's page, below those of the cluster.
-pub(super) fn path(place: &Place) -> String {
-    format!("/groups/{}", group_part(place.group()))
+pub(super) fn path(context: &RequestContext) -> String {
+    format!("/groups/{}", group_part(context.group()))
 }
 
-pub(super) fn here(place: &Place) -> String {
-    format!("{}{}", place.base, path(place))
+pub(super) fn here(context: &RequestContext) -> String {
+    format!("{}{}", context.base, path(context))
 }
 
 pub(crate) async fn show(
-    place: Place,
+    context: RequestContext,
     Query(listing): Query<Listing>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<GroupQuery>,
 ) -> Result<Response, Failure> {
-    let mut snapshot = place.snapshot().await?;
-    if find(&place, &snapshot).is_err() {
+    let mut snapshot = context.snapshot().await?;
+    if find(&context, &snapshot).is_err() {
         // It may be younger than the snapshot.
-        snapshot = place.fresh().await?;
+        snapshot = context.fresh().await?;
     }
-    let group = find(&place, &snapshot)?;
-    let id = place.group();
+    let group = find(&context, &snapshot)?;
+    let id = context.group();
     let (partitions, pages) = listing.cut(found(group, &listing));
     let members_page = MembersPage::new(asked.members, group.members.len());
     let members = group.members.iter().skip((members_page.page - 1) * ROWS).take(ROWS);
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == id).collect();
     let page = Page {
-        layout: place.layout(Section::Groups),
-        base: place.base.clone(),
-        events: place.events(),
+        layout: context.layout(Section::Groups),
+        base: context.base.clone(),
+        events: context.events(),
         group: name_shown(id),
         whole: (name_shown(id).ends_with('…')).then(|| (id.to_owned(), count(id.chars().count() as u64))),
-        here: here(&place),
+        here: here(&context),
         state: group.state.clone(),
         state_class: state_class(&group.state),
-        tiles: tiles(&place.cluster.history(), id, group),
+        tiles: tiles(&context.cluster.history(), id, group),
         facts: facts(group),
         listing,
-        partitions: partitions.into_iter().map(|of| partition_row(&place, of)).collect(),
+        partitions: partitions.into_iter().map(|of| partition_row(&context, of)).collect(),
         pages,
         members: members.map(member_row).collect(),
         members_page,
         rebalances_note: rebalances_note(&snapshot, group, rebalances.len()),
-        rebalances: rebalance_rows(&place.base, &rebalances, REBALANCES_SHOWN, snapshot.at_ms),
-        can_change: place.can_change(),
+        rebalances: rebalance_rows(&context.base, &rebalances, REBALANCES_SHOWN, snapshot.at_ms),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }
@@ -242,11 +242,11 @@ fn found<'a>(group: &'a Group, listing: &Listing) -> Vec<Standing<'a>> {
     found
 }
 
-fn partition_row(place: &Place, (of, position, reader): Standing<'_>) -> PartitionRow {
+fn partition_row(context: &RequestContext, (of, position, reader): Standing<'_>) -> PartitionRow {
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
     PartitionRow {
         topic: of.topic.clone(),
-        topic_href: format!("{}/topics/{}", place.base, escape(&of.topic)),
+        topic_href: format!("{}/topics/{}", context.base, escape(&of.topic)),
         partition: of.partition,
         committed: known(position.committed),
         end: known(position.end),
@@ -346,9 +346,9 @@ impl MembersPage {
 }
 
 /// The data of a chart of a group.
-pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
-    let (history, id) = (place.cluster.history(), place.group());
-    let chart = match place.param("chart") {
+pub(crate) async fn chart(context: RequestContext) -> Result<Response, Failure> {
+    let (history, id) = (context.cluster.history(), context.group());
+    let chart = match context.param("chart") {
         "lag" => history.lag_chart(id),
         "lag-seconds" => history.lag_seconds_chart(id),
         other => return Err(Failure::not_found(format!("there is no chart {other:?}"))),

@@ -12,8 +12,8 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{count, counted, escape, name_shown};
 use crate::layout::{Layout, Section};
+use crate::request_context::{Change, RequestContext, confirmed};
 use crate::snapshot::Group;
-use crate::visit::{Change, Place, confirmed};
 
 /// What can be typed into a field is as it is typed: a name that is longer, or has line breaks, is not.
 const TYPED_CHARS_MAX: usize = 120;
@@ -43,36 +43,36 @@ pub(super) fn typed_name(group: &str) -> &str {
 }
 
 /// A page that says what to do first, where the group has members.
-pub(super) fn in_use(place: &Place, group: &Group, title: String) -> Option<Response> {
+pub(super) fn in_use(context: &RequestContext, group: &Group, title: String) -> Option<Response> {
     if group.is_unused() {
         return None;
     }
     let members = group.members.iter().take(NAMED);
     let page = InUsePage {
-        layout: place.layout(Section::Groups),
+        layout: context.layout(Section::Groups),
         title,
         state: group.state.clone(),
         members: members
             .map(|member| format!("{} on {}", name_shown(&member.client_id), host_shown(&member.client_host)))
             .collect(),
         more: group.members.len().saturating_sub(NAMED),
-        here: here(place),
-        back: here(place),
+        here: here(context),
+        back: here(context),
     };
     Some(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.fresh().await?;
-    let group = find(&place, &snapshot)?;
-    let id = place.group();
+pub(crate) async fn delete_form(Change(context): Change) -> Result<Response, Failure> {
+    let snapshot = context.fresh().await?;
+    let group = find(&context, &snapshot)?;
+    let id = context.group();
     let title = format!("Delete group {}", quoted(id));
-    if let Some(response) = in_use(&place, group, title.clone()) {
+    if let Some(response) = in_use(&context, group, title.clone()) {
         return Ok(response);
     }
     let topics = group.topics();
     let page = ConfirmPage {
-        layout: place.layout(Section::Groups),
+        layout: context.layout(Section::Groups),
         title,
         losses: vec![
             format!("where it stands in {}: {}", counted(group.positions.len(), "partition"), named(&topics)),
@@ -81,7 +81,7 @@ pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failu
         ],
         name: typed_name(id).to_owned(),
         action: "Delete the group",
-        back: here(&place),
+        back: here(&context),
     };
     Ok(render(StatusCode::OK, &page))
 }
@@ -96,11 +96,11 @@ fn named(topics: &[&str]) -> String {
     }
 }
 
-pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
-    let id = place.group();
+pub(crate) async fn delete(Change(context): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
+    let id = context.group();
     confirmed(&form.confirm, typed_name(id))?;
-    place.cluster.client.delete_group(id).await?;
-    Ok(place.done("/groups", "group-deleted").await.into_response())
+    context.cluster.client.delete_group(id).await?;
+    Ok(context.done("/groups", "group-deleted").await.into_response())
 }
 
 /// Which topic's offsets.
@@ -128,19 +128,19 @@ pub(crate) struct OfTopic {
 }
 
 pub(crate) async fn offsets_form(
-    Change(place): Change,
+    Change(context): Change,
     Query(listing): Query<Listing>,
     Query(asked): Query<OfTopic>,
 ) -> Result<Response, Failure> {
-    let snapshot = place.fresh().await?;
-    let group = find(&place, &snapshot)?;
+    let snapshot = context.fresh().await?;
+    let group = find(&context, &snapshot)?;
     match asked.topic {
-        Some(topic) => Ok(render(StatusCode::OK, &offsets_page(&place, group, topic)?)),
-        None => Ok(render(StatusCode::OK, &topics_page(&place, group, &listing))),
+        Some(topic) => Ok(render(StatusCode::OK, &offsets_page(&context, group, topic)?)),
+        None => Ok(render(StatusCode::OK, &topics_page(&context, group, &listing))),
     }
 }
 
-fn topics_page(place: &Place, group: &Group, listing: &Listing) -> TopicsPage {
+fn topics_page(context: &RequestContext, group: &Group, listing: &Listing) -> TopicsPage {
     let (topics, pages) = listing.cut(group.topics());
     let rows = topics.into_iter().map(|topic| {
         let of_topic = group.positions.iter().filter(|(of, _)| of.topic == topic);
@@ -154,23 +154,23 @@ fn topics_page(place: &Place, group: &Group, listing: &Listing) -> TopicsPage {
         }
     });
     TopicsPage {
-        layout: place.layout(Section::Groups),
-        group: name_shown(place.group()),
-        here: here(place),
+        layout: context.layout(Section::Groups),
+        group: name_shown(context.group()),
+        here: here(context),
         topics: rows.collect(),
         pages,
     }
 }
 
-fn offsets_page(place: &Place, group: &Group, topic: String) -> Result<ConfirmPage, Failure> {
-    let id = place.group();
+fn offsets_page(context: &RequestContext, group: &Group, topic: String) -> Result<ConfirmPage, Failure> {
+    let id = context.group();
     let committed = group.positions.iter().filter(|(of, position)| of.topic == topic && position.committed.is_some());
     let committed = committed.count();
     if committed == 0 {
         return Err(Failure::not_found(format!("group {} has no offsets in topic {topic:?}", quoted(id))));
     }
     Ok(ConfirmPage {
-        layout: place.layout(Section::Groups),
+        layout: context.layout(Section::Groups),
         title: format!("Delete the offsets of group {} in topic {topic}", quoted(id)),
         losses: vec![format!(
             "where it stands in {} of {topic}: consumers of this group would begin there where auto.offset.reset says",
@@ -178,26 +178,26 @@ fn offsets_page(place: &Place, group: &Group, topic: String) -> Result<ConfirmPa
         )],
         name: typed_name(id).to_owned(),
         action: "Delete the offsets",
-        back: format!("{}/offsets", here(place)),
+        back: format!("{}/offsets", here(context)),
     })
 }
 
 pub(crate) async fn delete_offsets(
-    Change(place): Change,
+    Change(context): Change,
     Query(asked): Query<OfTopic>,
     Form(form): Form<Confirmation>,
 ) -> Result<Response, Failure> {
-    let id = place.group();
+    let id = context.group();
     confirmed(&form.confirm, typed_name(id))?;
     let topic = asked.topic.ok_or_else(|| Failure::wrong("name the topic whose offsets are to be deleted"))?;
-    let snapshot = place.fresh().await?;
-    let committed = find(&place, &snapshot)?.positions.iter().filter(|(_, position)| position.committed.is_some());
+    let snapshot = context.fresh().await?;
+    let committed = find(&context, &snapshot)?.positions.iter().filter(|(_, position)| position.committed.is_some());
     let partitions = committed.map(|(of, _)| of.clone()).filter(|of| of.topic == topic).collect();
-    let deleted = place.cluster.client.delete_offsets(id, &partitions).await?;
+    let deleted = context.cluster.client.delete_offsets(id, &partitions).await?;
     if let Some(error) = deleted.into_values().find_map(Result::err) {
         return Err(ClientError::into(error));
     }
-    Ok(place.done(&path(&place), "offsets-deleted").await.into_response())
+    Ok(context.done(&path(&context), "offsets-deleted").await.into_response())
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::group_changes::{in_use, typed_name};
 use crate::failure::{Failure, render};
 use crate::format::{count, escape, moment, name_shown, parse_moment};
 use crate::layout::{Layout, Section};
+use crate::request_context::{Change, RequestContext, confirmed};
 use crate::snapshot::{Group, Snapshot};
-use crate::visit::{Change, Place, confirmed};
 
 /// Topics that a browser offers to choose from.
 const TOPICS_OFFERED: usize = 500;
@@ -109,27 +109,27 @@ pub(crate) struct Confirmed {
     confirm: String,
 }
 
-pub(crate) async fn form(Change(place): Change, Query(wanted): Query<Wanted>) -> Result<Response, Failure> {
-    let snapshot = place.fresh().await?;
-    let group = find(&place, &snapshot)?;
-    if let Some(response) = in_use(&place, group, title(&place)) {
+pub(crate) async fn form(Change(context): Change, Query(wanted): Query<Wanted>) -> Result<Response, Failure> {
+    let snapshot = context.fresh().await?;
+    let group = find(&context, &snapshot)?;
+    if let Some(response) = in_use(&context, group, title(&context)) {
         return Ok(response);
     }
-    Ok(render(StatusCode::OK, &form_page(&place, group, wanted, None)))
+    Ok(render(StatusCode::OK, &form_page(&context, group, wanted, None)))
 }
 
-fn title(place: &Place) -> String {
-    format!("Reset offsets of group {}", quoted(place.group()))
+fn title(context: &RequestContext) -> String {
+    format!("Reset offsets of group {}", quoted(context.group()))
 }
 
-fn form_page(place: &Place, group: &Group, mut wanted: Wanted, error: Option<String>) -> FormPage {
+fn form_page(context: &RequestContext, group: &Group, mut wanted: Wanted, error: Option<String>) -> FormPage {
     if wanted.to.is_empty() {
         wanted.to = "earliest".to_owned();
     }
     FormPage {
-        layout: place.layout(Section::Groups),
-        group: name_shown(place.group()),
-        here: here(place),
+        layout: context.layout(Section::Groups),
+        group: name_shown(context.group()),
+        here: here(context),
         topics: group.topics().into_iter().take(TOPICS_OFFERED).map(str::to_owned).collect(),
         wanted,
         error,
@@ -143,65 +143,67 @@ struct Planned {
     plan: Plan,
 }
 
-async fn plan(place: &Place, wanted: Wanted) -> Result<Result<Planned, Response>, Failure> {
-    let snapshot = place.fresh().await?;
-    let group = find(place, &snapshot)?;
-    if let Some(response) = in_use(place, group, title(place)) {
+async fn plan(context: &RequestContext, wanted: Wanted) -> Result<Result<Planned, Response>, Failure> {
+    let snapshot = context.fresh().await?;
+    let group = find(context, &snapshot)?;
+    if let Some(response) = in_use(context, group, title(context)) {
         return Ok(Err(response));
     }
     let wanted = wanted.resolved(snapshot.at_ms);
     let planned = match (wanted.target(snapshot.at_ms), wanted.scope(&snapshot, group)) {
-        (Ok(target), Ok(scope)) => place.cluster.client.plan_offset_reset(place.group(), target, Some(&scope)).await,
-        (Err(error), _) | (_, Err(error)) => return Ok(Err(refused(place, group, wanted, error))),
+        (Ok(target), Ok(scope)) => {
+            context.cluster.client.plan_offset_reset(context.group(), target, Some(&scope)).await
+        }
+        (Err(error), _) | (_, Err(error)) => return Ok(Err(refused(context, group, wanted, error))),
     };
     match planned {
         Ok(plan) => Ok(Ok(Planned { snapshot, wanted, plan })),
-        Err(error) => Ok(Err(refused(place, group, wanted, error.to_string()))),
+        Err(error) => Ok(Err(refused(context, group, wanted, error.to_string()))),
     }
 }
 
-fn refused(place: &Place, group: &Group, wanted: Wanted, error: String) -> Response {
-    render(StatusCode::UNPROCESSABLE_ENTITY, &form_page(place, group, wanted, Some(error)))
+fn refused(context: &RequestContext, group: &Group, wanted: Wanted, error: String) -> Response {
+    render(StatusCode::UNPROCESSABLE_ENTITY, &form_page(context, group, wanted, Some(error)))
 }
 
 pub(crate) async fn preview(
-    Change(place): Change,
+    Change(context): Change,
     Query(wanted): Query<Wanted>,
     Query(asked): Query<PageAsked>,
 ) -> Result<Response, Failure> {
-    match plan(&place, wanted).await? {
-        Ok(planned) => Ok(render(StatusCode::OK, &preview_page(&place, &planned, asked.page, false))),
+    match plan(&context, wanted).await? {
+        Ok(planned) => Ok(render(StatusCode::OK, &preview_page(&context, &planned, asked.page, false))),
         Err(instead) => Ok(instead),
     }
 }
 
 pub(crate) async fn reset(
-    Change(place): Change,
+    Change(context): Change,
     Query(wanted): Query<Wanted>,
     Form(form): Form<Confirmed>,
 ) -> Result<Response, Failure> {
-    confirmed(&form.confirm, typed_name(place.group()))?;
-    let planned = match plan(&place, wanted).await? {
+    confirmed(&form.confirm, typed_name(context.group()))?;
+    let planned = match plan(&context, wanted).await? {
         Ok(planned) => planned,
         Err(instead) => return Ok(instead),
     };
     if planned.wanted.digest(&planned.plan) != form.shown {
-        return Ok(render(StatusCode::CONFLICT, &preview_page(&place, &planned, 1, true)));
+        return Ok(render(StatusCode::CONFLICT, &preview_page(&context, &planned, 1, true)));
     }
-    place.cluster.client.reset_offsets(place.group(), &planned.plan).await?;
-    Ok(place.done(&path(&place), "offsets-reset").await.into_response())
+    context.cluster.client.reset_offsets(context.group(), &planned.plan).await?;
+    Ok(context.done(&path(&context), "offsets-reset").await.into_response())
 }
 
-fn preview_page(place: &Place, planned: &Planned, page: usize, has_changed: bool) -> PreviewPage {
+fn preview_page(context: &RequestContext, planned: &Planned, page: usize, has_changed: bool) -> PreviewPage {
     let Planned { snapshot, wanted, plan } = planned;
     let effects: Vec<_> = plan.iter().map(|(of, moved)| (of, moved, effect(snapshot, of, *moved))).collect();
     let pages = effects.len().div_ceil(ROWS).max(1);
     let page = page.clamp(1, pages);
     let rows = effects.iter().skip((page - 1) * ROWS).take(ROWS);
     PreviewPage {
-        layout: place.layout(Section::Groups),
-        group: name_shown(place.group()),
-        here: here(place),
+        layout: context.layout(Section::Groups),
+        group: name_shown(context.group()),
+        here: here(context),
         target: wanted.text(),
         query: wanted.query(),
         digest: wanted.digest(plan),
@@ -209,7 +211,7 @@ fn preview_page(place: &Place, planned: &Planned, page: usize, has_changed: bool
         rows: rows.map(|(of, moved, effect)| row(of, **moved, *effect)).collect(),
         page,
         pages,
-        typed_name: typed_name(place.group()).to_owned(),
+        typed_name: typed_name(context.group()).to_owned(),
         has_changed,
     }
 }
@@ -251,7 +253,7 @@ fn row(of: &TopicPartition, moved: OffsetMove, effect: Option<Effect>) -> Row {
 }
 
 impl Wanted {
-    /// With a moment in place of so long ago: it shall mean the same when it is confirmed.
+    /// With a moment in context of so long ago: it shall mean the same when it is confirmed.
     fn resolved(mut self, now_ms: i64) -> Self {
         if self.to == "ago"
             && let Ok(ResetTarget::Time(ms)) = self.target(now_ms)

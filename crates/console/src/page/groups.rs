@@ -14,8 +14,8 @@ use crate::format::{count, group_part, name_shown};
 use crate::history::History;
 use crate::layout::{Layout, Section};
 use crate::rebalances::{advice, cause_text, unrest};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Age, Group, Snapshot};
-use crate::visit::Place;
 
 /// Of all groups, where some rebalance all the time.
 const REBALANCES_SHOWN: usize = 20;
@@ -64,21 +64,21 @@ struct Figures<'a> {
     lag_age: Option<Age>,
 }
 
-pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
     let (shown, pages) = listing.cut(found(&snapshot, &listing));
     let rows = {
-        let history = place.cluster.history();
-        shown.iter().map(|of| row(&place, &history, of)).collect()
+        let history = context.cluster.history();
+        shown.iter().map(|of| row(&context, &history, of)).collect()
     };
-    let restless = restless(&place, &snapshot);
+    let restless = restless(&context, &snapshot);
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().collect();
     let shown = if restless.is_empty() { 0 } else { REBALANCES_SHOWN };
     let page = Page {
-        layout: place.layout(Section::Groups),
-        events: place.events(),
+        layout: context.layout(Section::Groups),
+        events: context.events(),
         gaps: snapshot.gaps.iter().filter(|gap| gap.starts_with("consumer groups")).cloned().collect(),
-        rebalances: rebalance_rows(&place.base, &rebalances, shown, snapshot.at_ms),
+        rebalances: rebalance_rows(&context.base, &rebalances, shown, snapshot.at_ms),
         restless,
         rows,
         listing,
@@ -112,12 +112,12 @@ fn urgency(state: &str) -> usize {
     ["bad", "warn", "", "muted", "good"].iter().position(|class| *class == state_class(state)).unwrap_or(0)
 }
 
-fn row(place: &Place, history: &History, of: &Figures<'_>) -> Row {
+fn row(context: &RequestContext, history: &History, of: &Figures<'_>) -> Row {
     let Figures { id, group, lag_records, lag_age } = of;
     let dash = || "–".to_owned();
     Row {
         id: name_shown(id),
-        href: format!("{}/groups/{}", place.base, group_part(id)),
+        href: format!("{}/groups/{}", context.base, group_part(id)),
         state: group.state.clone(),
         state_class: state_class(&group.state),
         protocol: if group.protocol.is_empty() { dash() } else { name_shown(&group.protocol) },
@@ -130,10 +130,10 @@ fn row(place: &Place, history: &History, of: &Figures<'_>) -> Row {
     }
 }
 
-fn restless(place: &Place, snapshot: &Snapshot) -> Vec<Restless> {
+fn restless(context: &RequestContext, snapshot: &Snapshot) -> Vec<Restless> {
     let restless = unrest(snapshot).into_iter().take(RESTLESS_SHOWN).map(|unrest| Restless {
         id: name_shown(unrest.group),
-        href: format!("{}/groups/{}#rebalances", place.base, group_part(unrest.group)),
+        href: format!("{}/groups/{}#rebalances", context.base, group_part(unrest.group)),
         times: unrest.times,
         cause: cause_text(unrest.cause).to_owned(),
         advice: advice(unrest.cause),

@@ -8,11 +8,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
+use crate::benchmark_runner::{Compared, Laboratory, Order, Run, RunState};
 use crate::failure::{Failure, render};
 use crate::format::{counted, duration, escape};
-use crate::laboratory::{Compared, Laboratory, Order, Run, RunState};
 use crate::layout::{Layout, Section};
-use crate::visit::{Change, Place};
+use crate::request_context::{Change, RequestContext};
 
 /// A report is a page by itself: it has its own style in it, and no script.
 const REPORT_POLICY: &str =
@@ -52,15 +52,15 @@ struct RunRow {
     has_report: bool,
 }
 
-fn laboratory(place: &Place) -> Result<Arc<dyn Laboratory>, Failure> {
-    let laboratory = place.console.laboratory.clone();
+fn laboratory(context: &RequestContext) -> Result<Arc<dyn Laboratory>, Failure> {
+    let laboratory = context.console.laboratory.clone();
     laboratory.ok_or_else(|| Failure::not_found("this console runs no suites"))
 }
 
-pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
     let brokers = snapshot.alive();
-    let laboratory = place.console.laboratory.clone();
+    let laboratory = context.console.laboratory.clone();
     let suites = laboratory.iter().flat_map(|laboratory| laboratory.suites()).map(|suite| SuiteRow {
         lack: (suite.brokers as usize > brokers)
             .then(|| format!("needs {}", counted(suite.brokers as usize, "broker"))),
@@ -72,20 +72,20 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     });
     let runs: Vec<_> = laboratory.iter().flat_map(|laboratory| laboratory.runs()).collect();
     let page = Page {
-        layout: place.layout(Section::Lab),
-        events: place.events(),
+        layout: context.layout(Section::Lab),
+        events: context.events(),
         suites: suites.collect(),
         is_busy: runs.iter().any(|run| run.state == RunState::Running),
-        runs: runs.iter().map(|run| run_row(&place, run)).collect(),
-        can_change: place.can_change(),
+        runs: runs.iter().map(|run| run_row(&context, run)).collect(),
+        can_change: context.can_change(),
         has_laboratory: laboratory.is_some(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-fn run_row(place: &Place, run: &Run) -> RunRow {
+fn run_row(context: &RequestContext, run: &Run) -> RunRow {
     RunRow {
-        href: format!("{}/lab/runs/{}", place.base, escape(&run.id)),
+        href: format!("{}/lab/runs/{}", context.base, escape(&run.id)),
         id: run.id.clone(),
         suite: run.suite.clone(),
         state: state(run),
@@ -109,7 +109,7 @@ pub(crate) struct Start {
     repeat: String,
 }
 
-pub(crate) async fn start(Change(place): Change, Form(form): Form<Start>) -> Result<Response, Failure> {
+pub(crate) async fn start(Change(context): Change, Form(form): Form<Start>) -> Result<Response, Failure> {
     let repeat = match form.repeat.trim() {
         "" => 1,
         text => text.parse().ok().filter(|repeat| (1..=REPEAT_MAX).contains(repeat)).ok_or_else(|| {
@@ -118,12 +118,12 @@ pub(crate) async fn start(Change(place): Change, Form(form): Form<Start>) -> Res
     };
     let order = Order {
         suite: form.suite,
-        name: place.cluster.name.clone(),
-        bootstrap_servers: place.cluster.client.config().bootstrap_servers.clone(),
+        name: context.cluster.name.clone(),
+        bootstrap_servers: context.cluster.client.config().bootstrap_servers.clone(),
         repeat,
     };
-    let id = laboratory(&place)?.start(&order).map_err(Failure::wrong)?;
-    Ok(Redirect::to(&format!("{}/lab/runs/{}", place.base, escape(&id))).into_response())
+    let id = laboratory(&context)?.start(&order).map_err(Failure::wrong)?;
+    Ok(Redirect::to(&format!("{}/lab/runs/{}", context.base, escape(&id))).into_response())
 }
 
 #[derive(Template)]
@@ -143,17 +143,17 @@ struct RunPage {
     can_change: bool,
 }
 
-pub(crate) async fn run(place: Place) -> Result<Response, Failure> {
-    let runs = laboratory(&place)?.runs();
-    let id = place.param("run");
+pub(crate) async fn run(context: RequestContext) -> Result<Response, Failure> {
+    let runs = laboratory(&context)?.runs();
+    let id = context.param("run");
     let run = runs.iter().find(|run| run.id == id);
     let run = run.ok_or_else(|| Failure::not_found(format!("there is no run {id:?}")))?;
     let others = runs.iter().filter(|other| other.id != run.id && other.suite == run.suite && other.has_report);
     let page = RunPage {
-        layout: place.layout(Section::Lab),
-        base: place.base.clone(),
-        events: place.events(),
-        href: format!("{}/lab/runs/{}", place.base, escape(id)),
+        layout: context.layout(Section::Lab),
+        base: context.base.clone(),
+        events: context.events(),
+        href: format!("{}/lab/runs/{}", context.base, escape(id)),
         state: state(run),
         words: match &run.state {
             RunState::Ended(words) => Some(words.clone()),
@@ -163,20 +163,20 @@ pub(crate) async fn run(place: Place) -> Result<Response, Failure> {
         has_report: run.has_report,
         is_running: run.state == RunState::Running,
         others: others.map(|other| other.id.clone()).collect(),
-        can_change: place.can_change(),
+        can_change: context.can_change(),
         id: run.id.clone(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn stop(Change(place): Change) -> Result<Response, Failure> {
-    laboratory(&place)?.stop(place.param("run")).map_err(Failure::wrong)?;
-    Ok(Redirect::to(&format!("{}/lab/runs/{}", place.base, escape(place.param("run")))).into_response())
+pub(crate) async fn stop(Change(context): Change) -> Result<Response, Failure> {
+    laboratory(&context)?.stop(context.param("run")).map_err(Failure::wrong)?;
+    Ok(Redirect::to(&format!("{}/lab/runs/{}", context.base, escape(context.param("run")))).into_response())
 }
 
-pub(crate) async fn report(place: Place) -> Result<Response, Failure> {
-    let id = place.param("run");
-    let report = laboratory(&place)?.report(id);
+pub(crate) async fn report(context: RequestContext) -> Result<Response, Failure> {
+    let id = context.param("run");
+    let report = laboratory(&context)?.report(id);
     let report = report.ok_or_else(|| Failure::not_found(format!("there is no report of {id:?}")))?;
     let headers =
         [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];
@@ -198,10 +198,10 @@ struct ComparePage {
     rows: Vec<Compared>,
 }
 
-pub(crate) async fn compare(place: Place, Query(query): Query<With>) -> Result<Response, Failure> {
-    let first = place.param("run").to_owned();
-    let rows = laboratory(&place)?.compare(&first, &query.with).map_err(Failure::wrong)?;
-    let href = format!("{}/lab/runs/{}", place.base, escape(&first));
-    let page = ComparePage { layout: place.layout(Section::Lab), href, first, second: query.with, rows };
+pub(crate) async fn compare(context: RequestContext, Query(query): Query<With>) -> Result<Response, Failure> {
+    let first = context.param("run").to_owned();
+    let rows = laboratory(&context)?.compare(&first, &query.with).map_err(Failure::wrong)?;
+    let href = format!("{}/lab/runs/{}", context.base, escape(&first));
+    let page = ComparePage { layout: context.layout(Section::Lab), href, first, second: query.with, rows };
     Ok(render(StatusCode::OK, &page))
 }

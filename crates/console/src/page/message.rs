@@ -11,8 +11,8 @@ use crate::failure::{Failure, render};
 use crate::format::{bytes, count};
 use crate::layout::{Layout, Section};
 use crate::reading::{Filter, Found, Message, Spans, Wanted, bounds, read};
+use crate::request_context::RequestContext;
 use crate::text::{Show, Shown, full, is_json, visible};
-use crate::visit::Place;
 
 const HEADERS_SHOWN_MAX: usize = 200;
 const HEADER_CHARS_MAX: usize = 1000;
@@ -39,18 +39,20 @@ struct Page {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Asked {
+pub(crate) struct MessageQuery {
     show: String,
     /// `next` or `previous`: the record there, if there is none at this very offset.
     near: String,
 }
 
-pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Response, Failure> {
-    let _permit = permit(&place).await?;
-    let (message, span) = match find(&place, &asked.near).await? {
+pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessageQuery>) -> Result<Response, Failure> {
+    let _permit = permit(&context).await?;
+    let (message, span) = match find(&context, &asked.near).await? {
         (Ok(message), span) => (message, span),
         (Err(other), _) => {
-            return Ok(Redirect::to(&format!("{}/{}/{}", path(&place), other.partition, other.offset)).into_response());
+            return Ok(
+                Redirect::to(&format!("{}/{}/{}", path(&context), other.partition, other.offset)).into_response()
+            );
         }
     };
     let value = message.value.as_deref();
@@ -67,10 +69,10 @@ pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Res
     });
     let size = |field: Option<&[u8]>| field.map_or_else(String::new, |field| bytes(field.len() as u64));
     let page = Page {
-        layout: place.layout(Section::Topics),
-        topic: place.param("topic").to_owned(),
-        list: path(&place),
-        path: format!("{}/{}/{}", path(&place), message.partition, message.offset),
+        layout: context.layout(Section::Topics),
+        topic: context.param("topic").to_owned(),
+        list: path(&context),
+        path: format!("{}/{}/{}", path(&context), message.partition, message.offset),
         partition: message.partition,
         offset: message.offset,
         facts: facts(&message),
@@ -154,18 +156,18 @@ fn size(length: usize) -> String {
 }
 
 /// A field of a record as it is, to be saved.
-pub(crate) async fn field(place: Place) -> Result<Response, Failure> {
-    let permit = permit(&place).await?;
-    let (Ok(message) | Err(message), _) = find(&place, "").await?;
-    let field = match place.param("field") {
+pub(crate) async fn field(context: RequestContext) -> Result<Response, Failure> {
+    let permit = permit(&context).await?;
+    let (Ok(message) | Err(message), _) = find(&context, "").await?;
+    let field = match context.param("field") {
         "key" => message.key,
         "value" => message.value,
         other => return Err(Failure::not_found(format!("a record has a key and a value, and no {other:?}"))),
     };
     let field =
-        field.ok_or_else(|| Failure::not_found(format!("the {} of this record is null", place.param("field"))))?;
-    let suffix = if place.param("field") == "key" { ".key" } else { "" };
-    let name = format!("{}-{}-{}{suffix}.bin", place.param("topic"), message.partition, message.offset);
+        field.ok_or_else(|| Failure::not_found(format!("the {} of this record is null", context.param("field"))))?;
+    let suffix = if context.param("field") == "key" { ".key" } else { "" };
+    let name = format!("{}-{}-{}{suffix}.bin", context.param("topic"), message.partition, message.offset);
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_DISPOSITION, attachment(&name)),
@@ -175,15 +177,18 @@ pub(crate) async fn field(place: Place) -> Result<Response, Failure> {
 }
 
 /// The record of the path and the offsets of its partition; as an error, the one that is near it.
-async fn find(place: &Place, near: &str) -> Result<(Result<Message, Message>, std::ops::Range<i64>), Failure> {
-    let watched = watched(place).await?;
-    let (topic, partition) = (place.param("topic"), place.number("partition")?);
-    let offset = place.param("offset").parse::<i64>();
-    let offset = offset.map_err(|_| Failure::not_found(format!("{:?} is no offset", place.param("offset"))))?;
+async fn find(
+    context: &RequestContext,
+    near: &str,
+) -> Result<(Result<Message, Message>, std::ops::Range<i64>), Failure> {
+    let watched = watched(context).await?;
+    let (topic, partition) = (context.param("topic"), context.number("partition")?);
+    let offset = context.param("offset").parse::<i64>();
+    let offset = offset.map_err(|_| Failure::not_found(format!("{:?} is no offset", context.param("offset"))))?;
     if !watched.partitions.contains(&partition) {
         return Err(Failure::not_found(format!("topic {topic} has no partition {partition}")));
     }
-    let client = &place.cluster.client;
+    let client = &context.cluster.client;
     let mut bounds = bounds(client, topic, &[partition]).await;
     let Some(log) = bounds.spans.remove(&partition) else {
         let problem = bounds.problems.remove(&partition).unwrap_or_default();

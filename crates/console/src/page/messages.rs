@@ -1,12 +1,11 @@
-//! `/clusters/NAME/topics/TOPIC/messages`: records of a topic, from any place on, with or without a filter.
+//! `/clusters/NAME/topics/TOPIC/messages`: records of a topic, from any context on, with or without a filter.
 //!
 //! A page is what its address says: positions stand in the query, so that it can be sent to somebody.
 
-mod asked;
 mod look;
+mod query;
 
 use askama::Template;
-pub(crate) use asked::Asked;
 use axum::body::Body;
 use axum::extract::Query;
 use axum::http::{StatusCode, header};
@@ -14,13 +13,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 pub(super) use look::permit;
 pub(crate) use look::{Look, look, watched};
+pub(crate) use query::MessagesQuery;
 
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted, escape, moment};
 use crate::layout::{Layout, Section};
 use crate::reading::{Message, json_line};
+use crate::request_context::RequestContext;
 use crate::text::{Show, Shown, beginning};
-use crate::visit::Place;
 
 /// What the form offers.
 const LIMITS: [&str; 3] = ["50", "100", "500"];
@@ -35,7 +35,7 @@ struct Page {
     topic: String,
     /// Of this page, without a query.
     path: String,
-    asked: Asked,
+    asked: MessagesQuery,
     partitions: usize,
     error: Option<String>,
     /// What is shown.
@@ -85,8 +85,8 @@ impl From<Shown> for Cell {
 }
 
 /// The page of the messages of a topic, without a query.
-pub(super) fn path(place: &Place) -> String {
-    format!("{}/topics/{}/messages", place.base, escape(place.param("topic")))
+pub(super) fn path(context: &RequestContext) -> String {
+    format!("{}/topics/{}/messages", context.base, escape(context.param("topic")))
 }
 
 pub(super) fn row(path: &str, message: &Message, show: Show) -> Row {
@@ -110,13 +110,13 @@ pub(super) fn time(ms: i64) -> String {
     }
 }
 
-pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Response, Failure> {
-    let watched = watched(&place).await?;
-    let path = path(&place);
+pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessagesQuery>) -> Result<Response, Failure> {
+    let watched = watched(&context).await?;
+    let path = path(&context);
     let mut page = Page {
-        layout: place.layout(Section::Topics),
-        base: place.base.clone(),
-        topic: place.param("topic").to_owned(),
+        layout: context.layout(Section::Topics),
+        base: context.base.clone(),
+        topic: context.param("topic").to_owned(),
         follow: format!("{path}/follow?{}", asked.filter_query()),
         path,
         partitions: watched.partitions.len(),
@@ -129,7 +129,7 @@ pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Res
         older: None,
         newer: None,
         download: None,
-        can_change: place.can_change(),
+        can_change: context.can_change(),
         asked: asked.clone(),
     };
     let plan = match asked.plan(watched.partitions.len()) {
@@ -140,7 +140,7 @@ pub(crate) async fn show(place: Place, Query(asked): Query<Asked>) -> Result<Res
             return Ok(render(StatusCode::BAD_REQUEST, &page));
         }
     };
-    let look = look(&place, &watched, &plan).await?;
+    let look = look(&context, &watched, &plan).await?;
     page.rows = look.messages.iter().map(|message| row(&page.path, message, plan.show)).collect();
     page.summary = summary(&look, plan.partition, plan.is_newest_first());
     page.problems = problems(&look);
@@ -206,11 +206,11 @@ fn how_far(look: &Look, is_backward: bool) -> String {
 }
 
 /// What a page shows, as lines of JSON.
-pub(crate) async fn download(place: Place, Query(asked): Query<Asked>) -> Result<Response, Failure> {
-    let watched = watched(&place).await?;
+pub(crate) async fn download(context: RequestContext, Query(asked): Query<MessagesQuery>) -> Result<Response, Failure> {
+    let watched = watched(&context).await?;
     let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
-    let look = look(&place, &watched, &plan).await?;
-    let topic = place.param("topic").to_owned();
+    let look = look(&context, &watched, &plan).await?;
+    let topic = context.param("topic").to_owned();
     let name = attachment(&format!("{topic}.jsonl"));
     // Line by line, since a line takes more memory than its record.
     let lines = stream::unfold((look, 0), move |(look, at)| {

@@ -19,8 +19,8 @@ use crate::format::{byte_rate, bytes, count, counted, duration, percent};
 use crate::history::History;
 use crate::layout::{Layout, Section};
 use crate::reassignment::{Plan, Throttle, read_rate, remove_throttles, throttle_rates};
+use crate::request_context::{Change, RequestContext, confirmed};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Place, confirmed};
 
 #[derive(Template)]
 #[template(path = "moves.html")]
@@ -106,21 +106,21 @@ impl Progress {
     }
 }
 
-pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
-    let rates = throttle_rates(&place.cluster.client, &snapshot).await;
-    let page = page(&place, &snapshot, &rates, &listing);
+pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
+    let rates = throttle_rates(&context.cluster.client, &snapshot).await;
+    let page = page(&context, &snapshot, &rates, &listing);
     Ok(render(StatusCode::OK, &page))
 }
 
-fn page(place: &Place, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing: &Listing) -> Page {
-    let history = place.cluster.history();
+fn page(context: &RequestContext, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing: &Listing) -> Page {
+    let history = context.cluster.history();
     let (shown, pages) = listing.cut(snapshot.reassignments.iter().collect());
     let rows = shown.into_iter().map(|(of, reassignment)| {
         let progress = Progress::of(snapshot, &history, of, reassignment);
         Row {
             name: of.to_string(),
-            href: partition_href(place, of),
+            href: partition_href(context, of),
             adding: ids(&reassignment.adding),
             removing: ids(&reassignment.removing),
             copied: format!("{} of {}", bytes(progress.copied_bytes), bytes(progress.total_bytes)),
@@ -141,14 +141,14 @@ fn page(place: &Place, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing:
         ],
     };
     Page {
-        layout: place.layout(Section::Partitions),
-        base: place.base.clone(),
-        events: place.events(),
+        layout: context.layout(Section::Partitions),
+        base: context.base.clone(),
+        events: context.events(),
         tiles,
         rows: rows.collect(),
         pages,
         bounds: bounds(rates),
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     }
 }
 
@@ -180,33 +180,33 @@ pub(crate) struct NewThrottle {
     action: String,
 }
 
-pub(crate) async fn throttle(Change(place): Change, Form(new): Form<NewThrottle>) -> Result<Response, Failure> {
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
-    let client = &place.cluster.client;
+pub(crate) async fn throttle(Change(context): Change, Form(new): Form<NewThrottle>) -> Result<Response, Failure> {
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let client = &context.cluster.client;
     if new.action == "remove" {
         remove_throttles(client, &snapshot).await?;
-        return Ok(place.done("/partitions/moves", "throttle-removed").await.into_response());
+        return Ok(context.done("/partitions/moves", "throttle-removed").await.into_response());
     }
     let rate = read_rate(&new.throttle).map_err(Failure::wrong)?;
     let rate = rate.ok_or_else(|| Failure::wrong("say how many MiB per second; nothing was changed"))?;
     Throttle::new(&snapshot, &Plan::default()).set(client, &snapshot, rate).await?;
-    Ok(place.done("/partitions/moves", "throttle-set").await.into_response())
+    Ok(context.done("/partitions/moves", "throttle-set").await.into_response())
 }
 
-pub(crate) async fn cancel_one(Change(place): Change) -> Result<Response, Failure> {
-    let of = TopicPartition::new(place.param("topic"), place.number("partition")?);
-    let cancelled = place.cluster.client.alter_reassignments(&BTreeMap::from([(of, None)])).await?;
+pub(crate) async fn cancel_one(Change(context): Change) -> Result<Response, Failure> {
+    let of = TopicPartition::new(context.param("topic"), context.number("partition")?);
+    let cancelled = context.cluster.client.alter_reassignments(&BTreeMap::from([(of, None)])).await?;
     if let Some(error) = cancelled.into_values().find_map(Result::err) {
         return Err(error.into());
     }
-    Ok(place.done("/partitions/moves", "reassignment-cancelled").await.into_response())
+    Ok(context.done("/partitions/moves", "reassignment-cancelled").await.into_response())
 }
 
-pub(crate) async fn cancel_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
-    let all = Progress::all(&snapshot, &place.cluster.history());
+pub(crate) async fn cancel_form(Change(context): Change) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
+    let all = Progress::all(&snapshot, &context.cluster.history());
     let page = ConfirmPage {
-        layout: place.layout(Section::Partitions),
+        layout: context.layout(Section::Partitions),
         title: format!("Cancel the moves of {}", counted(snapshot.reassignments.len(), "partition")),
         losses: vec![
             format!("{} that were copied: the new replicas are deleted", bytes(all.copied_bytes)),
@@ -214,21 +214,21 @@ pub(crate) async fn cancel_form(Change(place): Change) -> Result<Response, Failu
              one is preferred as the leader"
                 .to_owned(),
         ],
-        name: place.cluster.name.clone(),
+        name: context.cluster.name.clone(),
         action: "Cancel all moves",
-        back: format!("{}/partitions/moves", place.base),
+        back: format!("{}/partitions/moves", context.base),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn cancel_all(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
-    confirmed(&form.confirm, &place.cluster.name)?;
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+pub(crate) async fn cancel_all(Change(context): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
+    confirmed(&form.confirm, &context.cluster.name)?;
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
     let moving: Vec<_> = snapshot.reassignments.keys().collect();
     let mut errors = Vec::new();
     for part in moving.chunks(PARTITIONS_AT_ONCE) {
         let part = part.iter().map(|of| ((*of).clone(), None)).collect();
-        for (of, cancelled) in place.cluster.client.alter_reassignments(&part).await? {
+        for (of, cancelled) in context.cluster.client.alter_reassignments(&part).await? {
             match cancelled {
                 // It has arrived meanwhile.
                 Err(error) if error.code() == Some(ErrorCode::NO_REASSIGNMENT_IN_PROGRESS) => {}
@@ -238,11 +238,11 @@ pub(crate) async fn cancel_all(Change(place): Change, Form(form): Form<Confirmat
         }
     }
     if errors.is_empty() {
-        return Ok(place.done("/partitions/moves", "reassignments-cancelled").await.into_response());
+        return Ok(context.done("/partitions/moves", "reassignments-cancelled").await.into_response());
     }
     let facts = vec![format!("{} of {} moves were cancelled.", moving.len() - errors.len(), moving.len())];
-    let next = (format!("{}/partitions/moves", place.base), "What still moves");
-    Ok(render(StatusCode::CONFLICT, &OutcomePage::new(&place, "Moves cancelled", facts, errors, next)))
+    let next = (format!("{}/partitions/moves", context.base), "What still moves");
+    Ok(render(StatusCode::CONFLICT, &OutcomePage::new(&context, "Moves cancelled", facts, errors, next)))
 }
 
 #[cfg(test)]

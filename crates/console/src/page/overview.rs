@@ -5,13 +5,13 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::diagnosis::{Finding, findings, verdict};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, percent, rate};
+use crate::health_findings::{Finding, findings, verdict};
 use crate::history::NodeRates;
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Broker, Group, Snapshot};
-use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -49,28 +49,28 @@ struct Row {
     disk: String,
 }
 
-pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
-    let findings = findings(&snapshot, &place.cluster.history());
-    let rates: Vec<_> = snapshot.brokers.keys().map(|id| place.cluster.history().node_rates(*id)).collect();
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
+    let findings = findings(&snapshot, &context.cluster.history());
+    let rates: Vec<_> = snapshot.brokers.keys().map(|id| context.cluster.history().node_rates(*id)).collect();
     let leaders = snapshot.brokers.values().map(|broker| broker.leaders).sum::<usize>().max(1);
     let brokers = snapshot.brokers.values().zip(&rates).map(|(broker, rates)| row(broker, *rates, leaders));
     let page = Page {
-        layout: place.layout(Section::Overview),
-        base: place.base.clone(),
-        events: place.events(),
-        name: place.cluster.name.clone(),
+        layout: context.layout(Section::Overview),
+        base: context.base.clone(),
+        events: context.events(),
+        name: context.cluster.name.clone(),
         cluster_id: snapshot.cluster_id.clone().unwrap_or_default(),
         verdict: verdict(&findings),
         findings,
-        tiles: tiles(&place, &snapshot, &rates),
+        tiles: tiles(&context, &snapshot, &rates),
         brokers: brokers.collect(),
         has_figures: snapshot.brokers.values().any(|broker| broker.figures.is_some()),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-fn tiles(place: &Place, snapshot: &Snapshot, rates: &[Option<NodeRates>]) -> Vec<(&'static str, String)> {
+fn tiles(context: &RequestContext, snapshot: &Snapshot, rates: &[Option<NodeRates>]) -> Vec<(&'static str, String)> {
     let sum = |of: fn(&NodeRates) -> f64| rates.iter().flatten().map(of).reduce(|sum, rate| sum + rate);
     let in_sync = snapshot.partitions().filter(|(_, partition)| partition.is_under_replicated()).count();
     let lag = snapshot.groups.values().filter_map(Group::lag_records).max();
@@ -79,7 +79,7 @@ fn tiles(place: &Place, snapshot: &Snapshot, rates: &[Option<NodeRates>]) -> Vec
         ("Topics", count(snapshot.topics.len() as u64)),
         ("Partitions", count(snapshot.partitions().count() as u64)),
         ("Not all in sync", count(in_sync as u64)),
-        ("Records in", place.cluster.history().total_rate().map_or("–".to_owned(), rate)),
+        ("Records in", context.cluster.history().total_rate().map_or("–".to_owned(), rate)),
     ];
     let of_nodes = [
         ("Bytes in", sum(|rates| rates.received_bytes).map(byte_rate)),
@@ -123,9 +123,9 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
 }
 
 /// The data of a chart of the whole cluster.
-pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
-    let history = place.cluster.history();
-    let chart = match place.param("chart") {
+pub(crate) async fn chart(context: RequestContext) -> Result<Response, Failure> {
+    let history = context.cluster.history();
+    let chart = match context.param("chart") {
         "records" => history.records_chart(),
         "bytes" => history.bytes_chart(),
         "cpu" => history.cpu_chart(),

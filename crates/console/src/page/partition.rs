@@ -11,8 +11,8 @@ use super::partitions::{Filter, is_electable, partition_href};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "partition.html")]
@@ -49,8 +49,11 @@ struct Row {
 }
 
 /// The partition of a page's path.
-pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<(TopicPartition, &'a Partition), Failure> {
-    let of = TopicPartition::new(place.param("topic"), place.number("partition")?);
+pub(super) fn find<'a>(
+    context: &RequestContext,
+    snapshot: &'a Snapshot,
+) -> Result<(TopicPartition, &'a Partition), Failure> {
+    let of = TopicPartition::new(context.param("topic"), context.number("partition")?);
     match snapshot.partition(&of) {
         Some(partition) => Ok((of, partition)),
         None => Err(Failure::not_found(format!("there is no partition {of}"))),
@@ -58,17 +61,17 @@ pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<(TopicPa
 }
 
 /// A snapshot with the partition of a page's path, if there is one: it may be younger than the last.
-pub(super) async fn look(place: &Place) -> Result<Arc<Snapshot>, Failure> {
-    let snapshot = place.snapshot().await?;
-    match find(place, &snapshot) {
+pub(super) async fn look(context: &RequestContext) -> Result<Arc<Snapshot>, Failure> {
+    let snapshot = context.snapshot().await?;
+    match find(context, &snapshot) {
         Ok(_) => Ok(snapshot),
-        Err(_) => place.cluster.fresh().await.map_err(Failure::unavailable),
+        Err(_) => context.cluster.fresh().await.map_err(Failure::unavailable),
     }
 }
 
-pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
-    let snapshot = look(&place).await?;
-    let (of, partition) = find(&place, &snapshot)?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
+    let snapshot = look(&context).await?;
+    let (of, partition) = find(&context, &snapshot)?;
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
     let tiles = vec![
         ("Leader", if partition.is_offline() { "none".to_owned() } else { format!("broker {}", partition.leader) }),
@@ -79,10 +82,10 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
         ("Records", known(partition.records())),
     ];
     let page = Page {
-        layout: place.layout(Section::Partitions),
-        base: place.base.clone(),
-        events: place.events(),
-        href: partition_href(&place, &of),
+        layout: context.layout(Section::Partitions),
+        base: context.base.clone(),
+        events: context.events(),
+        href: partition_href(&context, &of),
         verdict: verdict(partition),
         tiles,
         findings: findings(&snapshot, &of, partition),
@@ -92,7 +95,7 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
         electable: is_electable(&snapshot, partition).then(|| Filter::of(&of)),
         topic: of.topic,
         index: of.partition,
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }

@@ -11,8 +11,8 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, escape};
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::Place;
 
 const SHOWS: [(&str, &str); 5] = [
     ("all", "all"),
@@ -139,16 +139,16 @@ pub(super) fn marks(snapshot: &Snapshot, of: &TopicPartition, partition: &Partit
 }
 
 pub(crate) async fn show(
-    place: Place,
+    context: RequestContext,
     Query(listing): Query<Listing>,
     Query(filter): Query<Filter>,
 ) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+    let snapshot = context.snapshot().await?;
     let found = filter.found(&snapshot)?;
     let electable = found.iter().filter(|(_, partition)| is_electable(&snapshot, partition)).count();
     let (shown, pages) = listing.cut(found);
     let rows = shown.iter().map(|(of, partition)| Row {
-        href: partition_href(&place, of),
+        href: partition_href(&context, of),
         topic: of.topic.clone(),
         index: of.partition,
         leader: (!partition.is_offline()).then_some(partition.leader),
@@ -158,9 +158,9 @@ pub(crate) async fn show(
         size: partition.size_bytes().map_or_else(|| "–".to_owned(), bytes),
     });
     let page = Page {
-        layout: place.layout(Section::Partitions),
-        base: place.base.clone(),
-        events: place.events(),
+        layout: context.layout(Section::Partitions),
+        base: context.base.clone(),
+        events: context.events(),
         shows: SHOWS,
         brokers: snapshot.brokers.keys().map(ToString::to_string).collect(),
         rows: rows.collect(),
@@ -168,13 +168,13 @@ pub(crate) async fn show(
         filter,
         electable,
         moving: snapshot.reassignments.len(),
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(super) fn partition_href(place: &Place, of: &TopicPartition) -> String {
-    format!("{}/partitions/{}/{}", place.base, escape(&of.topic), of.partition)
+pub(super) fn partition_href(context: &RequestContext, of: &TopicPartition) -> String {
+    format!("{}/partitions/{}/{}", context.base, escape(&of.topic), of.partition)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::messages::watched;
 use crate::failure::{Failure, render};
 use crate::format::{escape, now_ms};
 use crate::layout::{Layout, Section};
-use crate::visit::{Change, Place};
+use crate::request_context::{Change, RequestContext};
 
 /// How long it is tried.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -86,47 +86,47 @@ fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-pub(crate) async fn form(Change(place): Change) -> Result<Response, Failure> {
-    let partitions = watched(&place).await?.partitions.len();
-    Ok(render(StatusCode::OK, &page(&place, partitions, NewRecord::default(), None)))
+pub(crate) async fn form(Change(context): Change) -> Result<Response, Failure> {
+    let partitions = watched(&context).await?.partitions.len();
+    Ok(render(StatusCode::OK, &page(&context, partitions, NewRecord::default(), None)))
 }
 
-fn page(place: &Place, partitions: usize, form: NewRecord, error: Option<String>) -> Page {
+fn page(context: &RequestContext, partitions: usize, form: NewRecord, error: Option<String>) -> Page {
     Page {
-        layout: place.layout(Section::Topics),
-        topic: place.param("topic").to_owned(),
-        list: super::messages::path(place),
+        layout: context.layout(Section::Topics),
+        topic: context.param("topic").to_owned(),
+        list: super::messages::path(context),
         partitions,
         form,
         error,
     }
 }
 
-pub(crate) async fn produce(Change(place): Change, Form(form): Form<NewRecord>) -> Result<Response, Failure> {
-    let partitions = watched(&place).await?.partitions.len();
+pub(crate) async fn produce(Change(context): Change, Form(form): Form<NewRecord>) -> Result<Response, Failure> {
+    let partitions = watched(&context).await?.partitions.len();
     let written = match form.record(partitions, now_ms()) {
-        Ok((record, compression)) => write(&place, record, compression).await,
+        Ok((record, compression)) => write(&context, record, compression).await,
         Err(reason) => Err(reason),
     };
     match written {
         Ok(Delivered { partition, offset }) => {
-            let list = format!("/topics/{}/messages", escape(place.param("topic")));
+            let list = format!("/topics/{}/messages", escape(context.param("topic")));
             let path = match offset {
                 // The broker had it already from a try whose answer was lost.
                 ..0 => format!("{list}?partition={partition}"),
                 offset => format!("{list}/{partition}/{offset}"),
             };
-            Ok(place.done(&path, "record-produced").await.into_response())
+            Ok(context.done(&path, "record-produced").await.into_response())
         }
-        Err(error) => Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page(&place, partitions, form, Some(error)))),
+        Err(error) => Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page(&context, partitions, form, Some(error)))),
     }
 }
 
-async fn write(place: &Place, record: ProducerRecord, compression: Codec) -> Result<Delivered, String> {
-    let client = Client::new(ClientConfig { deadline: DEADLINE, ..place.cluster.client.config().clone() });
+async fn write(context: &RequestContext, record: ProducerRecord, compression: Codec) -> Result<Delivered, String> {
+    let client = Client::new(ClientConfig { deadline: DEADLINE, ..context.cluster.client.config().clone() });
     let config = ProducerConfig { acks: Acks::All, compression, linger: Duration::ZERO, ..ProducerConfig::default() };
     let sent = async {
-        let producer = Producer::start(client, place.param("topic"), config).await?;
+        let producer = Producer::start(client, context.param("topic"), config).await?;
         let delivery = producer.send(record).await?;
         producer.close().await;
         delivery.await

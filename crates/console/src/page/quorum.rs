@@ -8,8 +8,8 @@ use client::{Quorum, QuorumReplica};
 use crate::failure::{Failure, render};
 use crate::format::{count, counted, duration};
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::Snapshot;
-use crate::visit::Place;
 
 /// A voter that was not heard from for so long may be gone. The leader hears from each several times a second.
 const SILENT_MS: i64 = 10_000;
@@ -126,8 +126,8 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     findings
 }
 
-pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
     let findings = findings(&snapshot);
     let has = |class| findings.iter().any(|(of, _)| *of == class);
     let verdict = match () {
@@ -138,8 +138,8 @@ pub(crate) async fn show(place: Place) -> Result<Response, Failure> {
     };
     let quorum = snapshot.quorum.as_ref();
     let page = Page {
-        layout: place.layout(Section::Quorum),
-        events: place.events(),
+        layout: context.layout(Section::Quorum),
+        events: context.events(),
         verdict,
         findings,
         tiles: quorum.map_or_else(Vec::new, |quorum| tiles(quorum, &snapshot)),

@@ -16,8 +16,8 @@ use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
 use crate::reassignment::{Aim, PLAN_BYTES_MAX, Plan, Replicas, Target, Throttle, balance, read_rate, replicas_now};
+use crate::request_context::{Change, RequestContext};
 use crate::snapshot::{Partition, Snapshot};
-use crate::visit::{Change, Place};
 
 /// Moves of a plan that are shown; its JSON has all.
 const ROWS_SHOWN: usize = 200;
@@ -146,8 +146,8 @@ pub(crate) struct Preset {
     topics: String,
 }
 
-pub(crate) async fn form(Change(place): Change, Query(preset): Query<Preset>) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn form(Change(context): Change, Query(preset): Query<Preset>) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
     let drained: Option<i32> = preset.drain.parse().ok();
     let alive = snapshot.brokers.values().filter(|broker| broker.is_alive && Some(broker.id) != drained);
     let choice = Choice {
@@ -156,10 +156,10 @@ pub(crate) async fn form(Change(place): Change, Query(preset): Query<Preset>) ->
         has_fewest_moves: drained.is_some(),
         ..Choice::default()
     };
-    Ok(render(StatusCode::OK, &form_page(&place, &snapshot, choice, None)))
+    Ok(render(StatusCode::OK, &form_page(&context, &snapshot, choice, None)))
 }
 
-fn form_page(place: &Place, snapshot: &Snapshot, choice: Choice, error: Option<String>) -> FormPage {
+fn form_page(context: &RequestContext, snapshot: &Snapshot, choice: Choice, error: Option<String>) -> FormPage {
     let brokers = snapshot.brokers.values().map(|broker| BrokerChoice {
         id: broker.id,
         what: {
@@ -171,8 +171,8 @@ fn form_page(place: &Place, snapshot: &Snapshot, choice: Choice, error: Option<S
         replicas: broker.replicas,
     });
     FormPage {
-        layout: place.layout(Section::Partitions),
-        base: place.base.clone(),
+        layout: context.layout(Section::Partitions),
+        base: context.base.clone(),
         brokers: brokers.collect(),
         choice,
         error,
@@ -211,21 +211,27 @@ struct MoveRow {
 }
 
 pub(crate) async fn review(
-    Change(place): Change,
+    Change(context): Change,
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
     let choice = Choice::read(pairs)?;
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
     match choice.plan(&snapshot) {
-        Ok(plan) => Ok(render(StatusCode::OK, &review_page(&place, &snapshot, &plan, String::new(), None))),
+        Ok(plan) => Ok(render(StatusCode::OK, &review_page(&context, &snapshot, &plan, String::new(), None))),
         Err(error) => {
-            let page = form_page(&place, &snapshot, choice, Some(error));
+            let page = form_page(&context, &snapshot, choice, Some(error));
             Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
     }
 }
 
-fn review_page(place: &Place, snapshot: &Snapshot, plan: &Plan, throttle: String, error: Option<String>) -> ReviewPage {
+fn review_page(
+    context: &RequestContext,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    throttle: String,
+    error: Option<String>,
+) -> ReviewPage {
     let copies = plan.copies(snapshot);
     let brokers: BTreeSet<_> = copies.to.keys().chain(copies.from.keys()).copied().collect();
     let brokers = brokers.into_iter().map(|id| {
@@ -240,8 +246,8 @@ fn review_page(place: &Place, snapshot: &Snapshot, plan: &Plan, throttle: String
     });
     let rows = plan.moves.iter().take(ROWS_SHOWN).map(|(of, then)| move_row(snapshot, of, then));
     ReviewPage {
-        layout: place.layout(Section::Partitions),
-        base: place.base.clone(),
+        layout: context.layout(Section::Partitions),
+        base: context.base.clone(),
         json: plan.json(),
         throttle,
         error,
@@ -298,7 +304,7 @@ fn warnings(snapshot: &Snapshot, plan: &Plan) -> Vec<(&'static str, String)> {
         let partitions = counted(again, "partition");
         warnings.push((
             "warn",
-            format!("{partitions} of the plan move already: this plan takes the place of those moves."),
+            format!("{partitions} of the plan move already: this plan takes the context of those moves."),
         ));
     }
     let offline = plan.moves.keys().filter(|of| snapshot.partition(of).is_some_and(Partition::is_offline)).count();
@@ -322,24 +328,24 @@ pub(crate) struct Planned {
     throttle: String,
 }
 
-pub(crate) async fn download(Change(place): Change, Form(planned): Form<Planned>) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+pub(crate) async fn download(Change(context): Change, Form(planned): Form<Planned>) -> Result<Response, Failure> {
+    let snapshot = context.snapshot().await?;
     let plan = Plan::read(&planned.plan, &snapshot).map_err(Failure::wrong)?;
     let name = "attachment; filename=\"reassignment.json\"";
     Ok(([(header::CONTENT_TYPE, "application/json"), (header::CONTENT_DISPOSITION, name)], plan.json()).into_response())
 }
 
-pub(crate) async fn run(Change(place): Change, Form(planned): Form<Planned>) -> Result<Response, Failure> {
-    let snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+pub(crate) async fn run(Change(context): Change, Form(planned): Form<Planned>) -> Result<Response, Failure> {
+    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
     let plan = Plan::read(&planned.plan, &snapshot).map_err(Failure::wrong)?;
     let rate = match read_rate(&planned.throttle) {
         Ok(rate) => rate,
         Err(error) => {
-            let page = review_page(&place, &snapshot, &plan, planned.throttle, Some(error));
+            let page = review_page(&context, &snapshot, &plan, planned.throttle, Some(error));
             return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
         }
     };
-    let client = &place.cluster.client;
+    let client = &context.cluster.client;
     // Before anything is copied.
     if let Some(rate) = rate {
         Throttle::new(&snapshot, &plan).set(client, &snapshot, rate).await?;
@@ -353,11 +359,11 @@ pub(crate) async fn run(Change(place): Change, Form(planned): Form<Planned>) -> 
         }
     }
     if errors.is_empty() {
-        return Ok(place.done("/partitions/moves", "reassignment-started").await.into_response());
+        return Ok(context.done("/partitions/moves", "reassignment-started").await.into_response());
     }
     let facts = vec![format!("{} of {} moves have begun.", moves.len() - errors.len(), moves.len())];
-    let next = (format!("{}/partitions/moves", place.base), "What moves");
-    Ok(render(StatusCode::CONFLICT, &OutcomePage::new(&place, "Moves begun", facts, errors, next)))
+    let next = (format!("{}/partitions/moves", context.base), "What moves");
+    Ok(render(StatusCode::CONFLICT, &OutcomePage::new(&context, "Moves begun", facts, errors, next)))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted, group_part, name_shown, rate};
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Age, Partition, Snapshot, Topic};
-use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "topic.html")]
@@ -57,29 +57,29 @@ struct GroupRow {
 }
 
 /// The topic of a page's path.
-pub(super) fn find<'a>(place: &Place, snapshot: &'a Snapshot) -> Result<&'a Topic, Failure> {
-    let name = place.param("topic");
+pub(super) fn find<'a>(context: &RequestContext, snapshot: &'a Snapshot) -> Result<&'a Topic, Failure> {
+    let name = context.param("topic");
     snapshot.topics.get(name).ok_or_else(|| Failure::not_found(format!("there is no topic {name:?}")))
 }
 
-pub(crate) async fn show(place: Place, Query(listing): Query<Listing>) -> Result<Response, Failure> {
-    let snapshot = place.snapshot_with(|snapshot| snapshot.topics.contains_key(place.param("topic"))).await?;
-    let topic = find(&place, &snapshot)?;
-    let name = place.param("topic");
+pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
+    let snapshot = context.snapshot_with(|snapshot| snapshot.topics.contains_key(context.param("topic"))).await?;
+    let topic = find(&context, &snapshot)?;
+    let name = context.param("topic");
     let (partitions, pages) = listing.cut(topic.partitions.iter().collect());
     let page = Page {
-        layout: place.layout(Section::Topics),
-        base: place.base.clone(),
-        events: place.events(),
+        layout: context.layout(Section::Topics),
+        base: context.base.clone(),
+        events: context.events(),
         topic: name.to_owned(),
         id: topic.id.clone(),
         is_internal: topic.is_internal,
         verdict: verdict(topic),
-        tiles: tiles(&place, topic),
+        tiles: tiles(&context, topic),
         partitions: partitions.into_iter().map(partition_row).collect(),
         pages,
-        groups: group_rows(&place, &snapshot),
-        can_change: place.can_change(),
+        groups: group_rows(&context, &snapshot),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }
@@ -92,11 +92,11 @@ fn verdict(topic: &Topic) -> (String, &'static str) {
     }
 }
 
-fn tiles(place: &Place, topic: &Topic) -> Vec<(&'static str, String)> {
+fn tiles(context: &RequestContext, topic: &Topic) -> Vec<(&'static str, String)> {
     vec![
         ("Partitions", count(topic.partitions.len() as u64)),
         ("Replicas", topic.replication_factor().to_string()),
-        ("Records in", place.cluster.history().topic_rate(place.param("topic")).map_or("–".to_owned(), rate)),
+        ("Records in", context.cluster.history().topic_rate(context.param("topic")).map_or("–".to_owned(), rate)),
         ("Records", count(topic.records())),
         ("On disk, all replicas", bytes(topic.size_bytes())),
     ]
@@ -121,15 +121,15 @@ fn partition_row(partition: &Partition) -> PartitionRow {
     }
 }
 
-fn group_rows(place: &Place, snapshot: &Snapshot) -> Vec<GroupRow> {
-    let topic = place.param("topic");
+fn group_rows(context: &RequestContext, snapshot: &Snapshot) -> Vec<GroupRow> {
+    let topic = context.param("topic");
     let groups = snapshot.groups_of(topic).map(|(id, group)| {
         let here = group.positions.iter().filter(|(partition, _)| partition.topic == topic);
         let lag: Option<i64> = here.clone().filter_map(|(_, position)| position.lag_records).reduce(|a, b| a + b);
         let age = here.filter_map(|(_, position)| position.lag_age).reduce(Age::older);
         GroupRow {
             id: name_shown(id),
-            href: format!("{}/groups/{}", place.base, group_part(id)),
+            href: format!("{}/groups/{}", context.base, group_part(id)),
             state: group.state.clone(),
             members: count(group.members.len() as u64),
             lag_records: lag.map_or_else(|| "–".to_owned(), count),
@@ -140,6 +140,6 @@ fn group_rows(place: &Place, snapshot: &Snapshot) -> Vec<GroupRow> {
 }
 
 /// The data of the chart of a topic.
-pub(crate) async fn chart(place: Place) -> Result<Response, Failure> {
-    Ok(Json(place.cluster.history().topic_chart(place.param("topic"))).into_response())
+pub(crate) async fn chart(context: RequestContext) -> Result<Response, Failure> {
+    Ok(Json(context.cluster.history().topic_chart(context.param("topic"))).into_response())
 }

@@ -14,8 +14,8 @@ use super::topic::find;
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
+use crate::request_context::{Change, confirmed};
 use crate::snapshot::Topic;
-use crate::visit::{Change, confirmed};
 
 #[derive(Template)]
 #[template(path = "topic_new.html")]

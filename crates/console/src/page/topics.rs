@@ -10,8 +10,8 @@ use crate::failure::{Failure, render};
 use crate::format::{bytes, count, rate};
 use crate::history::History;
 use crate::layout::{Layout, Section};
+use crate::request_context::RequestContext;
 use crate::snapshot::{Snapshot, Topic};
-use crate::visit::Place;
 
 #[derive(Template)]
 #[template(path = "topics.html")]
@@ -50,30 +50,30 @@ struct Figures<'a> {
 }
 
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct TopicsQuery {
     #[serde(default)]
     internal: Option<String>,
 }
 
 pub(crate) async fn show(
-    place: Place,
+    context: RequestContext,
     Query(listing): Query<Listing>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<TopicsQuery>,
 ) -> Result<Response, Failure> {
-    let snapshot = place.snapshot().await?;
+    let snapshot = context.snapshot().await?;
     let shows_internal = asked.internal.is_some();
-    let found = found(&snapshot, &place.cluster.history(), &listing, shows_internal);
+    let found = found(&snapshot, &context.cluster.history(), &listing, shows_internal);
     let (shown, pages) = listing.cut(found);
     let pages = pages.with(if shows_internal { "&internal=on" } else { "" }.to_owned());
     let page = Page {
-        layout: place.layout(Section::Topics),
-        base: place.base.clone(),
-        events: place.events(),
+        layout: context.layout(Section::Topics),
+        base: context.base.clone(),
+        events: context.events(),
         rows: shown.iter().map(row).collect(),
         listing,
         shows_internal,
         pages,
-        can_change: place.can_change(),
+        can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
 }

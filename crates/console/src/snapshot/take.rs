@@ -9,9 +9,9 @@ use client::{
 use tokio::time::timeout;
 
 use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
-use crate::figures::Figures;
+use crate::embedded_broker::{Local, NodeReport};
 use crate::format::now_ms;
-use crate::local::{Local, NodeReport};
+use crate::node_metrics::Figures;
 
 type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
 type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, ClientError>>;

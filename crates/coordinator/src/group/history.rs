@@ -16,17 +16,17 @@ const ID_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The oldest first.
-    noted: VecDeque<Noted>,
+    entries: VecDeque<Entry>,
     id_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Noted {
+struct Entry {
     began_monotonic_ms: i64,
     rebalance: Rebalance,
 }
 
-impl Noted {
+impl Entry {
     fn id_bytes(&self) -> usize {
         let Rebalance { group_id, member_id, client_id, .. } = &self.rebalance;
         group_id.len() + member_id.len() + client_id.len()
@@ -59,19 +59,20 @@ impl History {
             client_id: trigger.client_id.clone(),
             duration_ms: -1,
         };
-        let noted = Noted { began_monotonic_ms: now.monotonic_ms, rebalance };
-        self.id_bytes += noted.id_bytes();
-        self.noted.push_back(noted);
-        while self.noted.len() > REBALANCES_MAX || self.id_bytes > ID_BYTES_MAX {
-            let Some(oldest) = self.noted.pop_front() else { return };
+        let entries = Entry { began_monotonic_ms: now.monotonic_ms, rebalance };
+        self.id_bytes += entries.id_bytes();
+        self.entries.push_back(entries);
+        while self.entries.len() > REBALANCES_MAX || self.id_bytes > ID_BYTES_MAX {
+            let Some(oldest) = self.entries.pop_front() else { return };
             self.id_bytes -= oldest.id_bytes();
         }
     }
 
     /// The last one of a group has come to its end.
     pub(super) fn end(&mut self, now: Now, group_id: &str, standing: Standing) {
-        let last = self.noted.iter_mut().rev().find(|noted| noted.rebalance.group_id == group_id);
-        if let Some(Noted { began_monotonic_ms, rebalance }) = last.filter(|noted| noted.rebalance.duration_ms < 0) {
+        let last = self.entries.iter_mut().rev().find(|entries| entries.rebalance.group_id == group_id);
+        if let Some(Entry { began_monotonic_ms, rebalance }) = last.filter(|entries| entries.rebalance.duration_ms < 0)
+        {
             rebalance.generation = standing.generation;
             rebalance.members = standing.members();
             rebalance.duration_ms = now.monotonic_ms - *began_monotonic_ms;
@@ -79,7 +80,7 @@ impl History {
     }
 
     pub(super) fn newest_first(&self) -> Vec<Rebalance> {
-        self.noted.iter().rev().map(|noted| noted.rebalance.clone()).collect()
+        self.entries.iter().rev().map(|entries| entries.rebalance.clone()).collect()
     }
 }
 

@@ -69,7 +69,7 @@ fn unreadable(partition: i32, offset: i64, error: &BatchError) -> ErrorCode {
 }
 
 /// An offset of a transaction that has not ended.
-struct Pending {
+struct PendingOffset {
     record_offset: i64,
     group_id: String,
     topic: String,
@@ -81,7 +81,7 @@ struct Pending {
 struct Replay {
     groups: BTreeMap<String, Group>,
     /// By producer id.
-    transactions: BTreeMap<i64, Vec<Pending>>,
+    transactions: BTreeMap<i64, Vec<PendingOffset>>,
     /// Offset of the last record that was applied to an offset, where transactions make it matter.
     applied: BTreeMap<(String, String, i32), i64>,
     max_step_ms: i64,
@@ -143,7 +143,7 @@ impl Replay {
                 if let Some(value) = &mut value {
                     value.known_ms = self.log_time_ms;
                 }
-                let pending = Pending { record_offset, group_id, topic, partition, value };
+                let pending = PendingOffset { record_offset, group_id, topic, partition, value };
                 match producer_id {
                     Some(producer_id) => self.transactions.entry(producer_id).or_default().push(pending),
                     None => self.apply(pending),
@@ -160,8 +160,8 @@ impl Replay {
         }
     }
 
-    fn apply(&mut self, pending: Pending) {
-        let Pending { record_offset, group_id, topic, partition, value } = pending;
+    fn apply(&mut self, pending: PendingOffset) {
+        let PendingOffset { record_offset, group_id, topic, partition, value } = pending;
         // Only open transactions can be applied out of the order of the log.
         if !self.transactions.is_empty() || !self.applied.is_empty() {
             let key = (group_id.clone(), topic.clone(), partition);

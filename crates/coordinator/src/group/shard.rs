@@ -37,17 +37,17 @@ pub(super) struct ShardState {
     /// When each group with a deadline wants to be looked at.
     deadlines: BTreeSet<(i64, String)>,
     /// Member ids that were handed out, oldest first. Those that were used meanwhile stay until they are the oldest.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingMember>,
     pending_bytes: usize,
     last_incarnation: u64,
 }
 
-struct Pending {
+struct PendingMember {
     group_id: String,
     member_id: String,
 }
 
-impl Pending {
+impl PendingMember {
     fn size_bytes(&self) -> usize {
         const PENDING_BYTES: usize = 1_000;
         PENDING_BYTES + 2 * self.group_id.len() + 2 * self.member_id.len()
@@ -230,7 +230,7 @@ impl ShardState {
         group_id: &str,
         member_id: &str,
     ) -> Vec<(String, String)> {
-        let pending = Pending { group_id: group_id.to_owned(), member_id: member_id.to_owned() };
+        let pending = PendingMember { group_id: group_id.to_owned(), member_id: member_id.to_owned() };
         self.pending_bytes += pending.size_bytes();
         self.pending.push_back(pending);
         let mut oldest = Vec::new();

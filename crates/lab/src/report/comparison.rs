@@ -3,9 +3,9 @@
 use super::format::{self, NONE};
 use super::group::Group;
 use super::measure;
+use crate::bottleneck::Limit;
 use crate::compare::{Ratio, Spread};
 use crate::result::{Measure, Measured, RunFacts};
-use crate::verdict::Limit;
 
 /// Closer than this is no difference where each side ran once: runs differ as much from one to the next.
 const SAME: f64 = 0.05;

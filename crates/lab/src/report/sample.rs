@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::bottleneck::{Limit, Verdict};
 use crate::proc_probe::HostFacts;
 use crate::result::{
     BrokerCost, CaseResult, Chart, Cost, CountsFrom, DiskFacts, Flow, Latency, Measure, Measured, NetworkFacts,
     Outcome, Preflight, Published, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
 };
 use crate::stats::Tally;
-use crate::verdict::{Limit, Verdict};
 
 const SECONDS: u32 = 20;
 const WARM_UP_S: u32 = 3;

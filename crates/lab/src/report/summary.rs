@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::format::{self, NONE};
 use super::group::Group;
 use super::measure::{self, Beside};
+use crate::bottleneck::Limit;
 use crate::compare::Spread;
 use crate::result::{Latency, Measure, Measured, Outcome, RunFacts};
-use crate::verdict::Limit;
 
 /// A published figure counts as reached from this part of it on.
 const REACHED: f64 = 0.98;

@@ -3,8 +3,8 @@
 use std::slice;
 
 use super::{format, report_html, sample};
+use crate::bottleneck::Limit;
 use crate::result::{CaseResult, Outcome, Published};
-use crate::verdict::Limit;
 
 /// A section of the page.
 fn section<'a>(page: &'a str, id: &str) -> &'a str {

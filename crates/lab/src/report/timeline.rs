@@ -159,23 +159,24 @@ impl Plan {
 /// Percentiles on an axis of nines, as HDR plots have it.
 fn distribution(measured: &Measured) -> Option<Figure> {
     let all = [("producer", 1, &measured.latency), ("end to end", 2, &measured.end_to_end)];
-    let known = all.into_iter().filter_map(|(label, color, latency)| Some((label, color, places(latency.as_ref()?))));
+    let known =
+        all.into_iter().filter_map(|(label, color, latency)| Some((label, color, quantiles(latency.as_ref()?))));
     let known: Vec<_> = known.collect();
-    let most = known.iter().flat_map(|(.., places)| places).map(|place| place.nines).reduce(f64::max)?;
-    let y = Axis::fitting("ms", known.iter().flat_map(|(.., places)| places).map(|place| place.ms));
+    let most = known.iter().flat_map(|(.., quantiles)| quantiles).map(|place| place.nines).reduce(f64::max)?;
+    let y = Axis::fitting("ms", known.iter().flat_map(|(.., quantiles)| quantiles).map(|place| place.ms));
     let is_saturated = measured.verdict.is_saturated;
-    let (label, _, places) = known.first()?;
-    let step = |(before, place): (&Place, &Place)| {
+    let (label, _, quantiles) = known.first()?;
+    let step = |(before, place): (&Quantile, &Quantile)| {
         let percent = format::trimmed(&format!("{:.6}", place.part * 100.0));
         let title = format!("{label}: {percent} % within {} ms", format::number(place.ms));
         Step { from: before.nines, to: place.nines, title }
     };
-    let shown = || places.iter().step_by(PLACES_IN_STEP);
-    let line = |(label, color, places): &(&str, usize, Vec<Place>)| Line {
+    let shown = || quantiles.iter().step_by(PLACES_IN_STEP);
+    let line = |(label, color, quantiles): &(&str, usize, Vec<Quantile>)| Line {
         label: (*label).to_owned(),
         style: Style { color: *color, form: 0, is_dashed: *color > 1 },
         is_joined: true,
-        points: places.iter().map(|place| Point::plain(place.nines, Some(place.ms))).collect(),
+        points: quantiles.iter().map(|place| Point::plain(place.nines, Some(place.ms))).collect(),
     };
     Some(Figure::of_chart(&Chart {
         name: if is_saturated { "Distribution of the wait in the queue" } else { "Distribution of latency" }.to_owned(),
@@ -189,16 +190,16 @@ fn distribution(measured: &Measured) -> Option<Figure> {
 }
 
 /// A point of a distribution.
-struct Place {
+struct Quantile {
     nines: f64,
     part: f64,
     ms: f64,
 }
 
 /// The slowest record of all is left out: it has infinitely many nines.
-fn places(latency: &Latency) -> Vec<Place> {
+fn quantiles(latency: &Latency) -> Vec<Quantile> {
     let finite = latency.distribution.iter().filter(|(part, _)| *part < 1.0);
-    finite.map(|(part, us)| Place { nines: nines(*part), part: *part, ms: *us as f64 / 1000.0 }).collect()
+    finite.map(|(part, us)| Quantile { nines: nines(*part), part: *part, ms: *us as f64 / 1000.0 }).collect()
 }
 
 #[cfg(test)]
@@ -231,8 +232,8 @@ mod tests {
     fn distributions_end_before_the_slowest_record() {
         let case = sample::measured("H2", "kafka", 1, 1000.0);
         let measured = case.measured().unwrap();
-        let places = places(measured.latency.as_ref().unwrap());
-        assert!(places.iter().all(|place| place.nines.is_finite()));
+        let quantiles = quantiles(measured.latency.as_ref().unwrap());
+        assert!(quantiles.iter().all(|place| place.nines.is_finite()));
         let figure = distribution(measured).unwrap();
         assert!(figure.svg.contains(">99.9 %<") && figure.svg.contains("% within"), "{}", figure.svg);
     }

@@ -2,11 +2,11 @@
 
 use super::case::Watched;
 use super::watch::broker_costs;
+use crate::bottleneck::{ClientCpu, Observation, Verdict};
 use crate::consume::ConsumeStats;
 use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, Preflight};
 use crate::scenario::{Load, Loop};
 use crate::stats::{Stats, Tally};
-use crate::verdict::{ClientCpu, Observation, Verdict};
 
 /// CPU time comes in steps of 10 ms; of less than this it tells nothing.
 const CPU_WINDOW_S_MIN: f64 = 0.5;

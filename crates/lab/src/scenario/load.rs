@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::payload::{KeyDistribution, Sizes};
 use crate::result::Published;
 use crate::text::Text;
-use crate::words::words;
+use crate::text_enum::words;
 
 /// One value, or several that are run in turn.
 #[derive(Clone, Debug, PartialEq)]

@@ -197,7 +197,7 @@ fn restart(
         for (index, partition) in topic.partitions.iter().enumerate() {
             let Some(directory) = directory(partition, id) else { continue };
             let mut change = Change::new(context, topic, index);
-            let is_lost = lost.contains(&(topic.id, index as i32)) && !storage::is_mistaken!(LostReplicaLeads);
+            let is_lost = lost.contains(&(topic.id, index as i32)) && !storage::injected_fault!(LostReplicaLeads);
             let mut complete = partition.isr.iter().chain(&partition.eligible_leader_replicas);
             let may_lack = !is_clean && !is_durable(context, topic);
             let can_go_on = |change: &Change<'_>| {

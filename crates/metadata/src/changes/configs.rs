@@ -19,14 +19,14 @@ const GROUPS_MAX: usize = 10_000;
 const GROUP_ID_BYTES_MAX: usize = 1_024;
 
 /// What became of one resource, in the order of the request.
-pub type Outcome = Result<(), Refusal>;
+pub type AlterationResult = Result<(), Refusal>;
 
 /// Alters single settings (KIP-339).
 pub fn alter_incrementally(
     context: &Context<'_>,
     resources: &[incremental_alter_configs::AlterConfigsResource],
     validate_only: bool,
-) -> Decision<Vec<Outcome>> {
+) -> Decision<Vec<AlterationResult>> {
     decide(
         context,
         resources,
@@ -56,7 +56,7 @@ pub fn replace(
     context: &Context<'_>,
     resources: &[alter_configs::AlterConfigsResource],
     validate_only: bool,
-) -> Decision<Vec<Outcome>> {
+) -> Decision<Vec<AlterationResult>> {
     decide(
         context,
         resources,
@@ -83,7 +83,7 @@ fn decide<R>(
     validate_only: bool,
     identity: impl Fn(&R) -> (i8, &str),
     after: impl Fn(Scope, &ConfigMap, &R) -> Result<ConfigMap, Refusal>,
-) -> Decision<Vec<Outcome>> {
+) -> Decision<Vec<AlterationResult>> {
     let mut seen = BTreeSet::new();
     let repeated: BTreeSet<_> = resources.iter().map(&identity).filter(|id| !seen.insert(*id)).collect();
     let mut records = Vec::new();

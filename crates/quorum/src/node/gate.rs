@@ -27,19 +27,19 @@ const TERM_LEAD_MAX: u64 = 1 << 20;
 /// Indexes are counted up from 0, so far they do not get.
 const INDEX_MAX: u64 = i64::MAX as u64 / 2;
 
-type Outcome = Result<(), QuorumError>;
+type CheckResult = Result<(), QuorumError>;
 
 fn refuse<T>(reason: &'static str) -> Result<T, QuorumError> {
     Err(QuorumError::Impossible(reason.into()))
 }
 
-fn require(is_so: bool, reason: &'static str) -> Outcome {
+fn require(is_so: bool, reason: &'static str) -> CheckResult {
     if is_so { Ok(()) } else { refuse(reason) }
 }
 
 impl<M: StateMachine> Node<M> {
     /// Whether a member can have sent a message to this one.
-    pub(crate) fn check_message(&self, message: &Message) -> Outcome {
+    pub(crate) fn check_message(&self, message: &Message) -> CheckResult {
         let raft = &self.raft.raft;
         let kind = message.get_msg_type();
         let last_index = raft.raft_log.last_index();
@@ -89,7 +89,7 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    fn check_append(&self, message: &Message) -> Outcome {
+    fn check_append(&self, message: &Message) -> CheckResult {
         let log = &self.raft.raft.raft_log;
         // A cluster begins with entry 1, which comes in a snapshot.
         require(message.index > 0 && message.log_term > 0, "its entries begin before the first")?;
@@ -120,7 +120,7 @@ impl<M: StateMachine> Node<M> {
         Ok(())
     }
 
-    fn check_entry(&self, entry: &Entry) -> Outcome {
+    fn check_entry(&self, entry: &Entry) -> CheckResult {
         require(entry.context.is_empty(), "an entry has a context")?;
         if entry.data.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl<M: StateMachine> Node<M> {
         Ok(batch)
     }
 
-    fn check_snapshot(&self, message: &Message) -> Outcome {
+    fn check_snapshot(&self, message: &Message) -> CheckResult {
         let metadata = message.get_snapshot().get_metadata();
         let is_of_its_time = (1..=message.term).contains(&metadata.term) && (1..=INDEX_MAX).contains(&metadata.index);
         require(is_of_its_time, "its snapshot is of no place in the log")?;
@@ -194,7 +194,7 @@ impl<M: StateMachine> Node<M> {
 }
 
 /// Each member is one of raft's once, and somebody votes.
-fn check_members(state: &ConfState) -> Outcome {
+fn check_members(state: &ConfState) -> CheckResult {
     let ids: BTreeSet<u64> = state.voters.iter().chain(&state.learners).copied().collect();
     let is_each_once = ids.len() == state.voters.len() + state.learners.len() && !ids.contains(&INVALID_ID);
     let is_joint = !state.voters_outgoing.is_empty() || !state.learners_next.is_empty() || state.auto_leave;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use raft::StateRole;
 
-use super::{ELECTION_TICKS, Node, Ticket};
+use super::{ELECTION_TICKS, Node, ProposalId};
 use crate::{QuorumError, Replica, StateMachine, Voter, VoterKey, VoterSet};
 
 /// More members than anybody has, and nodes that may wait to become one.
@@ -27,7 +27,7 @@ pub(crate) enum Joined {
 
 /// What nodes have asked of this leader.
 #[derive(Default)]
-pub(crate) struct Wishes {
+pub(crate) struct PendingMembership {
     /// By raft's ids.
     members: BTreeMap<u64, (Voter, Joined)>,
 }
@@ -45,23 +45,23 @@ impl<M: StateMachine> Node<M> {
         let is_known = self.voters.by_raft_id(id).map(Voter::key);
         if is_known.is_some_and(|known| known != member.key())
             || self.voters.members().count() >= MEMBERS_MAX && is_known.is_none()
-            || self.wishes.members.len() >= WISHES_MAX && !self.wishes.members.contains_key(&id)
+            || self.pending_membership.members.len() >= WISHES_MAX && !self.pending_membership.members.contains_key(&id)
         {
             return Err(QuorumError::TooManyMembers);
         }
         let joined = if wants_to_vote { Joined::Voter } else { Joined::Observer };
-        self.wishes.members.insert(id, (member, joined));
+        self.pending_membership.members.insert(id, (member, joined));
         Ok(())
     }
 
     pub(crate) fn has_joined(&self, key: VoterKey, joined: Joined) -> bool {
         // An address that is to be changed is still a wish.
-        !self.wishes.members.contains_key(&key.raft_id())
+        !self.pending_membership.members.contains_key(&key.raft_id())
             && (self.voters.voter(key).is_some() || joined == Joined::Observer && self.voters.observer(key).is_some())
     }
 
     /// Removes a voter or an observer. It is done when the entry is applied.
-    pub fn remove(&mut self, key: VoterKey) -> Result<Ticket, QuorumError> {
+    pub fn remove(&mut self, key: VoterKey) -> Result<ProposalId, QuorumError> {
         self.check()?;
         self.resume()?;
         if self.leader_epoch().is_none() {
@@ -74,7 +74,7 @@ impl<M: StateMachine> Node<M> {
         if set.voters.is_empty() {
             return Err(QuorumError::LastVoter);
         }
-        self.wishes.members.remove(&key.raft_id());
+        self.pending_membership.members.remove(&key.raft_id());
         self.propose_change(&set)
     }
 
@@ -83,7 +83,7 @@ impl<M: StateMachine> Node<M> {
         self.leader_epoch().is_some() && self.raft.raft.has_pending_conf()
     }
 
-    fn propose_change(&mut self, set: &VoterSet) -> Result<Ticket, QuorumError> {
+    fn propose_change(&mut self, set: &VoterSet) -> Result<ProposalId, QuorumError> {
         let epoch = self.leader_epoch().ok_or(QuorumError::NotLeader)?;
         if self.raft.raft.has_pending_conf() {
             return Err(QuorumError::ChangeUnderWay);
@@ -91,13 +91,13 @@ impl<M: StateMachine> Node<M> {
         let change = set.change_from(&self.voters);
         let batch = set.to_batch(false, self.clock.now_ms()).build();
         self.raft.propose_conf_change(batch.bytes.to_vec(), change)?;
-        Ok(Ticket { index: self.raft.raft.raft_log.last_index(), epoch })
+        Ok(ProposalId { index: self.raft.raft.raft_log.last_index(), epoch })
     }
 
     /// Begins the next change that is due, if this node leads. Returns whether there was one.
     pub(crate) fn change_members(&mut self) -> Result<bool, QuorumError> {
         if self.leader_epoch().is_none() {
-            self.wishes = Wishes::default();
+            self.pending_membership = PendingMembership::default();
             return Ok(false);
         }
         let is_fulfilled = |(member, joined): &(Voter, Joined)| {
@@ -105,9 +105,9 @@ impl<M: StateMachine> Node<M> {
                 || *joined == Joined::Observer && self.voters.observer(member.key()) == Some(member)
         };
         let fulfilled: Vec<u64> =
-            self.wishes.members.iter().filter(|(_, wish)| is_fulfilled(wish)).map(|(id, _)| *id).collect();
+            self.pending_membership.members.iter().filter(|(_, wish)| is_fulfilled(wish)).map(|(id, _)| *id).collect();
         for id in fulfilled {
-            self.wishes.members.remove(&id);
+            self.pending_membership.members.remove(&id);
         }
         if self.raft.raft.has_pending_conf() || self.raft.raft.lead_transferee.is_some() {
             return Ok(false);
@@ -145,7 +145,7 @@ impl<M: StateMachine> Node<M> {
 
     /// The next step to what nodes have asked for.
     fn wished(&self) -> Option<VoterSet> {
-        self.wishes.members.values().find_map(|(member, joined)| self.step_to(member, *joined))
+        self.pending_membership.members.values().find_map(|(member, joined)| self.step_to(member, *joined))
     }
 
     fn step_to(&self, member: &Voter, joined: Joined) -> Option<VoterSet> {
@@ -177,7 +177,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Raft's id of the voter that can lead best after this one.
-    pub(crate) fn heir(&self) -> Option<u64> {
+    pub(crate) fn transfer_target(&self) -> Option<u64> {
         let others = self.voters.voters.iter().filter(|voter| voter.key() != self.key);
         let alive = others.filter(|voter| self.ticks_since_heard(voter) < ELECTION_TICKS as u64);
         let matched = |id: u64| self.raft.raft.prs().get(id).map_or(0, |progress| progress.matched);
@@ -188,11 +188,11 @@ impl<M: StateMachine> Node<M> {
     pub fn transfer_leadership(&mut self) -> Result<bool, QuorumError> {
         self.check()?;
         self.resume()?;
-        let heir = if self.leads() { self.heir() } else { None };
-        if let Some(heir) = heir {
-            self.raft.transfer_leader(heir);
+        let transfer_target = if self.leads() { self.transfer_target() } else { None };
+        if let Some(transfer_target) = transfer_target {
+            self.raft.transfer_leader(transfer_target);
         }
-        Ok(heir.is_some())
+        Ok(transfer_target.is_some())
     }
 
     /// How far the members are.

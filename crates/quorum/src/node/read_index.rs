@@ -44,7 +44,7 @@ impl<M: StateMachine> Node<M> {
     pub fn confirm(&mut self) -> Result<u64, QuorumError> {
         self.check()?;
         self.resume()?;
-        if storage::is_mistaken!(CatchUpBeforeFirstCommit) && self.leads() {
+        if storage::injected_fault!(CatchUpBeforeFirstCommit) && self.leads() {
             self.questions.last += 1;
             self.questions.confirmed.push(self.questions.last);
             return Ok(self.questions.last);

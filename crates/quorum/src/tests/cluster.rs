@@ -112,7 +112,7 @@ pub(super) struct Cluster {
     pub(super) history: Arc<Mutex<History>>,
     leaders: BTreeMap<u64, u64>,
     next_value: usize,
-    waiting: Vec<(usize, Ticket, Bytes)>,
+    waiting: Vec<(usize, ProposalId, Bytes)>,
     pub(super) acknowledged: Vec<Bytes>,
     /// When who stands in a dead leader's place.
     succession: Vec<(i64, usize)>,
@@ -285,8 +285,8 @@ impl Cluster {
         assert_eq!(node.machine().at, node.state_offset(), "seed {seed}");
         let node = self.machines[n].node.as_mut().unwrap();
         for committed in node.take_committed() {
-            self.waiting.retain(|(proposer, ticket, value)| {
-                let is_there = *proposer == n && *ticket == committed.ticket;
+            self.waiting.retain(|(proposer, proposal_id, value)| {
+                let is_there = *proposer == n && *proposal_id == committed.proposal_id;
                 if is_there {
                     self.acknowledged.push(value.clone());
                 }
@@ -326,7 +326,7 @@ impl Cluster {
         for (_, to, (from, message)) in self.network.receive(now_ms) {
             // Whoever is at the address now gets it, whatever disk it has.
             self.with(to as usize, |node| {
-                node.introduce(vec![from]);
+                node.add_peer_addresses(vec![from]);
                 node.receive(message)
             });
         }
@@ -361,7 +361,7 @@ impl Cluster {
         let (key, wants_to_vote) = (self.machines[n].key, self.machines[n].wants_to_vote);
         let leading = self.machines[leader].key;
         self.with(n, |node| {
-            node.introduce(vec![voter(leading)]);
+            node.add_peer_addresses(vec![voter(leading)]);
             Ok(())
         });
         self.with(leader, |node| match node.join(voter(key), wants_to_vote) {
@@ -386,8 +386,8 @@ impl Cluster {
         let Some(epoch) = node.leader_epoch() else { return };
         let value = Bytes::from(format!("value {}", self.next_value));
         self.next_value += 1;
-        if let Ok(ticket) = node.propose(epoch, node.state_offset(), std::slice::from_ref(&value)) {
-            self.waiting.push((n, ticket, value));
+        if let Ok(proposal_id) = node.propose(epoch, node.state_offset(), std::slice::from_ref(&value)) {
+            self.waiting.push((n, proposal_id, value));
         }
         self.with(n, |_| Ok(()));
     }

@@ -20,7 +20,7 @@ impl Transport for Direct {
         let Some(quorum) = self.switchboard.lock().get(&to.key()).cloned() else { return };
         let is_snapshot = message.get_msg_type() == raft::eraftpb::MessageType::MsgSnapshot;
         let message = from_wire(to_wire(message).unwrap()).unwrap();
-        quorum.introduce(vec![self.own.clone()]);
+        quorum.add_peer_addresses(vec![self.own.clone()]);
         quorum.step(([127, 0, 0, 1], 9093).into(), vec![message]);
         if is_snapshot && let Some(own) = self.switchboard.lock().get(&self.own.key()) {
             own.snapshot_sent(to.node_id, true);

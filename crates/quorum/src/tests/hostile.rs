@@ -114,7 +114,7 @@ impl Three {
 fn who_comes_late_takes_what_the_cluster_began_with() {
     let mut three = Three::start_with(0, 2);
     let others: Vec<Voter> = three.nodes[..2].iter().map(|node| voter(node.key())).collect();
-    three.nodes[2].introduce(others);
+    three.nodes[2].add_peer_addresses(others);
     three.nodes[0].campaign().unwrap();
     three.talk();
     for n in 0..5 {

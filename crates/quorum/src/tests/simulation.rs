@@ -69,13 +69,13 @@ fn mishap(cluster: &mut Cluster, voters_min: usize) {
     }
 }
 
-pub struct Outcome {
+pub struct RunSummary {
     trace: u64,
     acknowledged: usize,
     elections: usize,
 }
 
-pub fn run(seed: u64) -> Outcome {
+pub fn run(seed: u64) -> RunSummary {
     let mut rng = Rng::new(seed ^ 0xface);
     let (voters, others) = [(3, 0), (3, 1), (3, 2), (4, 1), (5, 0)][rng.below(5) as usize];
     let mishaps_percent = 1 + rng.below(6);
@@ -112,7 +112,7 @@ pub fn run(seed: u64) -> Outcome {
         assert!(history.values.contains(value), "seed {seed}: {value:?} was acknowledged and is lost");
     }
     assert!(found.all(|value| history.values.iter().filter(|other| *other == value).count() == 1), "seed {seed}");
-    Outcome { trace: cluster.trace(), acknowledged: cluster.acknowledged.len(), elections: cluster.elections }
+    RunSummary { trace: cluster.trace(), acknowledged: cluster.acknowledged.len(), elections: cluster.elections }
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Segment {
             // Renamed in the meantime, so somebody pinned it.
             Err(error) => return handle.get().ok_or(error),
         };
-        // Checked after the opening: another log may have taken over the directory's name by then.
+        // VerifiedRanges after the opening: another log may have taken over the directory's name by then.
         if self.retired.load(Ordering::SeqCst) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the log was deleted"));
         }

@@ -20,7 +20,7 @@ use metadata::MetadataImage;
 use wire::api::fetch::{FetchRequest, ReplicaState};
 use wire::{ErrorCode, Uuid};
 
-use super::{Read, Reads, Room, find_divergence, read_span};
+use super::{Read, ReadBudget, Reads, find_divergence, read_span};
 use crate::fetch_sessions::{Target, Targets};
 use crate::partition::replica::FollowerFetch;
 use crate::partition::{Partition, Quota};
@@ -58,7 +58,7 @@ impl Follower {
         &self,
         partition: &Arc<Partition>,
         target: &Target,
-        room: Room,
+        room: ReadBudget,
         fetched_ms: Option<i64>,
     ) -> Result<Read, ErrorCode> {
         let leader_epoch = partition.leader_epoch();

@@ -16,8 +16,8 @@ fn assignment(partition_epoch: i32, isr: &[i32]) -> Assignment {
     Assignment { leader_epoch: 5, partition_epoch, replicas: vec![1, 2, 3], isr: isr.to_vec() }
 }
 
-fn own(log_end_offset: i64) -> Own {
-    Own { log_end_offset, synced_offset: log_end_offset }
+fn own(log_end_offset: i64) -> LocalOffsets {
+    LocalOffsets { log_end_offset, synced_offset: log_end_offset }
 }
 
 fn lead(isr: &[i32], min_insync_replicas: usize, log_end_offset: i64) -> Leadership {
@@ -51,7 +51,7 @@ fn accept(leadership: &mut Leadership, now_ms: i64) {
 fn the_only_replica_in_sync_goes_by_itself() {
     let mut leadership = lead(&[1], 1, 10);
     assert_eq!(offsets(&leadership), (10, 10));
-    leadership.note_own(Own { log_end_offset: 15, synced_offset: 12 }, 1);
+    leadership.update_local(LocalOffsets { log_end_offset: 15, synced_offset: 12 }, 1);
     assert_eq!(offsets(&leadership), (15, 12));
 }
 
@@ -86,15 +86,15 @@ fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
     let mut leadership = lead(&[1, 2], 1, 10);
     leadership.note_fetch(2, fetch(10, 1)).unwrap();
     leadership.begin_append(10);
-    leadership.note_own(Own { log_end_offset: 20, synced_offset: 10 }, 2);
+    leadership.update_local(LocalOffsets { log_end_offset: 20, synced_offset: 10 }, 2);
     leadership.note_fetch(2, FollowerFetch { synced_offset: 10, ..fetch(20, 2) }).unwrap();
     assert_eq!(offsets(&leadership), (10, 10), "nobody has told yet what was appended");
     leadership.end_append(15, 20);
-    leadership.note_own(Own { log_end_offset: 20, synced_offset: 10 }, 3);
+    leadership.update_local(LocalOffsets { log_end_offset: 20, synced_offset: 10 }, 3);
     assert_eq!(offsets(&leadership), (15, 10));
-    leadership.note_own(own(20), 4);
+    leadership.update_local(own(20), 4);
     assert_eq!(offsets(&leadership), (15, 10), "one of two disks");
-    leadership.note_own(own(22), 5);
+    leadership.update_local(own(22), 5);
     leadership.note_fetch(2, FollowerFetch { synced_offset: 20, ..fetch(22, 5) }).unwrap();
     assert_eq!(offsets(&leadership), (22, 20));
     assert!(!leadership.withholds());
@@ -104,7 +104,7 @@ fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
 fn a_leader_shows_nothing_that_its_predecessor_may_not_have_shown() {
     let limits = Limits { min_insync_replicas: 1, lag_max_ms: LAG_MAX_MS, withholds: true };
     let begin = |isr: &[i32], synced_offset| {
-        let own = Own { log_end_offset: 10, synced_offset };
+        let own = LocalOffsets { log_end_offset: 10, synced_offset };
         let promised = Promised { high_watermark: 4, durable_offset: 4 };
         Leadership::begin(1, assignment(0, isr), limits, own, promised, |_| None, 0)
     };
@@ -123,7 +123,7 @@ fn one_that_lags_leaves_and_holds_nothing_back() {
     assert!(!leadership.propose_to_shrink(LAG_MAX_MS));
     assert!(leadership.propose_to_shrink(LAG_MAX_MS + 1));
     assert_eq!(leadership.proposal().unwrap().isr, [(1, -1), (2, 7)]);
-    leadership.note_own(own(20), 102);
+    leadership.update_local(own(20), 102);
     leadership.note_fetch(2, fetch(20, 102)).unwrap();
     assert_eq!(leadership.high_watermark(), 6, "the controller may not agree");
     accept(&mut leadership, 103);
@@ -169,7 +169,7 @@ fn one_that_keeps_up_with_what_there_was_at_its_last_fetch_stays() {
     for step in 1..10 {
         // Never at the end, but always with what was there a fetch ago.
         leadership.note_fetch(2, fetch(10 * (step - 1), 80 * step)).unwrap();
-        leadership.note_own(own(10 * step + 10), 80 * step);
+        leadership.update_local(own(10 * step + 10), 80 * step);
         assert!(!leadership.propose_to_shrink(80 * step), "at {step}");
     }
 }
@@ -185,7 +185,7 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
     assert_eq!(leadership.must_sync_to_enter(3), Some(10));
     leadership.note_fetch(3, fetch(10, 3)).unwrap();
     assert!(leadership.propose_to_add(3, 3));
-    leadership.note_own(own(20), 4);
+    leadership.update_local(own(20), 4);
     leadership.note_fetch(2, fetch(20, 4)).unwrap();
     // Much later, when it would not count as caught up any more.
     leadership.note_brokers(|_| active(7), 1000);
@@ -198,12 +198,12 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
 fn one_that_is_about_to_enter_holds_the_offsets_back_and_one_that_is_not_does_not() {
     let mut leadership = lead(&[1], 1, 10);
     leadership.note_fetch(2, fetch(10, 1)).unwrap();
-    leadership.note_own(own(20), 2);
+    leadership.update_local(own(20), 2);
     assert_eq!(leadership.high_watermark(), 10);
     leadership.note_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
     assert_eq!(leadership.high_watermark(), 20, "a fenced broker will not enter");
     leadership.note_brokers(|_| active(7), 4);
-    leadership.note_own(own(30), 5 + LAG_MAX_MS);
+    leadership.update_local(own(30), 5 + LAG_MAX_MS);
     assert_eq!(leadership.high_watermark(), 30, "it has not caught up for long");
 }
 
@@ -285,7 +285,7 @@ struct Told {
 struct Model {
     leadership: Leadership,
     now_ms: i64,
-    own: Own,
+    own: LocalOffsets,
     isr: BTreeSet<i32>,
     initial_isr: BTreeSet<i32>,
     partition_epoch: i32,
@@ -348,7 +348,7 @@ impl Model {
         let last = |id: &i32| self.told[id].fetches.last().copied();
         let ends = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.fetch_offset)).min();
         let synced = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.synced_offset)).min();
-        let reached = Own {
+        let reached = LocalOffsets {
             log_end_offset: ends.unwrap_or(i64::MAX).min(self.own.log_end_offset),
             synced_offset: synced.unwrap_or(i64::MAX).min(self.own.synced_offset),
         };
@@ -379,12 +379,12 @@ impl Model {
                     self.leadership.end_append(first, self.own.log_end_offset);
                     self.withheld.push((first, self.own.log_end_offset));
                 }
-                self.leadership.note_own(self.own, self.now_ms);
+                self.leadership.update_local(self.own, self.now_ms);
             }
             3 => {
                 let behind = self.own.log_end_offset - self.own.synced_offset;
                 self.own.synced_offset += rng.below(behind as u64 + 1) as i64;
-                self.leadership.note_own(self.own, self.now_ms);
+                self.leadership.update_local(self.own, self.now_ms);
             }
             4..8 => self.fetch(id, rng),
             8 => {
@@ -487,7 +487,7 @@ impl Model {
 fn live(seed: u64) -> Vec<(i64, i64, usize)> {
     let mut rng = Rng::new(seed);
     let isr: BTreeSet<i32> = [1, 2, 3].into_iter().filter(|&id| id == 1 || rng.percent(60)).collect();
-    let own = Own { log_end_offset: rng.below(20) as i64, synced_offset: 0 };
+    let own = LocalOffsets { log_end_offset: rng.below(20) as i64, synced_offset: 0 };
     let withholds = rng.percent(50);
     let min_insync_replicas = 1 + rng.below(3) as usize;
     let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds };

@@ -44,7 +44,7 @@ impl Withheld {
     /// The offset that the high watermark must not pass. What is durable is forgotten.
     pub(super) fn limit(&mut self, durable_offset: i64) -> i64 {
         while self.runs.pop_front_if(|(_, end)| *end <= durable_offset).is_some() {}
-        if storage::is_mistaken!(ReadBeforeSync) {
+        if storage::injected_fault!(ReadBeforeSync) {
             return i64::MAX;
         }
         let first = self.runs.front().map(|(start, _)| durable_offset.max(*start));

@@ -7,7 +7,7 @@
 //!    free. Each replica gives way for itself, as with retention. Active segments stay, and so do the broker's own
 //!    topics and those that are only compacted.
 //! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does, and the
-//!    controller is told ([`DiskRoom::is_cordoned`](crate::partition::DiskRoom::is_cordoned)): others that have room
+//!    controller is told ([`DiskPressureState::is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): others that have room
 //!    go on.
 //!
 //! How much goes depends on bytes alone. Timestamps, which come from clocks that jump, decide about the order. What was
@@ -22,7 +22,7 @@ use std::time::Duration;
 use storage::disk::{Disk, OpenMode};
 
 use super::PartitionTable;
-use crate::partition::Room;
+use crate::partition::DiskPressure;
 use crate::stats::Space;
 
 /// Even a small disk keeps most of itself for data: the reserve is at most this part of it, and half of what the
@@ -119,16 +119,17 @@ impl PartitionTable {
         let is_made = self.make_room(&mut capacity, now, wanted_bytes);
         let free_bytes = capacity.late.free_bytes;
         let room = match is_made {
-            _ if free_bytes < reserve_bytes => Room::OnlyReserve,
-            false => Room::BeyondThreshold,
-            true => Room::Enough,
+            _ if free_bytes < reserve_bytes => DiskPressure::OnlyReserve,
+            false => DiskPressure::BeyondThreshold,
+            true => DiskPressure::Enough,
         };
-        self.shared.room.set(room);
-        if self.shared.room.take_refused() {
+        self.shared.disk_pressure.set(room);
+        if self.shared.disk_pressure.take_refused() {
             capacity.refused_at = Some(now);
         }
-        self.shared.room.set_cordoned(capacity.cordon(now, free_bytes, reserve_bytes));
-        let space = Space { free_bytes, total_bytes, threshold_bytes, reserve_bytes, is_full: room != Room::Enough };
+        self.shared.disk_pressure.set_cordoned(capacity.cordon(now, free_bytes, reserve_bytes));
+        let space =
+            Space { free_bytes, total_bytes, threshold_bytes, reserve_bytes, is_full: room != DiskPressure::Enough };
         self.shared.stats.disk.note(now, space);
         capacity.tell(now, room, space);
     }
@@ -175,7 +176,7 @@ impl PartitionTable {
         if wanted_bytes == 0 {
             return deleted;
         }
-        let partitions: Vec<_> = self.all().into_iter().filter(|partition| partition.gives_way()).collect();
+        let partitions: Vec<_> = self.all().into_iter().filter(|partition| partition.is_evictable()).collect();
         let oldest = |index: usize| {
             let partition = &partitions[index];
             match partition.view().oldest_deletable_timestamp(partition.high_watermark()) {
@@ -191,7 +192,7 @@ impl PartitionTable {
             && let Some(Reverse((_, index))) = queue.pop()
         {
             let partition = &partitions[index];
-            match partition.give_way() {
+            match partition.evict() {
                 Ok(Some(size_bytes)) => {
                     deleted.segments += 1;
                     deleted.bytes += size_bytes;
@@ -256,9 +257,9 @@ impl Capacity {
     }
 
     /// Says that the disk is full, now and then as long as it is, and that it no longer is.
-    fn tell(&mut self, now: Duration, room: Room, space: Space) {
+    fn tell(&mut self, now: Duration, room: DiskPressure, space: Space) {
         let Space { free_bytes, threshold_bytes, reserve_bytes, .. } = space;
-        if room == Room::Enough {
+        if room == DiskPressure::Enough {
             if std::mem::take(&mut self.is_told) {
                 tracing::info!(free_bytes, "there is room on the disk again");
             }
@@ -269,7 +270,7 @@ impl Capacity {
         }
         (self.told_at, self.is_told) = (Some(now), true);
         let refused = match room {
-            Room::OnlyReserve => "no records are taken",
+            DiskPressure::OnlyReserve => "no records are taken",
             _ => "topics with disk.capacity.policy=stop-produce take no records",
         };
         tracing::error!(

@@ -11,7 +11,7 @@ use storage::disk::replace_file;
 use storage::{LogError, partition_metadata};
 use wire::Uuid;
 
-use super::{Noted, OpenTopic, PartitionTable, Remembered, Slot, for_each_log};
+use super::{CheckpointedOffsets, OpenTopic, PartitionTable, Remembered, Slot, for_each_log};
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
@@ -68,7 +68,7 @@ impl PartitionTable {
     /// Notes up to where each log is on disk, where it starts, and up to where it is replicated.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
         let disk = &*self.shared.env.disk;
-        let mut new = Noted::default();
+        let mut new = CheckpointedOffsets::default();
         let mut recovery_points = Vec::new();
         for partition in self.all() {
             let key = (partition.topic.to_string(), partition.index);

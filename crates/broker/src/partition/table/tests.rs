@@ -17,7 +17,7 @@ use wire::state::metadata::{
 use wire::{ErrorCode, Uuid};
 
 use super::PartitionTable;
-use crate::partition::{Acks, Shared, Syncer, Ticket, Touched};
+use crate::partition::{Acks, PendingCommits, ProduceCompletion, Shared, Syncer};
 
 const DATA_DIR: &str = "/data";
 const METADATA_FILE: &str = "/data/t-0/partition.metadata";
@@ -69,7 +69,7 @@ impl Node {
             recovery_points: Arc::default(),
             syncer: Syncer::idle(),
             dirty: Arc::default(),
-            room: Arc::default(),
+            disk_pressure: Arc::default(),
             inline_appends: Arc::default(),
             stats: Arc::default(),
         };
@@ -115,9 +115,9 @@ impl Node {
         for value in 0..RECORDS {
             let mut builder = BatchBuilder::new();
             builder.push(value, None, Some(b"value"), &[]);
-            let mut touched = Touched::default();
-            partition.enqueue(builder.build(), Acks::Leader, &Arc::new(Ticket::new(1)), 0, &mut touched);
-            touched.commit();
+            let mut commits = PendingCommits::default();
+            partition.enqueue(builder.build(), Acks::Leader, &Arc::new(ProduceCompletion::new(1)), 0, &mut commits);
+            commits.commit();
         }
     }
 
@@ -329,7 +329,7 @@ fn a_log_that_had_no_room_is_opened_when_there_is_some() {
     node.register();
     assert_eq!(node.records(), Err(ErrorCode::KAFKA_STORAGE_ERROR));
     assert_eq!(lost(&node), [(topic_id(1), 0)]);
-    assert!(node.table().shared.room.take_refused(), "this broker is to say that it has no room");
+    assert!(node.table().shared.disk_pressure.take_refused(), "this broker is to say that it has no room");
     node.disk.set_free_bytes(1 << 30);
     node.commit(&[BrokerRegistrationChangeRecord { broker_id: 1, fenced: -1, ..Default::default() }.into()]);
     assert_eq!(node.records(), Ok(RECORDS));

@@ -22,7 +22,7 @@ use wire::state::metadata::{
 };
 use wire::{ErrorCode, Uuid};
 
-use crate::partition::{Acks, Outcome, Partition, Ticket, Touched};
+use crate::partition::{Acks, Partition, PendingCommits, ProduceCompletion, ProduceOutcome};
 use crate::replication::follow::AnswerError;
 use crate::replication::isr::Round;
 use crate::simulation::replica::{Replica, bytes_of, records};
@@ -43,7 +43,7 @@ pub(super) struct Node {
 pub(super) struct Sent {
     node: i32,
     value: u64,
-    ticket: Arc<Ticket>,
+    completion: Arc<ProduceCompletion>,
     leader_epoch: i32,
 }
 
@@ -239,12 +239,12 @@ impl Cluster {
         let partition = node.partition();
         let mut builder = BatchBuilder::new();
         builder.push(0, None, Some(&value.to_be_bytes()), &[]);
-        let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-        partition.enqueue(builder.build(), acks, &ticket, 0, &mut touched);
-        touched.commit();
+        let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+        partition.enqueue(builder.build(), acks, &completion, 0, &mut commits);
+        commits.commit();
         let leader_epoch = partition.leader_epoch();
         if acks == Acks::All {
-            self.sent.push(Sent { node: id, value, ticket, leader_epoch });
+            self.sent.push(Sent { node: id, value, completion, leader_epoch });
         }
         self.take_answers();
     }
@@ -252,7 +252,7 @@ impl Cluster {
     /// Notes what was acknowledged.
     pub(super) fn take_answers(&mut self) {
         let mut answers = Vec::new();
-        self.sent.retain(|sent| match sent.ticket.poll(&mut Context::from_waker(Waker::noop())) {
+        self.sent.retain(|sent| match sent.completion.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => true,
             Poll::Ready(mut outcomes) => {
                 answers.push((sent.node, sent.value, sent.leader_epoch, outcomes.remove(0)));
@@ -261,11 +261,11 @@ impl Cluster {
         });
         for (node, value, leader_epoch, outcome) in answers {
             match outcome {
-                Outcome::Appended { base_offset: offset, .. } => {
+                ProduceOutcome::Appended { base_offset: offset, .. } => {
                     self.note(format!("{node} acknowledges {value} at {offset}"));
                     self.acked.push(Acked { offset, value, leader_epoch });
                 }
-                Outcome::Refused(refusal) => self.note(format!("{node} refuses {value}: {}", refusal.code)),
+                ProduceOutcome::Refused(refusal) => self.note(format!("{node} refuses {value}: {}", refusal.code)),
             }
         }
     }

@@ -5,7 +5,7 @@ use wire::api::fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData};
 use wire::state::metadata::RegisterBrokerRecord;
 
 use super::cluster::{Cluster, TOPIC_ID};
-use crate::api::fetch::{Asked, Service, serve};
+use crate::api::fetch::{FetchContext, Service, serve};
 use crate::partition::Acks;
 use crate::simulation::replica::poll;
 
@@ -50,7 +50,7 @@ fn consume(cluster: &Cluster, id: i32, rack: &str, fetch_offset: i64, version: i
         ..FetchRequest::default()
     };
     let service = Service { selects_by_rack: true, ..cluster.nodes[&id].replica.service() };
-    let asked = Asked { version, listener: "PLAINTEXT", is_inter_broker: false, memory: None };
+    let asked = FetchContext { version, listener: "PLAINTEXT", is_inter_broker: false, memory: None };
     let (mut response, _) = poll(serve(&service, &asked, request));
     response.responses.remove(0).partitions.remove(0)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::batch::BatchBuilder;
 
 use super::cluster::Cluster;
-use crate::partition::{Acks, Ticket, Touched};
+use crate::partition::{Acks, PendingCommits, ProduceCompletion};
 use crate::simulation::replica::{bytes_of, records};
 
 fn ends(cluster: &Cluster) -> Vec<i64> {
@@ -201,8 +201,8 @@ fn one_that_begins_within_a_batch_of_the_leaders_log_takes_the_whole_batch() {
     for n in 0..3_u64 {
         let mut builder = BatchBuilder::new();
         (0..4).for_each(|m| builder.push(0, None, Some(&(4 * n + m).to_be_bytes()), &[]));
-        let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-        leader.enqueue(builder.build(), Acks::Leader, &ticket, 0, &mut touched);
+        let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+        leader.enqueue(builder.build(), Acks::Leader, &completion, 0, &mut commits);
     }
     cluster.settle();
     leader.with_log(|log| log.delete_records(6)).unwrap();

@@ -10,7 +10,7 @@ use wire::batch::BatchBuilder;
 use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord};
 
 use super::cluster::{Cluster, TOPIC_ID};
-use crate::partition::{Acks, Ticket, Touched};
+use crate::partition::{Acks, PendingCommits, ProduceCompletion};
 use crate::replication::follow::{Follow, Limits};
 
 const LEADER_RATE: &str = "leader.replication.throttled.rate";
@@ -140,14 +140,14 @@ fn throttled_partitions_take_turns() {
     cluster.apply_all(1);
     cluster.apply_all(2);
     for index in 0..PARTITIONS {
-        let (ticket, mut touched) = (Arc::new(Ticket::new(100)), Touched::default());
+        let (completion, mut commits) = (Arc::new(ProduceCompletion::new(100)), PendingCommits::default());
         let leader = cluster.nodes[&1].replica.table.find_by_name("many", index).unwrap();
         for place in 0..100 {
             let mut builder = BatchBuilder::new();
             builder.push(0, None, Some(&[7; 8]), &[]);
-            leader.enqueue(builder.build(), Acks::Leader, &ticket, place, &mut touched);
+            leader.enqueue(builder.build(), Acks::Leader, &completion, place, &mut commits);
         }
-        touched.commit();
+        commits.commit();
     }
     set(&cluster, 2, FOLLOWER_RATE, 390);
     let followed: BTreeMap<_, _> = (0..PARTITIONS)

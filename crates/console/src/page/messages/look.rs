@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::asked::{From, Plan, Positions};
+use super::query::{From, Plan, Positions};
 use crate::failure::Failure;
 use crate::format::count;
 use crate::page::topic::find;
 use crate::reading::{Bounds, Message, Spans, Wanted, begin_at, bounds, read};
-use crate::visit::Place;
+use crate::request_context::RequestContext;
 
 /// How long one waits for others who look at records.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,13 +23,13 @@ pub(crate) struct Watched {
     pub partitions: Vec<i32>,
 }
 
-pub(crate) async fn watched(place: &Place) -> Result<Watched, Failure> {
-    let mut snapshot = place.snapshot().await?;
-    if find(place, &snapshot).is_err() {
+pub(crate) async fn watched(context: &RequestContext) -> Result<Watched, Failure> {
+    let mut snapshot = context.snapshot().await?;
+    if find(context, &snapshot).is_err() {
         // It may be younger than the snapshot.
-        snapshot = place.cluster.fresh().await.map_err(Failure::unavailable)?;
+        snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
     }
-    let topic = find(place, &snapshot)?;
+    let topic = find(context, &snapshot)?;
     Ok(Watched { partitions: topic.partitions.iter().map(|partition| partition.index).collect() })
 }
 
@@ -56,17 +56,17 @@ pub(crate) struct Look {
     _permit: OwnedSemaphorePermit,
 }
 
-pub(crate) async fn permit(place: &Place) -> Result<OwnedSemaphorePermit, Failure> {
-    let permit = timeout(PATIENCE, Arc::clone(&place.console.looks).acquire_owned()).await;
+pub(crate) async fn permit(context: &RequestContext) -> Result<OwnedSemaphorePermit, Failure> {
+    let permit = timeout(PATIENCE, Arc::clone(&context.console.looks).acquire_owned()).await;
     match permit {
         Ok(Ok(permit)) => Ok(permit),
         _ => Err(Failure::unavailable("too many others look at records right now: try again in a moment")),
     }
 }
 
-pub(crate) async fn look(place: &Place, watched: &Watched, plan: &Plan) -> Result<Look, Failure> {
-    let permit = permit(place).await?;
-    let (client, topic) = (&place.cluster.client, place.param("topic"));
+pub(crate) async fn look(context: &RequestContext, watched: &Watched, plan: &Plan) -> Result<Look, Failure> {
+    let permit = permit(context).await?;
+    let (client, topic) = (&context.cluster.client, context.param("topic"));
     let partitions = plan.partition.map_or_else(|| watched.partitions.clone(), |partition| vec![partition]);
     let Bounds { spans: logs, problems } = bounds(client, topic, &partitions).await;
     let mut from = Bounds { spans: logs.clone(), problems };
@@ -150,19 +150,19 @@ fn narrowed(plan: &Plan, logs: &Spans, from: Spans) -> (Spans, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Asked;
+    use super::super::MessagesQuery;
     use super::*;
 
     fn plan(partition: &str, from: &str, after: &str, before: &str) -> Plan {
         let text = |text: &str| text.to_owned();
         let (kind, offset) = from.split_once(' ').unwrap_or((from, ""));
-        let asked = Asked {
+        let asked = MessagesQuery {
             partition: text(partition),
             from: text(kind),
             offset: text(offset),
             after: text(after),
             before: text(before),
-            ..Asked::default()
+            ..MessagesQuery::default()
         };
         asked.plan(2).unwrap()
     }

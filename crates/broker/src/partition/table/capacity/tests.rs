@@ -17,7 +17,7 @@ use wire::state::metadata::{
 use wire::{ErrorCode, Uuid};
 
 use super::*;
-use crate::partition::{Acks, Outcome, Partition, Shared, Syncer, Ticket, Touched};
+use crate::partition::{Acks, Partition, PendingCommits, ProduceCompletion, ProduceOutcome, Shared, Syncer};
 
 /// One record of this size makes a segment.
 const RECORD_BYTES: usize = 600_000;
@@ -55,7 +55,7 @@ impl Node {
             recovery_points: Arc::default(),
             syncer: Syncer::idle(),
             dirty: Arc::default(),
-            room: Arc::default(),
+            disk_pressure: Arc::default(),
             inline_appends: Arc::default(),
             stats: Arc::default(),
         };
@@ -104,13 +104,13 @@ impl Node {
         self.disk.free_bytes(&PathBuf::from("/")).expect("the disk works")
     }
 
-    fn send(&self, topic: &str, timestamp: i64, value_bytes: usize) -> Outcome {
+    fn send(&self, topic: &str, timestamp: i64, value_bytes: usize) -> ProduceOutcome {
         let mut builder = BatchBuilder::new();
         builder.push(timestamp, Some(b"key"), Some(&vec![0; value_bytes]), &[]);
-        let (ticket, mut touched) = (Arc::new(Ticket::new(1)), Touched::default());
-        self.partition(topic).enqueue(builder.build(), Acks::Leader, &ticket, 0, &mut touched);
-        touched.commit();
-        match ticket.poll(&mut Context::from_waker(Waker::noop())) {
+        let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+        self.partition(topic).enqueue(builder.build(), Acks::Leader, &completion, 0, &mut commits);
+        commits.commit();
+        match completion.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(mut outcomes) => outcomes.remove(0),
             Poll::Pending => panic!("acks=1 is answered at once"),
         }
@@ -120,7 +120,7 @@ impl Node {
     fn produce(&self, topic: &str, timestamps: impl IntoIterator<Item = i64>) {
         for timestamp in timestamps {
             let outcome = self.send(topic, timestamp, RECORD_BYTES);
-            assert!(matches!(outcome, Outcome::Appended { .. }), "{outcome:?}");
+            assert!(matches!(outcome, ProduceOutcome::Appended { .. }), "{outcome:?}");
         }
     }
 
@@ -149,10 +149,10 @@ fn altered(topic: &str, setting: &str, value: &str) -> MetadataRecord {
 }
 
 /// The code and the message with which it was refused.
-fn refusal(outcome: Outcome) -> (ErrorCode, String) {
+fn refusal(outcome: ProduceOutcome) -> (ErrorCode, String) {
     match outcome {
-        Outcome::Refused(refusal) => (refusal.code, refusal.message.unwrap_or_default()),
-        Outcome::Appended { .. } => panic!("{outcome:?}"),
+        ProduceOutcome::Refused(refusal) => (refusal.code, refusal.message.unwrap_or_default()),
+        ProduceOutcome::Appended { .. } => panic!("{outcome:?}"),
     }
 }
 
@@ -216,7 +216,7 @@ fn where_nothing_may_go_records_are_refused_until_there_is_room() {
     let (code, message) = refusal(node.send("a", 9, 1));
     assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert!(message.ends_with("only disk.reserve.bytes are left"), "{message}");
-    assert!(matches!(node.send(CONSUMER_OFFSETS, 9, 1), Outcome::Appended { .. }));
+    assert!(matches!(node.send(CONSUMER_OFFSETS, 9, 1), ProduceOutcome::Appended { .. }));
     node.remove_other();
     node.table.watch_disk();
     node.produce("a", [10]);
@@ -326,7 +326,7 @@ fn a_node_without_room_is_cordoned_until_there_is_some_beside_the_reserve() {
     let node = Node::new(&[1], &[("a", HAS_NO_POLICY)]);
     let is_cordoned = || {
         node.table.watch_disk();
-        node.table.shared.room.is_cordoned()
+        node.table.shared.disk_pressure.is_cordoned()
     };
     node.fill_up_to(400_001);
     assert!(!is_cordoned());

@@ -1,4 +1,4 @@
-//! The ticket of a Produce request: one place for each of its partitions, answered when all of them are filled.
+//! The completion of a Produce request: one slot for each of its partitions, answered when all of them are filled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use wire::ErrorCode;
 
 /// What became of the batches for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProduceOutcome {
     Appended {
         base_offset: i64,
         /// Milliseconds since 1970, or -1 unless the topic has `message.timestamp.type=LogAppendTime`.
@@ -34,7 +34,7 @@ impl From<ErrorCode> for Refusal {
     }
 }
 
-impl From<ErrorCode> for Outcome {
+impl From<ErrorCode> for ProduceOutcome {
     fn from(code: ErrorCode) -> Self {
         Self::Refused(code.into())
     }
@@ -42,7 +42,7 @@ impl From<ErrorCode> for Outcome {
 
 /// When a batch got how far, on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct ProduceTimings {
     pub appended: Duration,
     /// On this node's disk; `None` if nobody waited for that.
     pub synced: Option<Duration>,
@@ -50,7 +50,7 @@ pub struct Passed {
     pub settled: Duration,
 }
 
-impl Passed {
+impl ProduceTimings {
     /// One that is acknowledged as soon as it is appended.
     pub fn appended(at: Duration) -> Self {
         Self { appended: at, synced: None, settled: at }
@@ -68,7 +68,7 @@ impl Passed {
 
 /// Shared by the connection that waits and by the partitions that fill it.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct ProduceCompletion {
     state: Mutex<State>,
     has_expired: AtomicBool,
 }
@@ -76,31 +76,31 @@ pub struct Ticket {
 #[derive(Debug)]
 struct State {
     open: usize,
-    outcomes: Vec<Option<Outcome>>,
-    /// Of the last place in each respect.
-    passed: Passed,
+    outcomes: Vec<Option<ProduceOutcome>>,
+    /// Of the last slot in each respect.
+    timings: ProduceTimings,
     waker: Option<Waker>,
 }
 
-impl Ticket {
-    pub fn new(places: usize) -> Self {
-        let outcomes = vec![None; places];
-        let state = State { open: places, outcomes, passed: Passed::default(), waker: None };
+impl ProduceCompletion {
+    pub fn new(slots: usize) -> Self {
+        let outcomes = vec![None; slots];
+        let state = State { open: slots, outcomes, timings: ProduceTimings::default(), waker: None };
         Self { state: Mutex::new(state), has_expired: AtomicBool::new(false) }
     }
 
-    /// Fills a place. The first outcome stays: an append that finishes after its timeout changes nothing, whether that
+    /// Fills a slot. The first outcome stays: an append that finishes after its timeout changes nothing, whether that
     /// was answered already or not.
-    pub fn fill(&self, place: usize, outcome: Outcome) {
-        self.fill_after(Passed::default(), place, outcome);
+    pub fn fill(&self, slot: usize, outcome: ProduceOutcome) {
+        self.complete_after(ProduceTimings::default(), slot, outcome);
     }
 
     /// The same, and tells when the batch got there.
-    pub fn fill_after(&self, passed: Passed, place: usize, outcome: Outcome) {
+    pub fn complete_after(&self, timings: ProduceTimings, slot: usize, outcome: ProduceOutcome) {
         let mut state = self.state.lock();
-        if let Some(open @ None) = state.outcomes.get_mut(place) {
+        if let Some(open @ None) = state.outcomes.get_mut(slot) {
             *open = Some(outcome);
-            state.passed = state.passed.latest(passed);
+            state.timings = state.timings.latest(timings);
             state.open -= 1;
             if state.open == 0
                 && let Some(waker) = state.waker.take()
@@ -111,7 +111,7 @@ impl Ticket {
         }
     }
 
-    /// Fills all places that are still open. Batches whose append has not begun are not appended any more.
+    /// Fills all slots that are still open. Batches whose append has not begun are not appended any more.
     pub fn fill_open(&self, code: ErrorCode) {
         self.has_expired.store(true, Ordering::Release);
         let mut state = self.state.lock();
@@ -127,12 +127,12 @@ impl Ticket {
     }
 
     /// When the last batch got how far; zero where none did.
-    pub fn passed(&self) -> Passed {
-        self.state.lock().passed
+    pub fn timings(&self) -> ProduceTimings {
+        self.state.lock().timings
     }
 
-    /// All outcomes, in the order of the places, once every place is filled.
-    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Vec<Outcome>> {
+    /// All outcomes, in the order of the slots, once every slot is filled.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Vec<ProduceOutcome>> {
         let mut state = self.state.lock();
         if state.open > 0 {
             state.waker = Some(cx.waker().clone());
@@ -146,38 +146,42 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    fn poll(ticket: &Ticket) -> Poll<Vec<Outcome>> {
-        ticket.poll(&mut Context::from_waker(Waker::noop()))
+    fn poll(completion: &ProduceCompletion) -> Poll<Vec<ProduceOutcome>> {
+        completion.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
-    fn answers_when_every_place_is_filled_in_order_of_places() {
-        let ticket = Ticket::new(2);
-        ticket.fill(1, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
-        assert_eq!(poll(&ticket), Poll::Pending);
-        ticket.fill(0, ErrorCode::KAFKA_STORAGE_ERROR.into());
+    fn answers_when_every_slot_is_filled_in_order_of_slots() {
+        let completion = ProduceCompletion::new(2);
+        completion.fill(1, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
+        assert_eq!(poll(&completion), Poll::Pending);
+        completion.fill(0, ErrorCode::KAFKA_STORAGE_ERROR.into());
         let outcomes = vec![ErrorCode::KAFKA_STORAGE_ERROR.into(), ErrorCode::NOT_LEADER_OR_FOLLOWER.into()];
-        assert_eq!(poll(&ticket), Poll::Ready(outcomes));
+        assert_eq!(poll(&completion), Poll::Ready(outcomes));
     }
 
     #[test]
     fn tells_when_the_last_batch_got_how_far() {
-        let ticket = Ticket::new(3);
+        let completion = ProduceCompletion::new(3);
         let ms = Duration::from_millis;
-        ticket.fill_after(Passed { appended: ms(1), synced: Some(ms(9)), settled: ms(10) }, 0, ErrorCode::NONE.into());
-        ticket.fill_after(Passed::appended(ms(5)), 1, ErrorCode::NONE.into());
-        ticket.fill(2, ErrorCode::KAFKA_STORAGE_ERROR.into());
-        assert_eq!(ticket.passed(), Passed { appended: ms(5), synced: Some(ms(9)), settled: ms(10) });
+        completion.complete_after(
+            ProduceTimings { appended: ms(1), synced: Some(ms(9)), settled: ms(10) },
+            0,
+            ErrorCode::NONE.into(),
+        );
+        completion.complete_after(ProduceTimings::appended(ms(5)), 1, ErrorCode::NONE.into());
+        completion.fill(2, ErrorCode::KAFKA_STORAGE_ERROR.into());
+        assert_eq!(completion.timings(), ProduceTimings { appended: ms(5), synced: Some(ms(9)), settled: ms(10) });
     }
 
     #[test]
     fn keeps_the_timeout_when_the_append_finishes_later() {
-        let ticket = Ticket::new(1);
-        ticket.fill_open(ErrorCode::REQUEST_TIMED_OUT);
-        let late = Outcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 };
-        ticket.fill(0, late.clone());
-        assert_eq!(poll(&ticket), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
+        let completion = ProduceCompletion::new(1);
+        completion.fill_open(ErrorCode::REQUEST_TIMED_OUT);
+        let late = ProduceOutcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 };
+        completion.fill(0, late.clone());
+        assert_eq!(poll(&completion), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
         // Nobody asks for the answer any more.
-        ticket.fill(0, late);
+        completion.fill(0, late);
     }
 }

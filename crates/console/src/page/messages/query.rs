@@ -15,7 +15,7 @@ const LIMIT_MAX: usize = 500;
 /// The query, as it came. Fields that are left empty are as if they were not there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Asked {
+pub(crate) struct MessagesQuery {
     pub partition: String,
     pub from: String,
     pub offset: String,
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-impl Asked {
+impl MessagesQuery {
     /// An error is a sentence for who has asked.
     pub(crate) fn plan(&self, partitions: usize) -> Result<Plan, String> {
         let partition = match self.partition.trim() {
@@ -166,8 +166,8 @@ fn parse_positions(text: &str) -> Result<Option<Positions>, String> {
 mod tests {
     use super::*;
 
-    fn asked(fields: &[(&str, &str)]) -> Asked {
-        let mut asked = Asked::default();
+    fn asked(fields: &[(&str, &str)]) -> MessagesQuery {
+        let mut asked = MessagesQuery::default();
         for (name, value) in fields {
             let field = match *name {
                 "partition" => &mut asked.partition,
@@ -232,7 +232,7 @@ mod tests {
             asked.link(Some(&positions), None),
             "?key=a%26b%3D%C3%BC&from=time&time=2026-11-22T14%3A20&limit=100&after=0:120,7:3"
         );
-        assert_eq!(Asked::default().link(None, Some(&positions)), "?before=0:120,7:3");
+        assert_eq!(MessagesQuery::default().link(None, Some(&positions)), "?before=0:120,7:3");
         assert_eq!(parse_positions("0:120,7:3"), Ok(Some(positions)));
     }
 

@@ -9,12 +9,12 @@ use super::Partition;
 
 /// Any number of threads note partitions, one task takes them.
 #[derive(Default)]
-pub struct Noted {
+pub struct PartitionQueue {
     partitions: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
 }
 
-impl Noted {
+impl PartitionQueue {
     pub(super) fn push(&self, partition: Arc<Partition>) {
         self.partitions.lock().push(partition);
         self.news.notify_one();

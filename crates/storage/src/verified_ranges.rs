@@ -8,11 +8,11 @@ const PIECES_MAX: usize = 32;
 
 /// Pieces of a file, in order; no two touch.
 #[derive(Default)]
-pub(crate) struct Checked {
+pub(crate) struct VerifiedRanges {
     pieces: Vec<Range<u64>>,
 }
 
-impl Checked {
+impl VerifiedRanges {
     pub(crate) fn has(&self, piece: &Range<u64>) -> bool {
         let after = self.pieces.partition_point(|known| known.start <= piece.start);
         piece.is_empty() || after > 0 && self.pieces[after - 1].end >= piece.end
@@ -49,8 +49,8 @@ impl Checked {
 mod tests {
     use super::*;
 
-    fn checked(pieces: &[Range<u64>]) -> Checked {
-        let mut checked = Checked::default();
+    fn checked(pieces: &[Range<u64>]) -> VerifiedRanges {
+        let mut checked = VerifiedRanges::default();
         pieces.iter().for_each(|piece| checked.add(piece.clone()));
         checked
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_number_of_pieces_is_bounded_and_the_largest_stay() {
-        let mut checked = Checked::default();
+        let mut checked = VerifiedRanges::default();
         checked.add(0..1000);
         for n in 0..2 * PIECES_MAX as u64 {
             checked.add(2000 + 10 * n..2000 + 10 * n + 5);

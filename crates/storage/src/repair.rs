@@ -15,7 +15,7 @@ use crate::scan::BadRange;
 
 /// Why bytes were not put in the place of bad ones, which stay as they are.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum MendError {
+pub enum RepairError {
     #[error("nothing is known to be bad there")]
     NotDamaged,
     #[error("no whole batch was given")]
@@ -34,16 +34,16 @@ pub enum MendError {
 impl Log {
     /// Writes batches over a bad range, from its start on, and syncs them. They need not fill it; what they leave stays
     /// bad. Batches behind the range and a cut one at the end are left out. Returns the offset that comes next.
-    pub fn mend(&mut self, range: &BadRange, bytes: Bytes) -> Result<i64, MendError> {
+    pub fn repair(&mut self, range: &BadRange, bytes: Bytes) -> Result<i64, RepairError> {
         self.view.check()?;
         let part = self.view.published().part_for(range.segment);
         if !part.segment.bad_ranges().contains(range) {
-            return Err(MendError::NotDamaged);
+            return Err(RepairError::NotDamaged);
         }
         let bad_bytes = range.end_position - range.position;
         let (mut given_bytes, mut offset) = (0, range.first_offset);
         for batch in Batches::new(bytes.clone()) {
-            let header = batch.map_err(MendError::Bad)?.header;
+            let header = batch.map_err(RepairError::Bad)?.header;
             if header.base_offset >= range.next_offset {
                 break;
             }
@@ -52,16 +52,16 @@ impl Log {
                 && header.next_offset() <= range.next_offset
                 && self.view.epoch_for_offset(header.base_offset) == Some(leader_epoch);
             if !belongs {
-                return Err(MendError::OtherHistory { base_offset: header.base_offset, leader_epoch });
+                return Err(RepairError::OtherHistory { base_offset: header.base_offset, leader_epoch });
             }
             given_bytes += header.size() as u64;
             offset = header.next_offset();
         }
         if given_bytes == 0 {
-            return Err(MendError::Nothing);
+            return Err(RepairError::Nothing);
         }
         if given_bytes > bad_bytes || (given_bytes == bad_bytes) != (offset == range.next_offset) {
-            return Err(MendError::OtherSize { given_bytes, bad_bytes });
+            return Err(RepairError::OtherSize { given_bytes, bad_bytes });
         }
         let file = part.segment.log_file().map_err(LogError::from)?;
         write_all_at(&*file, &mut [IoSlice::new(&bytes[..given_bytes as usize])], range.position)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::*;
 use rustix::io::Errno;
 use storage::simdisk::SimOp;
-use storage::{BadRange, Log, LogConfig, MendError, Origin, ReadError, SimDisk};
+use storage::{BadRange, Log, LogConfig, Origin, ReadError, RepairError, SimDisk};
 use wire::batch::Batch;
 
 const BATCHES: i64 = 40;
@@ -76,13 +76,13 @@ fn the_batches_of_a_replica_take_the_place_of_bad_ones() {
     let range = bad_at(&log, first_offset(7));
     assert_eq!(range.next_offset, first_offset(9), "two bad ones in a row are one range");
     // A piece at a time; what follows the range, or is cut, is left out.
-    let next = log.mend(&range, batches[7].clone()).unwrap();
+    let next = log.repair(&range, batches[7].clone()).unwrap();
     assert_eq!(next, first_offset(8));
     let rest = bad_at(&log, first_offset(8));
     let more = [&batches[8][..], &batches[9], &batches[10][..80]].concat();
-    assert_eq!(log.mend(&rest, more.into()).unwrap(), first_offset(9));
+    assert_eq!(log.repair(&rest, more.into()).unwrap(), first_offset(9));
     let range = bad_at(&log, first_offset(20));
-    assert_eq!(log.mend(&range, batches[20].clone()).unwrap(), first_offset(21));
+    assert_eq!(log.repair(&range, batches[20].clone()).unwrap(), first_offset(21));
 
     assert_eq!(log.view().bad_ranges(), []);
     assert_eq!(disk.get(&segment_paths(&disk)[0]).unwrap(), batches.concat(), "byte for byte");
@@ -107,25 +107,25 @@ fn only_what_belongs_there_is_put_there() {
         let other = batch(2, bytes, &mut Rng::new(9), at(7)).build();
         stored(&other, first_offset(7), EPOCH)
     };
-    type Expected = fn(&MendError) -> bool;
+    type Expected = fn(&RepairError) -> bool;
     let cases: [(&str, Bytes, Expected); 7] = [
-        ("nothing", Bytes::new(), |e| matches!(e, MendError::Nothing)),
-        ("a cut batch", batches[7].slice(..80), |e| matches!(e, MendError::Nothing)),
-        ("a bad one", flipped.into(), |e| matches!(e, MendError::Bad(_))),
-        ("what comes before", batches[6].clone(), |e| matches!(e, MendError::OtherHistory { .. })),
-        ("another epoch", stored(&good, first_offset(7), EPOCH + 1), |e| matches!(e, MendError::OtherHistory { .. })),
-        ("a shorter one", other(299), |e| matches!(e, MendError::OtherSize { .. })),
-        ("a longer one", other(301), |e| matches!(e, MendError::OtherSize { .. })),
+        ("nothing", Bytes::new(), |e| matches!(e, RepairError::Nothing)),
+        ("a cut batch", batches[7].slice(..80), |e| matches!(e, RepairError::Nothing)),
+        ("a bad one", flipped.into(), |e| matches!(e, RepairError::Bad(_))),
+        ("what comes before", batches[6].clone(), |e| matches!(e, RepairError::OtherHistory { .. })),
+        ("another epoch", stored(&good, first_offset(7), EPOCH + 1), |e| matches!(e, RepairError::OtherHistory { .. })),
+        ("a shorter one", other(299), |e| matches!(e, RepairError::OtherSize { .. })),
+        ("a longer one", other(301), |e| matches!(e, RepairError::OtherSize { .. })),
     ];
     for (what, bytes, is_expected) in cases {
-        let error = log.mend(&range, bytes).expect_err(what);
+        let error = log.repair(&range, bytes).expect_err(what);
         assert!(is_expected(&error), "{what}: {error}");
         assert_eq!(disk.get(&segment_paths(&disk)[0]).unwrap(), before, "{what}");
     }
     let elsewhere = BadRange { position: range.position + 1, ..range };
-    assert!(matches!(log.mend(&elsewhere, batches[7].clone()), Err(MendError::NotDamaged)));
-    log.mend(&range, batches[7].clone()).unwrap();
-    assert!(matches!(log.mend(&range, batches[7].clone()), Err(MendError::NotDamaged)), "once is enough");
+    assert!(matches!(log.repair(&elsewhere, batches[7].clone()), Err(RepairError::NotDamaged)));
+    log.repair(&range, batches[7].clone()).unwrap();
+    assert!(matches!(log.repair(&range, batches[7].clone()), Err(RepairError::NotDamaged)), "once is enough");
 }
 
 #[test]
@@ -133,6 +133,6 @@ fn a_log_whose_mending_is_not_on_disk_goes_no_further() {
     let (disk, batches, mut log) = damaged(&[7]);
     let range = bad_at(&log, first_offset(7));
     disk.fail(SimOp::Sync, 0, Errno::IO);
-    assert!(matches!(log.mend(&range, batches[7].clone()), Err(MendError::Log(_))));
+    assert!(matches!(log.repair(&range, batches[7].clone()), Err(RepairError::Log(_))));
     assert!(log.view().failure().is_some());
 }

@@ -1,12 +1,12 @@
 //! Mistakes that would break a promise, each made in one line at the place where the right decision is taken, so that
-//! tests can show that they would be found. There are none without the feature `seeded-mistakes`, which no release has.
+//! tests can show that they would be found. There are none without the feature `injected-faults`, which no release has.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
 #[cfg(not(debug_assertions))]
-compile_error!("seeded-mistakes is for tests: it breaks what the broker promises, and no release may have it");
+compile_error!("injected-faults is for tests: it breaks what the broker promises, and no release may have it");
 
 /// The environment variable by which a process makes a mistake.
 const VARIABLE: &str = "PARSHALL_MISTAKE";
@@ -14,7 +14,7 @@ const VARIABLE: &str = "PARSHALL_MISTAKE";
 const SEEDS_MAX: u64 = 2000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum InjectedFault {
     /// A leader acknowledges what is on no disk yet.
     AckBeforeSync,
     /// A leader shows consumers what its producer waits for, before that is on the disks.
@@ -38,7 +38,7 @@ pub enum Mistake {
     RetentionByWallClock,
 }
 
-impl Mistake {
+impl InjectedFault {
     pub const ALL: [(Self, &str); 10] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
@@ -54,22 +54,22 @@ impl Mistake {
 }
 
 thread_local! {
-    static MADE: Cell<Option<Mistake>> = const { Cell::new(None) };
+    static MADE: Cell<Option<InjectedFault>> = const { Cell::new(None) };
 }
 
-static OF_PROCESS: LazyLock<Option<Mistake>> = LazyLock::new(|| {
+static OF_PROCESS: LazyLock<Option<InjectedFault>> = LazyLock::new(|| {
     let name = std::env::var(VARIABLE).ok()?;
-    let known = Mistake::ALL.iter().find(|(_, known)| *known == name);
+    let known = InjectedFault::ALL.iter().find(|(_, known)| *known == name);
     Some(known.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such mistake")).0)
 });
 
 /// Has this thread make a mistake from now on, or none.
-pub fn make(mistake: Option<Mistake>) {
+pub fn make(mistake: Option<InjectedFault>) {
     MADE.set(mistake);
 }
 
 /// What is said by the first seed that shows a mistake, and how many there were until then.
-pub fn find(mistake: Mistake, run: impl Fn(u64)) -> Option<(u64, String)> {
+pub fn find(mistake: InjectedFault, run: impl Fn(u64)) -> Option<(u64, String)> {
     (0..SEEDS_MAX).find_map(|seed| {
         make(Some(mistake));
         let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
@@ -81,6 +81,6 @@ pub fn find(mistake: Mistake, run: impl Fn(u64)) -> Option<(u64, String)> {
 }
 
 /// Whether a mistake is to be made here and now.
-pub fn is_made(mistake: Mistake) -> bool {
+pub fn is_made(mistake: InjectedFault) -> bool {
     MADE.get().or(*OF_PROCESS) == Some(mistake)
 }

@@ -14,7 +14,7 @@ use super::{Partition, Refusal};
 
 /// What the last look at the disk has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum DiskPressure {
     Enough,
     /// More than the threshold allows is in use, and nothing is left that could give way.
     BeyondThreshold,
@@ -23,23 +23,23 @@ pub enum Room {
 
 /// What all partitions of a broker ask before they append.
 #[derive(Debug, Default)]
-pub struct DiskRoom {
+pub struct DiskPressureState {
     room: AtomicU8,
     is_stalled: AtomicBool,
     is_cordoned: AtomicBool,
     has_refused: AtomicBool,
 }
 
-impl DiskRoom {
-    pub fn get(&self) -> Room {
+impl DiskPressureState {
+    pub fn get(&self) -> DiskPressure {
         match self.room.load(Ordering::Relaxed) {
-            0 => Room::Enough,
-            1 => Room::BeyondThreshold,
-            _ => Room::OnlyReserve,
+            0 => DiskPressure::Enough,
+            1 => DiskPressure::BeyondThreshold,
+            _ => DiskPressure::OnlyReserve,
         }
     }
 
-    pub fn set(&self, room: Room) {
+    pub fn set(&self, room: DiskPressure) {
         self.room.store(room as u8, Ordering::Relaxed);
     }
 
@@ -76,13 +76,15 @@ impl Partition {
     /// Refuses what a client sends. The reserve is there for the broker's own topics, so that groups go on while
     /// producers wait for room.
     pub(super) fn check_room(&self) -> Result<(), Refusal> {
-        let cause = match self.shared.room.get() {
-            _ if self.shared.room.is_stalled() => "the disk does not answer",
-            Room::Enough => return Ok(()),
-            Room::BeyondThreshold if self.policy() != DiskCapacityPolicy::StopProduce => return Ok(()),
+        let cause = match self.shared.disk_pressure.get() {
+            _ if self.shared.disk_pressure.is_stalled() => "the disk does not answer",
+            DiskPressure::Enough => return Ok(()),
+            DiskPressure::BeyondThreshold if self.policy() != DiskCapacityPolicy::StopProduce => return Ok(()),
             _ if is_internal(&self.topic) => return Ok(()),
-            Room::BeyondThreshold => "the disk is full: more of it is in use than disk.capacity.threshold.percent",
-            Room::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
+            DiskPressure::BeyondThreshold => {
+                "the disk is full: more of it is in use than disk.capacity.threshold.percent"
+            }
+            DiskPressure::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
         };
         Err(Refusal { code: ErrorCode::KAFKA_STORAGE_ERROR, message: Some(cause.to_owned()), records: Vec::new() })
     }
@@ -92,7 +94,7 @@ impl Partition {
         let queued = self.queue.lock().take().into_iter().map(|queued| queued.sender);
         let appending = std::mem::take(&mut *self.appending.lock());
         for sender in queued.chain(appending) {
-            sender.ticket.fill(sender.place, ErrorCode::KAFKA_STORAGE_ERROR.into());
+            sender.completion.fill(sender.slot, ErrorCode::KAFKA_STORAGE_ERROR.into());
         }
         self.refuse_waiting(ErrorCode::KAFKA_STORAGE_ERROR);
     }
@@ -100,7 +102,7 @@ impl Partition {
     /// Whether a follower has to wait for room. The threshold is for what clients send: what their leader has taken is
     /// replicated as long as it can be.
     pub(super) fn lacks_room_to_follow(&self) -> bool {
-        self.shared.room.get() == Room::OnlyReserve && !is_internal(&self.topic)
+        self.shared.disk_pressure.get() == DiskPressure::OnlyReserve && !is_internal(&self.topic)
     }
 
     /// Whether anything happens to it before only the reserve is left.
@@ -114,7 +116,7 @@ impl Partition {
 
     /// Whether old segments of this replica go when the disk fills up. Those of a topic that is only compacted are not
     /// old but current.
-    pub fn gives_way(&self) -> bool {
+    pub fn is_evictable(&self) -> bool {
         self.policy() == DiskCapacityPolicy::DeleteOldest
             && self.settings.load().log.cleanup_policy.delete
             && !is_internal(&self.topic)
@@ -122,7 +124,7 @@ impl Partition {
     }
 
     /// Deletes the oldest closed segment and its files, if all of it is replicated. Returns the bytes that it had.
-    pub fn give_way(self: &Arc<Self>) -> Result<Option<u64>, LogError> {
+    pub fn evict(self: &Arc<Self>) -> Result<Option<u64>, LogError> {
         let now = self.shared.env.clock.now();
         self.with_log(|log| {
             let deleted = log.delete_oldest_segment(self.high_watermark(), now)?;

@@ -34,7 +34,7 @@ const NOTICES: [(&str, &str); 16] = [
 ];
 
 /// A cluster of the console, by the name in the path.
-pub(crate) struct Place {
+pub(crate) struct RequestContext {
     pub console: Arc<Console>,
     pub cluster: Arc<Cluster>,
     /// `/clusters/NAME`.
@@ -43,7 +43,7 @@ pub(crate) struct Place {
     notice: Option<&'static str>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Place
+impl<S: Send + Sync> FromRequestParts<S> for RequestContext
 where
     Arc<Console>: FromRef<S>,
 {
@@ -68,7 +68,7 @@ where
     }
 }
 
-impl Place {
+impl RequestContext {
     /// A part of the path.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(param, _)| param == name).map_or("", |(_, value)| value)
@@ -132,8 +132,8 @@ impl Place {
     }
 }
 
-/// A [`Place`] where something is to be changed.
-pub(crate) struct Change(pub Place);
+/// A [`RequestContext`] where something is to be changed.
+pub(crate) struct Change(pub RequestContext);
 
 impl<S: Send + Sync> FromRequestParts<S> for Change
 where
@@ -142,9 +142,9 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let place = Place::from_request_parts(parts, state).await?;
-        match place.can_change() {
-            true => Ok(Self(place)),
+        let context = RequestContext::from_request_parts(parts, state).await?;
+        match context.can_change() {
+            true => Ok(Self(context)),
             false => Err(Failure::forbidden("this console was started read-only")),
         }
     }
