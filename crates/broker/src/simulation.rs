@@ -16,17 +16,17 @@
 mod clients;
 mod cluster;
 mod faults;
+#[cfg(feature = "injected-faults")]
+mod injected_faults;
 mod ledger;
 pub(crate) mod machine;
 mod mishaps;
-#[cfg(feature = "injected-faults")]
-mod mistakes;
 mod node;
 mod onlooker;
 pub(crate) mod replica;
 pub(crate) mod sockets;
 
-use platform::simulation::seeds;
+use platform::simulation::{run_seeds, seeds};
 
 use self::cluster::Cluster;
 
@@ -86,9 +86,7 @@ fn whatever_happens_no_promise_is_broken() {
     let seeds = seeds(10);
     let count = (seeds.end - seeds.start) as usize;
     let mut all = RunSummary::default();
-    for seed in seeds {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        let outcome = outcome.unwrap_or_else(|_| panic!("PARSHALL_SEED={seed} shows it again"));
+    for outcome in run_seeds(seeds, run) {
         all.acknowledged += outcome.acknowledged;
         all.committed += outcome.committed;
         all.leaderships += outcome.leaderships;

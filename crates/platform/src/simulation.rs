@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::Now;
+pub use storage::seeds::{run_seeds, seeds};
 use storage::simdisk::Rng;
 
 pub use self::network::Network;
@@ -87,13 +88,4 @@ pub fn set_simulated(is_simulated: bool) {
 
 pub fn is_simulated() -> bool {
     IS_SIMULATED.get()
-}
-
-/// The seeds of a test: `PARSHALL_SEEDS` says how many, `PARSHALL_SEED` shows one again.
-pub fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
-    match number("PARSHALL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PARSHALL_SEEDS").unwrap_or(default),
-    }
 }

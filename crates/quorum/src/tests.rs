@@ -5,7 +5,7 @@ mod damage;
 mod handle;
 mod hostile;
 #[cfg(feature = "injected-faults")]
-mod mistakes;
+mod injected_faults;
 mod simulation;
 mod stalls;
 

@@ -1,4 +1,4 @@
-//! Mistakes that would break a promise, each made in one line at the place where the right decision is taken, so that
+//! Faults that would break a promise, each injected by one line at the place where the right decision is taken, so that
 //! tests can show that they would be found. There are none without the feature `injected-faults`, which no release has.
 
 use std::cell::Cell;
@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 #[cfg(not(debug_assertions))]
 compile_error!("injected-faults is for tests: it breaks what the broker promises, and no release may have it");
 
-/// The environment variable by which a process makes a mistake.
-const VARIABLE: &str = "PARSHALL_MISTAKE";
-/// Seeds after which a mistake counts as one that is not found.
+/// The environment variable that injects a fault into a process.
+const VARIABLE: &str = "PARSHALL_INJECTED_FAULT";
+/// Seeds after which a fault counts as one that is not found.
 const SEEDS_MAX: u64 = 2000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,33 +54,38 @@ impl InjectedFault {
 }
 
 thread_local! {
-    static MADE: Cell<Option<InjectedFault>> = const { Cell::new(None) };
+    static INJECTED: Cell<Option<InjectedFault>> = const { Cell::new(None) };
 }
 
 static OF_PROCESS: LazyLock<Option<InjectedFault>> = LazyLock::new(|| {
     let name = std::env::var(VARIABLE).ok()?;
     let known = InjectedFault::ALL.iter().find(|(_, known)| *known == name);
-    Some(known.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such mistake")).0)
+    Some(known.unwrap_or_else(|| panic!("{VARIABLE}={name}: there is no such fault")).0)
 });
 
-/// Has this thread make a mistake from now on, or none.
-pub fn make(mistake: Option<InjectedFault>) {
-    MADE.set(mistake);
+/// Injects a fault into what this thread does from now on, or none.
+pub fn inject(fault: Option<InjectedFault>) {
+    INJECTED.set(fault);
 }
 
-/// What is said by the first seed that shows a mistake, and how many there were until then.
-pub fn find(mistake: InjectedFault, run: impl Fn(u64)) -> Option<(u64, String)> {
-    (0..SEEDS_MAX).find_map(|seed| {
-        make(Some(mistake));
+/// Runs seeds with a fault until one shows it, and says which and how.
+///
+/// # Panics
+/// If none of many does.
+pub fn find(name: &str, fault: InjectedFault, run: impl Fn(u64)) {
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        inject(Some(fault));
         let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
-        make(None);
+        inject(None);
         let panic = outcome.err()?;
         let said = panic.downcast_ref::<String>().cloned();
         Some((seed + 1, said.or_else(|| Some((*panic.downcast_ref::<&str>()?).to_owned())).unwrap_or_default()))
-    })
+    });
+    let (seeds, said) = found.unwrap_or_else(|| panic!("{name} is not found in {SEEDS_MAX} seeds"));
+    eprintln!("{name}: found after {seeds} seeds: {}", said.lines().next().unwrap_or_default());
 }
 
-/// Whether a mistake is to be made here and now.
-pub fn is_made(mistake: InjectedFault) -> bool {
-    MADE.get().or(*OF_PROCESS) == Some(mistake)
+/// Whether a fault is to be injected here and now.
+pub fn is_injected(fault: InjectedFault) -> bool {
+    INJECTED.get().or(*OF_PROCESS) == Some(fault)
 }

@@ -12,18 +12,18 @@
 //!   is, is reported ([`RecoveryReport`]), and reading it is a [`ReadError::Corrupt`] that says where to go on.
 //! - Indexes, snapshots and checkpoints can be garbage or missing at any time: they are rebuilt.
 
-/// Whether a mistake of [`mistakes`] is to be made here, which is nothing but `false` without them.
+/// Whether one of the faults in `injected_faults.rs` is injected here: `false` without the feature.
 #[cfg(feature = "injected-faults")]
 #[macro_export]
 macro_rules! injected_fault {
-    ($mistake:ident) => {
-        $crate::injected_faults::is_made($crate::injected_faults::InjectedFault::$mistake)
+    ($fault:ident) => {
+        $crate::injected_faults::is_injected($crate::injected_faults::InjectedFault::$fault)
     };
 }
 #[cfg(not(feature = "injected-faults"))]
 #[macro_export]
 macro_rules! injected_fault {
-    ($mistake:ident) => {
+    ($fault:ident) => {
         false
     };
 }
@@ -51,6 +51,7 @@ mod repair;
 mod retention;
 mod scan;
 mod scrub;
+pub mod seeds;
 mod segment;
 pub mod set_aside;
 pub mod simdisk;

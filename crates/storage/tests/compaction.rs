@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use common::*;
 use rustix::io::Errno;
+use storage::seeds::seeds;
 use storage::simdisk::SimOp;
 use storage::{CleanupPolicy, CompactionLimits, Log, LogConfig, LogError, Now, Origin, SimDisk};
 use wire::batch::{Batch, BatchBuilder};

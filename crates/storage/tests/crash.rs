@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use common::*;
 use rustix::io::Errno;
+use storage::seeds::{run_seeds, seeds};
 use storage::simdisk::SimOp;
 use storage::{AppendError, Log, LogConfig, LogError, OpenOptions, Origin, SimDisk};
 use wire::batch::{Batch, BatchHeader, add_sequence};
@@ -507,13 +508,7 @@ fn run(seed: u64) -> (u64, i64, i64, usize) {
 
 #[test]
 fn nothing_synced_is_ever_lost() {
-    for seed in seeds(300) {
-        let result = std::panic::catch_unwind(|| run(seed));
-        if let Err(panic) = result {
-            eprintln!("PARSHALL_SEED={seed} shows it again");
-            std::panic::resume_unwind(panic);
-        }
-    }
+    run_seeds(seeds(300), run);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use common::*;
+use storage::seeds::seeds;
 use storage::{Log, LogConfig, Origin, ReadError, ScrubCursor, SimDisk};
 use wire::batch::BatchHeader;
 

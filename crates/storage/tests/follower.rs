@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::{Bytes, BytesMut};
 use common::*;
 use rustix::io::Errno;
+use storage::seeds::seeds;
 use storage::simdisk::SimOp;
 use storage::{
     AppendError, EpochEndOffset, Fetched, FetchedError, Log, LogConfig, LogView, OpenOptions, Origin, ReadError,

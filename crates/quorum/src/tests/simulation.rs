@@ -1,6 +1,6 @@
 //! What may happen to a cluster, from a seed: `PARSHALL_SEEDS` says how many, `PARSHALL_SEED` shows one again.
 
-use platform::simulation::seeds;
+use platform::simulation::{run_seeds, seeds};
 
 use super::cluster::Cluster;
 use super::*;
@@ -119,9 +119,7 @@ pub fn run(seed: u64) -> RunSummary {
 fn whatever_happens_all_nodes_have_one_history() {
     let seeds = seeds(12);
     let mut acknowledged = 0;
-    for seed in seeds.clone() {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        let outcome = outcome.unwrap_or_else(|_| panic!("PARSHALL_SEED={seed} shows it again"));
+    for (seed, outcome) in seeds.clone().zip(run_seeds(seeds.clone(), run)) {
         if std::env::var("PARSHALL_SEED").is_ok() {
             eprintln!("seed {seed}: {} acknowledged, {} elections", outcome.acknowledged, outcome.elections);
         }

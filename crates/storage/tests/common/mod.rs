@@ -104,12 +104,3 @@ pub fn segment_paths(disk: &SimDisk) -> Vec<PathBuf> {
 pub fn file_name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
-
-/// How many seeds to run: `PARSHALL_SEEDS`, or the one in `PARSHALL_SEED`.
-pub fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
-    match number("PARSHALL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PARSHALL_SEEDS").unwrap_or(default),
-    }
-}

@@ -7,8 +7,8 @@
 //!    free. Each replica gives way for itself, as with retention. Active segments stay, and so do the broker's own
 //!    topics and those that are only compacted.
 //! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does, and the
-//!    controller is told ([`DiskPressureState::is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): others that have room
-//!    go on.
+//!    controller is told ([`is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): others that have room go
+//!    on.
 //!
 //! How much goes depends on bytes alone. Timestamps, which come from clocks that jump, decide about the order. What was
 //! removed and is not seen as free yet counts as free for a while ([`Late`]), so that nothing else goes in its place.

@@ -1,0 +1,21 @@
+//! Each of the injected faults is found, and within how many seeds. Those of the quorum alone are found in its crate.
+
+use platform::simulation::run_seeds;
+use storage::injected_faults::{InjectedFault, find};
+
+use super::run;
+use crate::partition::power_loss_tests::live as read_over_power_losses;
+
+#[test]
+fn every_injected_fault_is_found() {
+    let found = run_seeds(0..InjectedFault::ALL.len() as u64, |index| {
+        let (fault, name) = InjectedFault::ALL[index as usize];
+        match fault {
+            InjectedFault::EmptyDiskVotes => {}
+            // Whole brokers sync before anybody else has a turn.
+            InjectedFault::ReadBeforeSync => find(name, fault, read_over_power_losses),
+            _ => find(name, fault, |seed| _ = run(seed)),
+        }
+    });
+    assert_eq!(found.len(), InjectedFault::ALL.len());
+}
