@@ -73,7 +73,7 @@ fn a_cluster_says_where_it_is_and_stops_when_it_is_told_to() {
     let (process, first, line) = start(dir.path(), &args);
     assert!(line.ends_with(&format!(", data in {}\n", dir.path().join("new/c").display())), "{line}");
     let (code, text) = status(&first);
-    assert!(code == Some(0) && text.starts_with("the cluster is well\n"), "{text}");
+    assert!(code == Some(0) && text.starts_with("the cluster is healthy\n"), "{text}");
     signal(&process, "-TERM");
     let (code, text) = ended(process);
     assert_eq!(code, Some(0), "{text}");
@@ -180,11 +180,11 @@ fn what_is_wrong_is_in_the_first_line_and_the_exit_status() {
     broker.ok(&["topic", "create", "short", "--partitions", "30", "--config", "min.insync.replicas=2"]);
     let (code, text) = status(&broker.address);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.starts_with("NOT WELL: 30 partitions are under min ISR\n"), "{text}");
+    assert!(text.starts_with("UNHEALTHY: 30 partitions are under min ISR\n"), "{text}");
     assert!(text.ends_with("... and 10 more; --all shows them\n"), "{text}");
     let output = broker.run(&["cluster", "status", "--all", "--json"], "");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &json["is_well"]), (Some(1), &false.into()));
+    assert_eq!((output.status.code(), &json["is_healthy"]), (Some(1), &false.into()));
     assert_eq!(json["listed"].as_array().unwrap().len(), 30);
     assert_eq!(json["listed"][0]["states"][0], "under min ISR");
     assert_eq!((&json["quorum"]["leader"], &json["brokers"][0]["leaders"]), (&1.into(), &33.into()));

@@ -132,7 +132,7 @@ impl Cluster {
     }
 
     fn until_well(&self) -> Value {
-        eventually("the cluster is well", || {
+        eventually("the cluster is healthy", || {
             let (code, status) = self.status();
             (code == 0).then_some(status)
         })

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::{DirEntry, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::console::{Compared, Laboratory, Order, Run, RunState, Suite};
 use lab::Results;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::lab::{compare, plan, source};
 use super::time;
@@ -37,7 +37,7 @@ impl Runs {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if running.as_mut().is_some_and(|run| !matches!(run.process.try_wait(), Ok(None))) {
             *running = None;
         }

@@ -1,5 +1,7 @@
 //! Times as people write them: RFC 3339, milliseconds since 1970, or so long ago.
 
+use time::{Date, Month, OffsetDateTime};
+
 const MS_PER_DAY: i64 = 86_400_000;
 
 /// Milliseconds since 1970.
@@ -92,9 +94,11 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
     let year = digits(numbers.next()?, 4)?;
     let month = digits(numbers.next()?, 2)?;
     let day = digits(numbers.next()?, 2)?;
-    if numbers.next().is_some() || !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+    if numbers.next().is_some() {
         return None;
     }
+    let month = Month::try_from(month as u8).ok()?;
+    let date = Date::from_calendar_date(year as i32, month, day as u8).ok()?;
     let (clock, offset_minutes) = split_zone(clock)?;
     let (clock, fraction_ms) = match clock.split_once('.') {
         Some((clock, fraction)) => (clock, fraction_ms(fraction)?),
@@ -107,8 +111,8 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
     if numbers.next().is_some() || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute - offset_minutes;
-    Some((minutes * 60 + second) * 1000 + fraction_ms)
+    let minutes = hour * 60 + minute - offset_minutes;
+    Some((date.midnight().assume_utc().unix_timestamp() + minutes * 60 + second) * 1000 + fraction_ms)
 }
 
 /// Takes the zone off the end of a time of day: its offset in minutes, 0 where there is none.
@@ -137,43 +141,14 @@ fn fraction_ms(text: &str) -> Option<i64> {
     format!("{text:0<3.3}").parse().ok()
 }
 
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar (Howard Hinnant's `days_from_civil`).
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// RFC 3339 in UTC with milliseconds.
+/// RFC 3339 in UTC with milliseconds. A moment that no calendar has is shown as milliseconds since 1970.
 pub(crate) fn format_time(ms: i64) -> String {
-    let days = ms.div_euclid(MS_PER_DAY);
-    let of_day = ms.rem_euclid(MS_PER_DAY);
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-    let (second, milli) = (of_day / 1000 % 60, of_day % 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+    let Ok(at) = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000) else {
+        return ms.to_string();
+    };
+    let (year, month, day) = at.to_calendar_date();
+    let (hour, minute, second, milli) = at.to_hms_milli();
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z", u8::from(month))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! logs, groups, registration; then clients are accepted. A stop goes the other way: leaderships first, then
 //! connections, then the logs are closed, and at last the quorum.
 
+mod start;
 mod threads;
 
 use std::io;
@@ -14,15 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, ConfigError, Endpoint, Membership};
-use coordinator::group::{GroupConfig, GroupCoordinator};
 use metadata::properties::{self, PropertiesError};
-use metadata::{BrokerRegistration, MetadataCache};
-use parking_lot::Mutex;
 use platform::panics::essential;
-use platform::{DiskWatch, Env, LogLimit, OpenFiles, WatchedDisk};
-use quorum::{METADATA_DIR, Node, Options, QuorumError, Voter, VoterKey};
+use platform::{DiskWatch, Env, OpenFiles, WatchedDisk};
+use quorum::{METADATA_DIR, Node, QuorumError, Voter};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -30,30 +27,18 @@ use storage::disk::FILE_MODE;
 use storage::{Disk, LogError, partition_metadata};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use wire::api::confirm_sender::NodeIdentity;
 
-use self::threads::{start_publisher, start_quorum, start_syncer};
+use self::start::{Assembled, OpenQuorum, Starting, open_logs};
 use crate::cluster::first_start::{FirstStart, FirstStartError, Past, first_start};
-use crate::cluster::links::{self, Links};
 use crate::cluster::membership::{self, MembershipError};
-use crate::cluster::{Liveness, Members, Peers, Senders};
-use crate::controller::{Controller, watch_brokers};
+use crate::controller::watch_brokers;
 use crate::exposition::Metrics;
-use crate::fetch_sessions::FetchSessions;
 use crate::lifecycle::{Lifecycle, RegistrationError};
-use crate::memory::Memory;
-use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic};
-use crate::partition::{InlineAppends, PartitionTable, Shared};
-use crate::producer_ids::ProducerIds;
-use crate::replication::{Repair, Replication, isr};
+use crate::replication::Replication;
 use crate::stream::Socket;
-use crate::threads::{ControlPlane, Thread, keep_awake, spawn_blocking};
+use crate::threads::{ControlPlane, Thread, spawn_blocking};
 use crate::{Broker, maintenance, net};
-
-/// What links have to tell that nobody has taken note of yet.
-const LINK_EVENTS_MAX: usize = 256;
 
 /// How long a start waits for another process to leave the data directory, and how often it looks.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -141,204 +126,39 @@ impl Server {
         let env = Env { disk: Arc::new(disk), ..env };
         let data_dir = data_dir(&config);
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
-        let is_client = |listener: &&net::Listener| !listener.is_inter_broker;
-        let addresses = listeners.iter().filter(is_client).map(|listener| listener.socket.local_addr());
-        let addresses = addresses.collect::<io::Result<_>>().map_err(in_dir)?;
-        let inter_broker_listener = listeners.iter().find(|listener| listener.is_inter_broker);
-        let inter_broker_address =
-            inter_broker_listener.map(|listener| listener.socket.local_addr()).transpose().map_err(in_dir)?;
+        let addresses = listeners.iter().filter(|listener| !listener.is_inter_broker);
+        let addresses = addresses.map(|listener| listener.socket.local_addr()).collect::<io::Result<_>>();
+        let inter_broker_address = listeners.iter().find(|listener| listener.is_inter_broker);
+        let inter_broker_address = inter_broker_address.map(|listener| listener.socket.local_addr()).transpose();
+        let (addresses, inter_broker_address) = (addresses.map_err(in_dir)?, inter_broker_address.map_err(in_dir)?);
 
         let membership = config.membership()?;
         let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
         let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints).await?;
-        let Identity { own, cluster_id } = identity;
-        let node_id = own.node_id;
-
-        let (link_events, events) = mpsc::channel(LINK_EVENTS_MAX);
         let incarnation_id = env.new_id();
-        let sender = NodeIdentity { node_id, directory_id: own.directory_id, incarnation_id };
-        let transport = Links::new(cluster_id.clone(), sender.clone(), control.clone(), link_events);
-        let options = Options {
-            disk: Arc::clone(&env.disk),
-            clock: Arc::clone(&env.clock),
-            dir: data_dir.join(METADATA_DIR),
-            random: Arc::clone(&env.random),
-            node_id,
-            directory_id: own.directory_id,
-            segment_bytes: config.metadata_log_segment_bytes.unsigned_abs(),
-            snapshot_bytes: config.metadata_log_max_record_bytes_between_snapshots.unsigned_abs(),
-            disk_watch,
-        };
-        let listener_name = config.inter_broker_listener();
-        let request_timeout = Duration::from_millis(u64::from(config.request_timeout_ms.unsigned_abs()));
-        let config = Arc::new(ArcSwap::from_pointee(config));
-        let metadata = Arc::new(MetadataCache::default());
-        let publisher = start_publisher(Arc::clone(&metadata), Arc::clone(&config)).map_err(in_dir)?;
-        let node = spawn_blocking(move || Node::open(&options, publisher, Box::new(transport)))
-            .await
-            .expect("opening does not panic")?;
-        let (quorum, quorum_thread) = start_quorum(node)?;
-
-        let (syncer, syncers) = start_syncer();
-        let shared = Shared {
-            env: env.clone(),
-            node_id,
-            lag_max_ms: config.load().replica_lag_time_max_ms,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer,
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
-            inline_appends: Arc::new(InlineAppends::new(data.metrics().num_workers())),
-            stats: Arc::default(),
-        };
-        let table = PartitionTable::new(shared.clone(), data_dir.clone(), Arc::clone(&config), incarnation_id)?;
-        let partitions = Arc::new(table);
-        let giving_up = Arc::downgrade(&partitions);
-        open_files.set_give_up(move |even_used| {
-            giving_up.upgrade().map_or(0, |partitions| partitions.give_up_files(even_used))
-        });
-        let peers = Peers::new(
-            sender,
-            listener_name.clone(),
-            request_timeout,
-            Arc::clone(&metadata),
-            quorum.status(),
-            control.clone(),
-        );
-        let peers = Arc::new(peers);
-        let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));
-        let controller = Controller::start(
-            quorum.clone(),
-            Arc::clone(&metadata),
-            Arc::clone(&config),
-            Arc::clone(&env.random),
-            Arc::clone(&peers),
-            Arc::clone(&liveness),
-            control,
-        );
-        let key = VoterKey { node_id, directory_id: own.directory_id };
-        let members = Arc::new(Members::new(key, cluster_id.clone(), quorum.clone(), Arc::clone(&config)));
-        let log_limit = Arc::<LogLimit>::default();
-        let loaded = LoadedEpochs::default();
-        let offsets_topic = Arc::new(OffsetsTopic {
-            log: OffsetsPartitions { partitions: Arc::clone(&partitions), loaded: Arc::clone(&loaded) },
-            metadata: Arc::clone(&metadata),
-            controller: controller.clone(),
-            config: Arc::clone(&config),
-        });
-        let groups = GroupCoordinator::new(
-            GroupConfig::from(&**config.load()),
-            Arc::clone(&env.clock),
-            Arc::clone(&env.random),
-            Arc::clone(&offsets_topic) as _,
-            offsets_topic as _,
-        );
-        let memory = Memory::new(&config.load(), &*env.disk);
-        let fetch_sessions = config.load().max_incremental_fetch_session_cache_slots.unsigned_abs() as usize;
-        let broker = Arc::new(Broker {
-            env,
-            node_id,
-            directory_id: own.directory_id,
-            cluster_id: cluster_id.clone(),
-            metadata: Arc::clone(&metadata),
-            quorum,
-            controller,
-            peers,
-            senders: Senders::new(Arc::clone(&members), Arc::clone(&metadata), Arc::clone(&log_limit)),
-            liveness,
-            partitions: Arc::clone(&partitions),
-            groups: Arc::clone(&groups),
-            fetch_sessions: FetchSessions::new(fetch_sessions),
-            producer_ids: ProducerIds::default(),
-            memory,
-            log_limit,
-            config,
-            shared,
-        });
-
+        let Identity { own, cluster_id } = identity;
+        let starting =
+            Starting { env, data_dir, own, cluster_id, incarnation_id, disk_watch, open_files, control, data: &data };
+        let OpenQuorum { quorum, thread, metadata, config, link_events } = starting.open_quorum(config).await?;
+        let Assembled { broker, members, loaded, syncers } = starting.assemble(quorum, metadata, config)?;
         #[cfg(test)]
         crate::simulation::machine::has_broker(&broker);
-        // From here on the other nodes are answered; without them there may be no quorum.
-        let mut connections = JoinSet::new();
+
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
             listeners.into_iter().partition(|listener| listener.is_inter_broker);
+        let (mut connections, mut background) = (JoinSet::new(), JoinSet::new());
+        // From here on the other nodes are answered; without them there may be no quorum.
         for listener in inter_broker {
             let serving = net::serve(Arc::clone(&broker), listener, data.clone());
             connections.spawn_on(essential("a listener", serving), control);
         }
-        let mut background = JoinSet::new();
-        background.spawn_on(essential("what keeps the data plane awake", keep_awake(data.clone())), control);
-        let following = links::follow(broker.quorum.clone(), Arc::clone(&broker.liveness), events);
-        background.spawn_on(essential("what follows the links", following), control);
-        if membership != Membership::Alone {
-            let (members, peers, own) = (Arc::clone(&members), Arc::clone(&broker.peers), own.clone());
-            let joining = async move { membership::join(&members, &peers, &own).await };
-            background.spawn_on(essential("what keeps this node a member", joining), control);
-        }
-        membership::catch_up(&members, &broker.peers, &metadata, patience).await?;
-
-        let (opened, table) = (Arc::clone(&metadata), Arc::clone(&partitions));
-        let open = move || {
-            opened.subscribe_after(Arc::clone(&table) as _, |image| {
-                #[cfg(test)]
-                crate::simulation::machine::opens(image);
-                table.load(image);
-            });
-        };
-        spawn_blocking(open).await.expect("opening does not panic");
-        let env = broker.env.clone();
-        let replication = Replication::new(
-            env,
-            Arc::clone(&broker.config),
-            Arc::clone(&metadata),
-            Arc::clone(&partitions),
-            data.clone(),
-        );
-        metadata.subscribe_after(Arc::clone(&replication) as _, |image| replication.follow_all(image));
-        let asking = Arc::new(broker.controller.clone());
-        let changes = Arc::clone(&broker.shared.isr_changes);
-        let changing = isr::run(node_id, changes, Arc::clone(&metadata), asking);
-        background.spawn_on(essential("what changes in-sync replicas", changing), control);
-        let lag_max = Duration::from_millis(broker.config().replica_lag_time_max_ms.unsigned_abs());
-        let repair = Repair {
-            node_id,
-            listener: listener_name,
-            metadata: Arc::clone(&metadata),
-            damaged: Arc::clone(&broker.shared.damaged),
-        };
-        background.spawn(essential("what repairs logs", repair.run()));
-        // Where their fetches are served: followers that are kept waiting here do not lag.
-        let watching = isr::watch_lag(Arc::clone(&partitions), lag_max);
-        background.spawn(essential("what watches followers", watching));
-        let follower = Arc::new(GroupFollower {
-            groups: Arc::clone(&groups),
-            partitions: Arc::clone(&partitions),
-            loaded,
-            runtime: data.clone(),
-            looking: Mutex::default(),
-        });
-        metadata.subscribe_after(Arc::clone(&follower) as _, |image| follower.follow_leadership(image));
-
-        let registration = BrokerRegistration {
-            id: node_id,
-            incarnation_id,
-            endpoints,
-            rack: broker.config().broker_rack.clone(),
-            log_dirs: vec![own.directory_id],
-            is_clean: partitions.was_clean(),
-            lost_replicas: partitions.lost_replicas(),
-        };
-        let previous_epoch = metadata.load().broker(node_id).map(|broker| broker.epoch);
-        let lifecycle = Arc::new(Lifecycle::new(Arc::clone(&broker), registration.to_request(previous_epoch)));
-        let epoch = lifecycle.register(patience).await?;
-        background.spawn_on(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)), control);
-        let watching = Arc::clone(&lifecycle).watch_session();
-        background.spawn_on(essential("what watches this broker's session", watching), control);
+        starting.join_cluster(&broker, &members, membership == Membership::Alone, link_events, &mut background);
+        membership::catch_up(&members, &broker.peers, &broker.metadata, patience).await?;
+        open_logs(&broker).await;
+        let replication = starting.follow_metadata(&broker, loaded, &mut background);
+        let lifecycle = starting.register(&broker, endpoints, patience, &mut background).await?;
         background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);
-        background.spawn(essential("the groups' clock", groups.run()));
+        background.spawn(essential("the groups' clock", Arc::clone(&broker.groups).run()));
         maintenance::start(&broker, &mut background, control);
         for listener in for_clients {
             let serving = net::serve(Arc::clone(&broker), listener, data.clone());
@@ -352,7 +172,7 @@ impl Server {
             open_inter_broker_address: inter_broker_address.filter(|address| !address.ip().is_loopback()),
             connections,
             background,
-            quorum: quorum_thread,
+            quorum: thread,
             syncers,
             _lock: lock,
             _control_plane: control_plane,

@@ -4,9 +4,10 @@
 //! with an answer, with an error that another try cannot mend, or at the overall deadline of its [`Retry`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 use wire::ErrorCode;
 use wire::api::Request;
@@ -109,7 +110,7 @@ impl Client {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state.lock()
     }
 
     /// A new overall deadline, and the shortest pause.

@@ -1,8 +1,9 @@
 //! Brokers that answer as a test says, and remember who was asked what: for tests of whom a client asks, and how often.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::Reader;
@@ -96,7 +97,7 @@ impl FakeCluster {
 
     /// The brokers that were asked this, as often as they were asked, in the order of their ids.
     pub(crate) fn asked<R: Request>(&self) -> Vec<i32> {
-        let asked = self.shared.asked.lock().unwrap();
+        let asked = self.shared.asked.lock();
         let mut brokers: Vec<_> = asked.iter().filter(|(_, key)| *key == R::API.key).map(|(id, _)| *id).collect();
         brokers.sort_unstable();
         brokers
@@ -111,8 +112,8 @@ impl Shared {
             let frame = Bytes::from(frame);
             let header = RequestHeader::read(&mut Reader::new(&frame, 0, false)).unwrap();
             let key = (broker, header.api_key);
-            let before = self.asked.lock().unwrap().iter().filter(|asked| **asked == key).count();
-            self.asked.lock().unwrap().push(key);
+            let before = self.asked.lock().iter().filter(|asked| **asked == key).count();
+            self.asked.lock().push(key);
             let question = Question { broker, before, brokers: self.brokers.clone(), header, frame };
             if let Some(out) = self.own_answer(&question).or_else(|| (self.answers)(&question)) {
                 stream.write_all(&out).await.unwrap();

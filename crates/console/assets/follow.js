@@ -32,7 +32,7 @@
   function stop(why) {
     source?.close();
     source = null;
-    toggle.textContent = "Follow new records";
+    toggle.textContent = "Live tail";
     say(why);
   }
 

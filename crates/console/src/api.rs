@@ -93,7 +93,7 @@ async fn cluster(context: ContextResult) -> Answer {
     })))
 }
 
-/// 200 where the cluster is well, 503 where something is wrong for clients.
+/// 200 where the cluster is healthy, 503 where something is wrong for clients.
 async fn status(context: ContextResult) -> Result<Response, Refused> {
     let context = context?;
     let snapshot = context.snapshot().await?;

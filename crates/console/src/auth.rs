@@ -4,7 +4,7 @@ mod attempts;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -13,6 +13,7 @@ use axum::extract::{Form, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
@@ -72,7 +73,7 @@ impl Sessions {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).ok()?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut began = self.began.lock();
         began.retain(|_, at| at.elapsed() < SESSION_LIFETIME);
         if began.len() >= SESSIONS_MAX
             && let Some(oldest) = began.iter().min_by_key(|(_, at)| **at).map(|(key, _)| *key)
@@ -94,12 +95,12 @@ impl Sessions {
     }
 
     fn has(&self, token: &str) -> bool {
-        let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = self.began.lock();
         began.get(&hash(token.as_bytes())).is_some_and(|at| at.elapsed() < SESSION_LIFETIME)
     }
 
     fn end(&self, token: &str) {
-        self.began.lock().unwrap_or_else(PoisonError::into_inner).remove(&hash(token.as_bytes()));
+        self.began.lock().remove(&hash(token.as_bytes()));
     }
 }
 

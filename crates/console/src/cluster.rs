@@ -1,13 +1,13 @@
 //! A cluster that is watched: its newest snapshot, and how it got there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::time::Instant;
 
 use client::Client;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::embedded_broker::Local;
 use crate::history::History;
@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     /// The cluster as it was moments ago.

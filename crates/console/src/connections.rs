@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -92,7 +93,7 @@ struct Idle(Mutex<VecDeque<oneshot::Sender<Infallible>>>);
 impl Idle {
     fn push(&self) -> oneshot::Receiver<Infallible> {
         let (place, given_up) = oneshot::channel();
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         // Those that have asked, or are gone.
         idle.retain(|place| !place.is_closed());
         idle.push_back(place);
@@ -101,7 +102,7 @@ impl Idle {
 
     /// Has the one that came first give way, if there is one.
     fn evict(&self) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         while idle.pop_front().is_some_and(|place| place.is_closed()) {}
     }
 }
@@ -149,7 +150,7 @@ where
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Patient { stream, stalled: None }), visitor);
     let evicted = std::future::poll_fn(|cx| {
-        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = idle.lock();
         match idle.as_mut() {
             Some(given_up) => Pin::new(given_up).poll(cx).map(|_| ()),
             None => Poll::Pending,
@@ -182,7 +183,7 @@ impl Service<Request<Incoming>> for Visitor {
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.idle.lock().take();
         request.extensions_mut().insert(self.peer);
         let path = request.uri().path();
         if self.is_reserve && path != "/metrics" && !path.starts_with("/health/") {

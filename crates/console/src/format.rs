@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use time::{Date, Month, OffsetDateTime};
+
 /// Names of more characters are shown in part.
 const NAME_CHARS_MAX: usize = 120;
 
@@ -96,26 +98,14 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A moment, in UTC: 2026-11-22 14:20:11.
+/// A moment, in UTC: 2026-11-22 14:20:11. One that no calendar has is shown as milliseconds.
 pub(crate) fn moment(ms: i64) -> String {
-    let (days, rest_ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest_ms / 3_600_000, rest_ms / 60_000 % 60, rest_ms / 1000 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// The date of a day since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is
-/// the last of one.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    let Ok(at) = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000) else {
+        return format!("{ms} ms");
+    };
+    let (year, month, day) = at.to_calendar_date();
+    let (hour, minute, second) = at.to_hms();
+    format!("{year:04}-{:02}-{day:02} {hour:02}:{minute:02}:{second:02}", u8::from(month))
 }
 
 /// The moment, in UTC, of `2026-11-22T14:20`, with seconds and their fraction or without: what a browser's field for a
@@ -141,14 +131,10 @@ pub(crate) fn parse_moment(text: &str) -> Option<i64> {
     if date.next().is_some() || time.next().is_some() {
         return None;
     }
-    // From the first of March of the year in which `civil` counts.
-    let months = (month + 9) % 12;
-    let year_of_march = if month > 2 { year } else { year - 1 };
-    let (era, year_of_era) = (year_of_march.div_euclid(400), year_of_march.rem_euclid(400));
-    let day_of_year = (153 * months + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
-    let is_date = civil(days) == (year, month, day);
-    is_date.then(|| ((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + millisecond)
+    let month = Month::try_from(month as u8).ok()?;
+    let date = Date::from_calendar_date(year as i32, month, day as u8).ok()?;
+    let midnight_ms = date.midnight().assume_utc().unix_timestamp() * 1000;
+    Some(midnight_ms + (hour * 60 + minute) * 60_000 + second * 1000 + millisecond)
 }
 
 /// `1 topic`, `2 topics`.

@@ -184,8 +184,8 @@ fn have(partitions: usize) -> String {
 /// One word for all of it, and how it looks.
 pub(crate) fn verdict(findings: &[Finding]) -> (&'static str, &'static str) {
     match findings.iter().map(|finding| finding.severity).max() {
-        None | Some(Severity::Note) => ("Well", "good"),
-        Some(Severity::Warn) => ("Needs a look", "warn"),
-        Some(Severity::Bad) => ("In trouble", "bad"),
+        None | Some(Severity::Note) => ("Healthy", "good"),
+        Some(Severity::Warn) => ("Warning", "warn"),
+        Some(Severity::Bad) => ("Critical", "bad"),
     }
 }

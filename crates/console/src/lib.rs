@@ -37,7 +37,7 @@ mod router;
 mod snapshot;
 mod text;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 pub use address::{Address, AddressError};
 pub use auth::Password;
@@ -49,6 +49,7 @@ pub use embedded_broker::{Local, NodeReport, Rebalance};
 pub use host_check::Hosts;
 use metrics::Scrape;
 pub use openmetrics::Exposition;
+use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -107,11 +108,11 @@ impl Console {
     pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool) {
         let local = self.local.clone().filter(|_| is_own);
         let cluster = Cluster::watch(name.into(), client, local);
-        self.clusters.write().unwrap_or_else(PoisonError::into_inner).push(cluster);
+        self.clusters.write().push(cluster);
     }
 
     fn clusters(&self) -> Vec<Arc<Cluster>> {
-        self.clusters.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.clusters.read().clone()
     }
 }
 

@@ -3,11 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
+
 /// A 128-bit id. All zeros means "none" (Kafka's `Uuid.ZERO_UUID`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uuid(pub [u8; 16]);
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// What Kafka writes and reads: bits behind the last byte are left out of account, as by Java's decoder.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+const TEXT_BYTES: usize = 22;
 
 impl Uuid {
     pub const ZERO: Self = Self([0; 16]);
@@ -26,13 +37,9 @@ impl Uuid {
 
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = u128::from_be_bytes(self.0);
-        for i in 0..22 {
-            // 128 bits are 21 digits of 6 bits and a last one of 2, which stand left-aligned in it.
-            let digit = if i < 21 { bits >> (122 - 6 * i) } else { bits << 4 };
-            fmt::Write::write_char(f, ALPHABET[(digit & 63) as usize] as char)?;
-        }
-        Ok(())
+        let mut text = [0; TEXT_BYTES];
+        let length = BASE64.encode_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
+        f.write_str(std::str::from_utf8(&text[..length]).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -51,16 +58,14 @@ impl FromStr for Uuid {
     type Err = InvalidUuid;
 
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
-        let text = text.as_bytes();
-        if text.len() != 22 {
+        if text.len() != TEXT_BYTES {
             return Err(InvalidUuid);
         }
-        let mut bits = 0u128;
-        for (i, c) in text.iter().enumerate() {
-            let digit = ALPHABET.iter().position(|a| a == c).ok_or(InvalidUuid)? as u128;
-            bits = if i < 21 { bits << 6 | digit } else { bits << 2 | digit >> 4 };
+        let mut bytes = [0; 16];
+        match BASE64.decode_slice(text, &mut bytes) {
+            Ok(16) => Ok(Self(bytes)),
+            _ => Err(InvalidUuid),
         }
-        Ok(Self(bits.to_be_bytes()))
     }
 }
 

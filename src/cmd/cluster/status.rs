@@ -17,7 +17,7 @@ use judge::Status;
 
 /// Partitions that are shown without --all.
 const LISTED_MAX: usize = 20;
-const NOT_WELL: u8 = 1;
+const UNHEALTHY: u8 = 1;
 
 /// Show how a cluster is: quorum, brokers, partitions.
 ///
@@ -26,7 +26,7 @@ const NOT_WELL: u8 = 1;
 /// have. A partition that is just at min.insync.replicas, or that another one leads than the first of its replicas, is
 /// counted and nothing is wrong with that.
 ///
-/// Exits with 0 when the cluster is well, and with 1 when it is not or cannot be asked.
+/// Exits with 0 when the cluster is healthy, and with 1 when it is not or cannot be asked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,5 +54,5 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     } else {
         output::print(&text::render(&status))?;
     }
-    Ok(if status.is_well { ExitCode::SUCCESS } else { ExitCode::from(NOT_WELL) })
+    Ok(if status.is_healthy { ExitCode::SUCCESS } else { ExitCode::from(UNHEALTHY) })
 }

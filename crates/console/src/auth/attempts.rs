@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 /// Attempts of one address that wait for their turn, with the one that has it.
@@ -39,7 +40,7 @@ impl Attempts {
     pub(super) async fn turn(&self, address: IpAddr) -> Result<Turn<'_>, TooMany> {
         let address = source(address);
         let turns = {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.lock();
             let turns = known.entry(address).or_default();
             // One is the table's own.
             if Arc::strong_count(turns) > WAITING_MAX {
@@ -57,7 +58,7 @@ impl Attempts {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
-        let mut known = self.attempts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.attempts.0.lock();
         if known.get(&self.address).is_some_and(|turns| Arc::strong_count(turns) == 1) {
             known.remove(&self.address);
         }
@@ -97,13 +98,13 @@ mod tests {
         }
         assert_eq!(now(attempts.turn(a)).unwrap().err(), Some(TooMany));
         drop(now(attempts.turn(b)).unwrap().unwrap());
-        assert_eq!(attempts.0.lock().unwrap().len(), 1);
+        assert_eq!(attempts.0.lock().len(), 1);
         // Those that are gone before their turn leave nothing behind.
         waiting.truncate(1);
         drop(first);
         drop(now(waiting[0].as_mut()).unwrap().unwrap());
         drop(waiting);
-        assert_eq!(attempts.0.lock().unwrap().len(), 0);
+        assert_eq!(attempts.0.lock().len(), 0);
     }
 
     #[test]

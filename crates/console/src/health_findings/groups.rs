@@ -18,7 +18,7 @@ pub(super) fn find(snapshot: &Snapshot, history: &History, findings: &mut Vec<Fi
     let unread = snapshot.groups.iter().filter_map(|(id, group)| Some((id, unread_partitions(group)?)));
     let unread = unread.map(|(id, partitions)| Finding {
         severity: Severity::Warn,
-        what: format!("Group {} has members, and yet nobody reads {partitions} of its topics.", name_shown(id)),
+        what: format!("Group {} has members, and yet no consumer reads {partitions} of its topics.", name_shown(id)),
         advice: "A member asks for new partitions within metadata.max.age.ms. If this stays, look at its assignor."
             .to_owned(),
         href: href(id),
@@ -132,7 +132,7 @@ fn falling(id: &str, growth: Growth) -> Finding {
     Finding {
         severity: Severity::Warn,
         what: format!(
-            "Group {} falls behind: in the last {} its lag has grown from {} to {} records.",
+            "Group {} is falling behind: in the last {} its lag has grown from {} to {} records.",
             name_shown(id),
             duration(seconds),
             count(from_records),
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(found(with_member("a", 0)), []);
         // It may have stopped to read that topic.
         assert_eq!(found(with_member("b", 0)), []);
-        let what = "Group g has members, and yet nobody reads 1 partition of its topics.";
+        let what = "Group g has members, and yet no consumer reads 1 partition of its topics.";
         assert_eq!(found(with_member("a", 1)), [(what.to_owned(), "/groups/g".to_owned())]);
     }
 
@@ -219,7 +219,10 @@ mod tests {
         };
         assert_eq!(looks(30.0), []);
         let [finding] = <[_; 1]>::try_from(looks(90.0)).unwrap();
-        assert_eq!(finding.what, "Group g falls behind: in the last 4 min its lag has grown from 100 to 340 records.");
+        assert_eq!(
+            finding.what,
+            "Group g is falling behind: in the last 4 min its lag has grown from 100 to 340 records."
+        );
         assert!(finding.advice.starts_with("It has committed nothing"), "{}", finding.advice);
     }
 }

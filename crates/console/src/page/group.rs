@@ -178,17 +178,17 @@ pub(super) fn progress(history: &History, id: &str, group: &Group) -> (String, &
         return ("caught up".to_owned(), "good");
     }
     if is_left_alone(group) || group.is_unused() && history.group_rate(id) == Some(0.0) {
-        return ("nobody reads".to_owned(), "muted");
+        return ("no consumers".to_owned(), "muted");
     }
     if group.lag_age().is_some_and(|age| !age.is_more && age.seconds < KEEPS_UP_SECONDS) {
-        return ("keeps up".to_owned(), "good");
+        return ("keeping up".to_owned(), "good");
     }
     if falls_behind(history, id, group).is_some() {
-        return ("falls behind".to_owned(), "bad");
+        return ("falling behind".to_owned(), "bad");
     }
     match (history.group_catches_up_seconds(id), history.group_rate(id)) {
-        (Some(seconds), _) => (format!("in {}", duration(seconds)), ""),
-        (None, Some(_)) => ("does not catch up".to_owned(), "warn"),
+        (Some(seconds), _) => (format!("ETA {}", duration(seconds)), ""),
+        (None, Some(_)) => ("not catching up".to_owned(), "warn"),
         (None, None) => ("–".to_owned(), ""),
     }
 }
@@ -198,10 +198,10 @@ fn tiles(history: &History, id: &str, group: &Group) -> Vec<(&'static str, Strin
     let (progress, class) = progress(history, id, group);
     vec![
         ("Members", members_text(group), ""),
-        ("Lag, records", group.lag_records().map_or_else(dash, count), ""),
-        ("Lag, time", group.lag_age().map_or_else(dash, |age| age.to_string()), ""),
+        ("Lag (records)", group.lag_records().map_or_else(dash, count), ""),
+        ("Lag (time)", group.lag_age().map_or_else(dash, |age| age.to_string()), ""),
         ("Records read", history.group_rate(id).map_or_else(dash, rate), ""),
-        ("Catches up", progress, class),
+        ("Catch-up", progress, class),
     ]
 }
 
@@ -379,15 +379,15 @@ mod tests {
             history.note(&mut snapshot);
         }
         let text = |id, group| progress(&history, id, &group).0;
-        assert_eq!(text("g", group(900, Age::exactly(100.0))), "in 1 min 30 s");
-        assert_eq!(text("g", group(900, Age::exactly(3.0))), "keeps up");
-        assert_eq!(text("g", group(900, Age { seconds: 3.0, is_more: true })), "in 1 min 30 s");
+        assert_eq!(text("g", group(900, Age::exactly(100.0))), "ETA 1 min 30 s");
+        assert_eq!(text("g", group(900, Age::exactly(3.0))), "keeping up");
+        assert_eq!(text("g", group(900, Age { seconds: 3.0, is_more: true })), "ETA 1 min 30 s");
         assert_eq!([text("g", group(0, Age::exactly(0.0))), text("g", Group::default())], ["caught up", "–"]);
         assert_eq!(text("unknown", group(1, Age::exactly(100.0))), "–");
         let mut snapshot = Snapshot { at: began + Duration::from_secs(20), ..Snapshot::empty() };
         snapshot.groups = [("g".to_owned(), group(2000, Age::exactly(100.0)))].into();
         history.note(&mut snapshot);
-        assert_eq!(progress(&history, "g", &group(2000, Age::exactly(100.0))).0, "does not catch up");
+        assert_eq!(progress(&history, "g", &group(2000, Age::exactly(100.0))).0, "not catching up");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `/clusters/NAME`: whether the cluster is well, what it does, and its brokers.
+//! `/clusters/NAME`: whether the cluster is healthy, what it does, and its brokers.
 
 use askama::Template;
 use axum::Json;
@@ -78,18 +78,18 @@ fn tiles(context: &RequestContext, snapshot: &Snapshot, rates: &[Option<NodeRate
         ("Brokers", format!("{} of {}", snapshot.alive(), snapshot.brokers.len())),
         ("Topics", count(snapshot.topics.len() as u64)),
         ("Partitions", count(snapshot.partitions().count() as u64)),
-        ("Not all in sync", count(in_sync as u64)),
+        ("Under-replicated", count(in_sync as u64)),
         ("Records in", context.cluster.history().total_rate().map_or("–".to_owned(), rate)),
     ];
     let of_nodes = [
         ("Bytes in", sum(|rates| rates.received_bytes).map(byte_rate)),
         ("Bytes out", sum(|rates| rates.sent_bytes).map(byte_rate)),
-        ("Processors", sum(|rates| rates.cpu).map(percent)),
+        ("CPU (cores)", sum(|rates| rates.cpu).map(|cores| format!("{cores:.2}"))),
     ];
     tiles.extend(of_nodes.into_iter().filter_map(|(name, value)| Some((name, value?))));
-    tiles.push(("On disk", bytes(snapshot.brokers.values().map(|broker| broker.size_bytes).sum::<i64>())));
+    tiles.push(("Log size", bytes(snapshot.brokers.values().map(|broker| broker.size_bytes).sum::<i64>())));
     tiles.push(("Groups", count(snapshot.groups.len() as u64)));
-    tiles.push(("Greatest lag", lag.map_or("–".to_owned(), count)));
+    tiles.push(("Max lag", lag.map_or("–".to_owned(), count)));
     tiles
 }
 

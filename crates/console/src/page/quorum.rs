@@ -41,7 +41,7 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Health {
-    Well,
+    Healthy,
     Behind,
     Silent,
 }
@@ -55,10 +55,10 @@ pub(crate) fn told_ms(quorum: &Quorum, snapshot: &Snapshot) -> i64 {
 pub(crate) fn health(quorum: &Quorum, replica: &QuorumReplica, told_ms: i64) -> Health {
     let is_old = |timestamp_ms: Option<i64>| timestamp_ms.is_none_or(|at_ms| told_ms - at_ms > SILENT_MS);
     match replica {
-        _ if quorum.leader_id == Some(replica.replica_id) => Health::Well,
+        _ if quorum.leader_id == Some(replica.replica_id) => Health::Healthy,
         _ if is_old(replica.last_fetch_timestamp_ms) => Health::Silent,
         _ if replica.lag > 0 && is_old(replica.last_caught_up_timestamp_ms) => Health::Behind,
-        _ => Health::Well,
+        _ => Health::Healthy,
     }
 }
 
@@ -103,13 +103,13 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         let (id, lag) = (voter.replica_id, counted(voter.lag as usize, "record"));
         findings.push(("warn", format!("Voter {id} is {lag} behind: look at its disk and its network.")));
     }
-    let (voters, well) = (quorum.voters.len(), of(Health::Well).count());
+    let (voters, well) = (quorum.voters.len(), of(Health::Healthy).count());
     let majority = voters / 2 + 1;
     if voters > 1 && well < voters && well <= majority {
         findings.push((
             "bad",
             format!(
-                "Only {well} of {voters} voters are well, and {majority} are needed: if one more fails, nothing can be \
+                "Only {well} of {voters} voters are healthy, and {majority} are needed: if one more fails, nothing can be \
                  created, changed or elected."
             ),
         ));
@@ -131,10 +131,10 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
     let findings = findings(&snapshot);
     let has = |class| findings.iter().any(|(of, _)| *of == class);
     let verdict = match () {
-        () if has("bad") => ("in trouble", "bad"),
-        () if has("warn") => ("needs a look", "warn"),
+        () if has("bad") => ("critical", "bad"),
+        () if has("warn") => ("warning", "warn"),
         () if snapshot.quorum.is_none() => ("none", ""),
-        () => ("well", "good"),
+        () => ("healthy", "good"),
     };
     let quorum = snapshot.quorum.as_ref();
     let page = Page {
@@ -151,12 +151,12 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
 
 fn tiles(quorum: &Quorum, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let told_ms = told_ms(quorum, snapshot);
-    let well = quorum.voters.iter().filter(|voter| health(quorum, voter, told_ms) == Health::Well).count();
+    let well = quorum.voters.iter().filter(|voter| health(quorum, voter, told_ms) == Health::Healthy).count();
     vec![
         ("Leader", quorum.leader_id.map_or_else(|| "none".to_owned(), |id| id.to_string())),
         ("Epoch", count(quorum.leader_epoch)),
         ("High watermark", count(quorum.high_watermark)),
-        ("Voters that are well", format!("{well} of {}", quorum.voters.len())),
+        ("Healthy voters", format!("{well} of {}", quorum.voters.len())),
         ("May fail", counted((well.saturating_sub(quorum.voters.len() / 2 + 1)).min(well), "voter")),
         ("Observers", count(quorum.observers.len() as u64)),
     ]
@@ -173,7 +173,7 @@ fn rows(quorum: &Quorum, snapshot: &Snapshot) -> Vec<Row> {
         id: replica.replica_id,
         role,
         state: match health(quorum, replica, told_ms) {
-            Health::Well => ("well", "good"),
+            Health::Healthy => ("caught up", "good"),
             Health::Behind => ("behind", "warn"),
             Health::Silent => ("silent", "warn"),
         },

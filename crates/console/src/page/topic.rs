@@ -98,7 +98,7 @@ fn tiles(context: &RequestContext, topic: &Topic) -> Vec<(&'static str, String)>
         ("Replicas", topic.replication_factor().to_string()),
         ("Records in", context.cluster.history().topic_rate(context.param("topic")).map_or("–".to_owned(), rate)),
         ("Records", count(topic.records())),
-        ("On disk, all replicas", bytes(topic.size_bytes())),
+        ("Log size, all replicas", bytes(topic.size_bytes())),
     ]
 }
 

@@ -1,10 +1,10 @@
 //! Looks at logs that are simulated, with answers as small as they can be.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use bytes::Bytes;
 use client::{ByPartition, ClientError, FetchedBatches, TopicPartition};
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 use wire::batch::{Batch, BatchBuilder};
 use wire::compress::Codec;
@@ -43,7 +43,7 @@ impl Logs {
 
     fn fetch(&self, offsets: Offsets) -> ByPartition<FetchedBatches> {
         let answer = |(of, offset): (TopicPartition, i64)| {
-            self.fetched.lock().unwrap().push((of.partition, offset));
+            self.fetched.lock().push((of.partition, offset));
             let Some(batches) = self.batches.get(&of.partition) else {
                 let error = ClientError::NoLeader(of.clone());
                 return (of, Err(error));
@@ -145,7 +145,7 @@ async fn what_compaction_has_left_is_found() {
         assert_eq!(values(&found)[0], first);
         assert_eq!(found.spans, spans);
     }
-    assert!(logs.fetched.lock().unwrap().len() < 100);
+    assert!(logs.fetched.lock().len() < 100);
 }
 
 #[tokio::test]

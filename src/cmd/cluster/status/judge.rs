@@ -1,4 +1,4 @@
-//! What facts mean: whether the cluster is well, and what is wrong with which partition.
+//! What facts mean: whether the cluster is healthy, and what is wrong with which partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const BEHIND_MS_MAX: i64 = 2_000;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Status {
-    pub(super) is_well: bool,
+    pub(super) is_healthy: bool,
     pub(super) problems: Vec<String>,
     pub(super) cluster_id: Option<String>,
     /// Brokers and partitions are as the broker that was asked last heard of them: the quorum does not answer.
@@ -121,7 +121,7 @@ impl Status {
         }
         let not_well = facts.partitions.iter().filter(|partition| !states(&partition.placement()).is_empty());
         Self {
-            is_well: problems.is_empty(),
+            is_healthy: problems.is_empty(),
             problems,
             cluster_id: facts.cluster_id.clone(),
             is_last_known: matches!(facts.quorum, Quorum::Silent(_)),
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_cluster_where_all_are_in_sync_is_well() {
         let status = Status::of(&facts(), 20);
-        assert!(status.is_well, "{:?}", status.problems);
+        assert!(status.is_healthy, "{:?}", status.problems);
         assert_eq!(status.listed, []);
         assert_eq!(status.partitions, Counts { topics: 1, total: 2, led_by_another: 1, ..Default::default() });
         let quorum = status.quorum.unwrap();
@@ -322,7 +322,7 @@ mod tests {
                 "2 partitions are under-replicated",
             ]
         );
-        assert!(!status.is_well);
+        assert!(!status.is_healthy);
         let listed: Vec<_> = status.listed.iter().map(|one| (one.partition, one.states.join(", "))).collect();
         assert_eq!(listed, [(0, UNDER_REPLICATED.to_owned()), (1, "under min ISR, under-replicated".to_owned())]);
         assert_eq!((status.partitions.not_well, status.partitions.at_min_isr), (3, 2));
@@ -338,11 +338,11 @@ mod tests {
             (Quorum::Silent("too late".to_owned()), "the quorum cannot be seen: too late"),
         ] {
             let status = Status::of(&Facts { quorum, ..facts() }, 20);
-            assert_eq!((status.is_well, &status.problems[..]), (false, &[problem.to_owned()][..]));
+            assert_eq!((status.is_healthy, &status.problems[..]), (false, &[problem.to_owned()][..]));
             assert_eq!(status.is_last_known, status.quorum.is_none());
         }
         // One that is not a matter of the protocol is not wrong.
-        assert!(Status::of(&Facts { quorum: Quorum::Unknown, ..facts() }, 20).is_well);
+        assert!(Status::of(&Facts { quorum: Quorum::Unknown, ..facts() }, 20).is_healthy);
     }
 
     #[test]
@@ -352,6 +352,6 @@ mod tests {
         for voter in &mut quorum.voters {
             (voter.last_fetch_timestamp_ms, voter.last_caught_up_timestamp_ms) = (None, None);
         }
-        assert!(Status::of(&facts, 20).is_well);
+        assert!(Status::of(&facts, 20).is_healthy);
     }
 }

@@ -8,9 +8,9 @@ use crate::cmd::output::visible;
 const NOTHING: &str = "-";
 
 pub(super) fn render(status: &Status) -> String {
-    let mut text = match status.is_well {
-        true => "the cluster is well\n".to_owned(),
-        false => format!("NOT WELL: {}\n", status.problems.join("; ")),
+    let mut text = match status.is_healthy {
+        true => "the cluster is healthy\n".to_owned(),
+        false => format!("UNHEALTHY: {}\n", status.problems.join("; ")),
     };
     if let Some(id) = &status.cluster_id {
         let _ = writeln!(text, "cluster id {id}");
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(
             render(&status),
             "\
-NOT WELL: broker 2 is fenced; 2 partitions are offline
+UNHEALTHY: broker 2 is fenced; 2 partitions are offline
 cluster id abc
 
 quorum: led by 1, epoch 3, high watermark 12
@@ -182,7 +182,7 @@ orders  0          none    1,2       -    0        offline
         );
         let stale = Status { is_last_known: true, ..Default::default() };
         assert!(render(&stale).contains("last heard\n\nBROKER"), "{}", render(&stale));
-        let well = Status { is_well: true, ..Default::default() };
-        assert!(render(&well).starts_with("the cluster is well\n\nBROKER"), "{}", render(&well));
+        let well = Status { is_healthy: true, ..Default::default() };
+        assert!(render(&well).starts_with("the cluster is healthy\n\nBROKER"), "{}", render(&well));
     }
 }
