@@ -14,6 +14,11 @@
 //! of answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor
 //! reads is closed after a while, and sooner when others wait for the memory that it holds.
 
+mod admission;
+mod deadlines;
+mod first_frame;
+mod pending;
+
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,63 +27,34 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use platform::Clock;
 use storage::Span;
 use tokio::time::{Instant, Sleep, timeout};
 use wire::frame::RequestHeader;
-use wire::{ErrorCode, Reader, WireError, api as table};
+use wire::{Reader, WireError, api as table};
 
-use super::input::{FIRST_READ_BYTES, Input};
+use self::deadlines::idle_timeout;
+use self::pending::PendingRequest;
+use super::input::Input;
 use super::output::Output;
 use super::patience::Patience;
 use crate::Broker;
-use crate::api::{self, Peer, Started};
-use crate::close_reason::{CloseReason, DISK_TIMEOUT, MEMORY_TIMEOUT};
+use crate::api::{self, Peer};
+use crate::close_reason::{CloseReason, DISK_TIMEOUT};
 use crate::frame::Frame;
-use crate::memory::{ANSWER_BYTES, Budget, Permit, SMALL_ANSWER_BYTES_MAX, SMALL_BYTES_MAX, Share, Waiting};
-use crate::partition::{PendingCommits, ProduceTimings};
+use crate::memory::{Budget, Permit, Share, Waiting};
+use crate::partition::PendingCommits;
 use crate::stats::{Stage, Stopwatch};
 use crate::stream::Stream;
 
-/// Unanswered requests of one connection. Clients keep 5 in flight by default.
-const PENDING_MAX: usize = 256;
-/// So many of them are started in any case, and what each further one takes beside its frame, about: its handler, its
-/// ticket, and its batches' places in the queues of their partitions.
-const PENDING_SPARED: usize = 8;
-const PENDING_BYTES: usize = 1280;
 /// Requests, or bytes of them, after which a connection lets others have their turn.
 const TURN_REQUESTS_MAX: usize = 64;
 const TURN_BYTES_MAX: usize = 1 << 20;
-/// Answers that have not left, in memory and in files: no further request is started beyond.
+/// Answers in memory that have not left: no further request is started beyond.
 const UNSENT_MEMORY_MAX: usize = 64 * 1024;
-const UNSENT_MAX: u64 = 1 << 20;
-/// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
-/// or unread: clients that do so do not wait for those that do not read.
-const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;
-/// What a request other than Produce takes while it is decided and answered, as a multiple of its bytes: each of its
-/// elements becomes several values, and a name of a few bytes a string of its own. Where the frame is larger than a
-/// modest one, room for it is waited for.
-const DECODED_FACTOR: usize = 32;
-/// A request frame other than Produce: no client needs more for what they carry.
-const OTHER_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long the rest of a frame may stay away.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer may leave its answers unread. Consumers read ahead, and may be busy with what they have.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// The same for both while others wait for memory, where it is more than [`SPARED_BYTES`].
-const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
-const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
-
-/// A request that is not answered yet.
-struct PendingRequest {
-    started: Started,
-    watch: Stopwatch,
-    /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
-    _frame: Option<Bytes>,
-    /// Room for the answer, and for what the frame becomes, which was waited for.
-    _rooms: [Option<Permit>; 2],
-}
 
 pub struct Connection {
     broker: Arc<Broker>,
@@ -213,107 +189,6 @@ impl Connection {
     /// What takes time looks at the clock when it is done, and requests in between share what it has seen.
     fn now(&mut self) -> Duration {
         *self.now.get_or_insert_with(|| self.broker.env.clock.monotonic())
-    }
-
-    /// What so many unanswered requests take beside their frames, those that take it in any case aside.
-    fn pending_bytes(requests: usize) -> usize {
-        requests.saturating_sub(PENDING_SPARED) * PENDING_BYTES
-    }
-
-    /// Whether there is memory for what another request takes beside its frame.
-    fn has_pending_room(&self) -> bool {
-        let more = Self::pending_bytes(self.pending.len() + 1).saturating_sub(self.pending_room.bytes());
-        more == 0 || self.pending_room.share().has_room(more, false)
-    }
-
-    /// Whether another request may start, as far as the unanswered and unread ones go.
-    fn can_start(&self) -> bool {
-        self.pending.len() < PENDING_MAX
-            && self.has_pending_room()
-            && self.output.memory() < UNSENT_MEMORY_MAX
-            && self.output.unsent() < UNSENT_MAX
-    }
-
-    /// Whether there is memory for what the first frame, which has arrived, becomes.
-    fn has_room_to_start(&self) -> bool {
-        self.has_decoding_room() && self.has_answer_room()
-    }
-
-    fn has_decoding_room(&self) -> bool {
-        self.decoding_room.is_some() || self.decoded_bytes() == 0
-    }
-
-    /// Whether there is memory for the answer to the first frame, which has arrived.
-    fn has_answer_room(&self) -> bool {
-        self.answer_room.is_some() || {
-            let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix));
-            let is_large = self.wants_large_answer();
-            (!is_large && self.pending.is_empty() && size as usize <= MODEST_REQUEST_BYTES_MAX)
-                || self.answers.has_room(ANSWER_BYTES, is_large)
-        }
-    }
-
-    /// What the first frame takes when it is decoded, if that is much: no more than fits when nobody else has anything
-    /// large.
-    fn decoded_bytes(&self) -> usize {
-        let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix)) as usize;
-        match self.first_key() {
-            Some(key) if size > MODEST_REQUEST_BYTES_MAX && !api::is_produce(key) => {
-                size.saturating_mul(DECODED_FACTOR).min(self.decoding.budget().large_max())
-            }
-            _ => 0,
-        }
-    }
-
-    /// Whether the answer to the first frame may be large, or comes to others that were not read: then it leaves a
-    /// reserve to those that are small.
-    fn wants_large_answer(&self) -> bool {
-        self.output.memory() > 0 || self.first_key().is_some_and(|key| !api::answers_little(key))
-    }
-
-    fn first_key(&self) -> Option<i16> {
-        self.input.bytes().get(4..6).map(|key| i16::from_be_bytes([key[0], key[1]]))
-    }
-
-    /// The size of the first frame in `input`, length prefix included, once its prefix and API key have arrived.
-    fn frame_size(&self) -> Result<Option<usize>, CloseReason> {
-        let input = self.input.bytes();
-        let Some(prefix) = input.first_chunk::<4>() else { return Ok(None) };
-        let size = i32::from_be_bytes(*prefix);
-        if let Some(reason) = foreign_protocol(prefix) {
-            return Err(CloseReason::NotKafka(reason));
-        }
-        let request_max = self.broker.config().socket_request_max_bytes;
-        if size < 8 || size > request_max || size as usize > self.broker.memory.request_bytes_max {
-            return Err(CloseReason::FrameSize(size));
-        }
-        if let Some(key) = self.first_key() {
-            if !api::serves(key, self.peer.is_inter_broker) {
-                let version = input.get(6..8).map_or(-1, |v| i16::from_be_bytes([v[0], v[1]]));
-                return Err(CloseReason::UnsupportedApi { key, version });
-            }
-            let may_be_large = self.peer.is_inter_broker || api::is_produce(key);
-            if size as usize > OTHER_REQUEST_BYTES_MAX && !may_be_large {
-                return Err(CloseReason::FrameSize(size));
-            }
-        }
-        Ok(Some(4 + size as usize))
-    }
-
-    /// Whether a complete frame has arrived that may start now.
-    fn has_startable_frame(&self) -> Result<bool, CloseReason> {
-        match self.frame_size()? {
-            Some(size) if self.input.bytes().len() >= size => Ok(self.can_start() && self.may_start_next()),
-            _ => Ok(false),
-        }
-    }
-
-    /// The first frame may start when nothing is pending, or when it and all that is pending are Produce requests, and
-    /// those are queued. The last one stands for all: it could start only because those before it were queued.
-    fn may_start_next(&self) -> bool {
-        self.pending
-            .back()
-            .is_none_or(|last| last.started.is_queued_produce() && self.first_key().is_some_and(api::is_produce))
     }
 
     fn start_requests(&mut self, commits: &mut PendingCommits) -> Result<(), CloseReason> {
@@ -506,24 +381,6 @@ impl Connection {
         Ok(())
     }
 
-    fn poll_answer_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let is_large = self.wants_large_answer();
-        let waiting = self.answer_wait.get_or_insert_with(|| self.answers.wait_for(ANSWER_BYTES, is_large));
-        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
-        self.answer_wait = None;
-        self.answer_room = Some(permit);
-        Poll::Ready(())
-    }
-
-    fn poll_decoding_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let bytes = self.decoded_bytes();
-        let waiting = self.decoding_wait.get_or_insert_with(|| self.decoding.wait_for(bytes, bytes > SMALL_BYTES_MAX));
-        let permit = std::task::ready!(Pin::new(waiting).poll(cx));
-        self.decoding_wait = None;
-        self.decoding_room = Some(permit);
-        Poll::Ready(())
-    }
-
     /// A peer that has more to send but finds no memory here has time until there is some.
     fn note_shortage(&mut self) {
         self.frame_patience = None;
@@ -549,123 +406,5 @@ impl Connection {
                 Ok(())
             }
         }
-    }
-
-    /// One timer serves all deadlines of a connection. It may fire early, never late: then it is set again.
-    fn arm_timer(&mut self) {
-        // Who waits for an answer is not idle, and is looked at later.
-        let is_idle = self.pending.is_empty() || !self.timer.is_elapsed();
-        let idle_since = if is_idle { self.last_active } else { Instant::now() };
-        let mut deadline = idle_since + idle_timeout(&self.broker);
-        if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
-            deadline = deadline.min(first);
-        }
-        if let Some(patience) = &self.frame_patience {
-            deadline = deadline.min(next_look(patience, self.input.held_bytes()));
-        }
-        if let Some(patience) = &self.send_patience {
-            deadline = deadline.min(next_look(patience, self.output.memory().max(self.input.held_bytes())));
-        }
-        if let Some(since) = self.short_since {
-            deadline = deadline.min(since + MEMORY_TIMEOUT);
-        }
-        // A timer that is set earlier than needed costs one wake-up; setting it for each request would cost more.
-        if deadline < self.timer.deadline() || self.timer.is_elapsed() {
-            self.timer.as_mut().reset(deadline);
-        }
-    }
-
-    fn check_deadlines(&mut self) -> Result<(), CloseReason> {
-        let now = Instant::now();
-        if let Some(first) = self.pending.front_mut() {
-            first.started.expire(now);
-        }
-        if self.frame_patience.is_some_and(|patience| {
-            let is_short = self.input.held_bytes() > SPARED_BYTES && self.input.is_short();
-            is_over(&patience, is_short, now)
-        }) {
-            return Err(CloseReason::SlowFrame);
-        }
-        if self.send_patience.is_some_and(|patience| {
-            // What has arrived and cannot start before most of the answers are read is held by them, too.
-            let is_short = (self.output.memory() > SPARED_BYTES && self.answers.budget().is_short())
-                || (!self.can_start() && self.input.held_bytes() > SPARED_BYTES && self.input.is_short());
-            is_over(&patience, is_short, now)
-        }) {
-            return Err(CloseReason::SlowReader);
-        }
-        if self.short_since.is_some_and(|since| now >= since + MEMORY_TIMEOUT) {
-            return Err(CloseReason::NoMemory);
-        }
-        if self.pending.is_empty() && now >= self.last_active + idle_timeout(&self.broker) {
-            return Err(CloseReason::Idle);
-        }
-        Ok(())
-    }
-}
-
-/// When to look at a peer's progress. Whether memory is short is seen by looking.
-fn next_look(patience: &Patience, held_bytes: usize) -> Instant {
-    if held_bytes <= SPARED_BYTES {
-        return patience.until();
-    }
-    // While it moves on there is no need, and afterwards once in such a while.
-    let soon = patience.moved().max(Instant::now()) + SHORT_TIMEOUT;
-    patience.until().min(soon)
-}
-
-fn is_over(patience: &Patience, is_short: bool, now: Instant) -> bool {
-    now >= patience.until() || (is_short && now >= patience.moved() + SHORT_TIMEOUT)
-}
-
-impl PendingRequest {
-    fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) -> Poll<Result<Frame, CloseReason>> {
-        let answer = self.started.poll(cx);
-        match self.started.timings() {
-            Some(passed) => {
-                if let Poll::Ready(answer) = &answer {
-                    let errors = answer.as_ref().map_or(&[][..], Frame::errors);
-                    self.lap_produce(&passed, errors.contains(&ErrorCode::REQUEST_TIMED_OUT), clock);
-                }
-            }
-            // The first look at a handler takes it to its answer, or to what it waits for.
-            None if !self.watch.has(Stage::Process) => self.watch.lap(Stage::Process, clock.monotonic()),
-            None if answer.is_ready() => self.watch.lap(Stage::Wait, clock.monotonic()),
-            None => {}
-        }
-        answer
-    }
-
-    fn lap_produce(&mut self, passed: &ProduceTimings, timed_out: bool, clock: &dyn Clock) {
-        if timed_out {
-            return self.watch.lap(Stage::Wait, clock.monotonic());
-        }
-        if passed.settled.is_zero() {
-            // Nothing of it was appended.
-            return self.watch.lap(Stage::Append, clock.monotonic());
-        }
-        self.watch.lap(Stage::Append, passed.appended);
-        if let Some(synced) = passed.synced {
-            self.watch.lap(Stage::Sync, synced);
-        }
-        if passed.settled > passed.synced.unwrap_or(passed.appended) {
-            self.watch.lap(Stage::Replication, passed.settled);
-        }
-    }
-}
-
-fn idle_timeout(broker: &Broker) -> Duration {
-    Duration::from_millis(broker.config().connections_max_idle_ms.unsigned_abs())
-}
-
-/// Names the protocol of a peer that came to the wrong port.
-fn foreign_protocol(prefix: &[u8; 4]) -> Option<&'static str> {
-    match prefix {
-        b"GET " | b"POST" | b"HEAD" | b"PUT " | b"OPTI" | b"DELE" | b"CONN" | b"PRI " => {
-            Some("an HTTP request on the Kafka port")
-        }
-        [0x16, 0x03, ..] => Some("a TLS handshake on a plaintext port: the client's security.protocol says SSL"),
-        b"SSH-" => Some("an SSH client on the Kafka port"),
-        _ => None,
     }
 }

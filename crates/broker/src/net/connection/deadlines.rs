@@ -1,0 +1,88 @@
+//! How long a connection has patience with its peer.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Connection;
+use crate::Broker;
+use crate::close_reason::{CloseReason, MEMORY_TIMEOUT};
+use crate::memory::SMALL_ANSWER_BYTES_MAX;
+use crate::net::patience::Patience;
+
+/// How long a peer may leave the rest of a frame or its answers while others wait for memory, where it holds more than
+/// [`SPARED_BYTES`].
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
+const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
+
+impl Connection {
+    /// One timer serves all deadlines of a connection. It may fire early, never late: then it is set again.
+    pub(super) fn arm_timer(&mut self) {
+        // Who waits for an answer is not idle, and is looked at later.
+        let is_idle = self.pending.is_empty() || !self.timer.is_elapsed();
+        let idle_since = if is_idle { self.last_active } else { Instant::now() };
+        let mut deadline = idle_since + idle_timeout(&self.broker);
+        if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
+            deadline = deadline.min(first);
+        }
+        if let Some(patience) = &self.frame_patience {
+            deadline = deadline.min(next_look(patience, self.input.held_bytes()));
+        }
+        if let Some(patience) = &self.send_patience {
+            deadline = deadline.min(next_look(patience, self.output.memory().max(self.input.held_bytes())));
+        }
+        if let Some(since) = self.short_since {
+            deadline = deadline.min(since + MEMORY_TIMEOUT);
+        }
+        // A timer that is set earlier than needed costs one wake-up; setting it for each request would cost more.
+        if deadline < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(deadline);
+        }
+    }
+
+    pub(super) fn check_deadlines(&mut self) -> Result<(), CloseReason> {
+        let now = Instant::now();
+        if let Some(first) = self.pending.front_mut() {
+            first.started.expire(now);
+        }
+        if self.frame_patience.is_some_and(|patience| {
+            let is_short = self.input.held_bytes() > SPARED_BYTES && self.input.is_short();
+            is_over(&patience, is_short, now)
+        }) {
+            return Err(CloseReason::SlowFrame);
+        }
+        if self.send_patience.is_some_and(|patience| {
+            // What has arrived and cannot start before most of the answers are read is held by them, too.
+            let is_short = (self.output.memory() > SPARED_BYTES && self.answers.budget().is_short())
+                || (!self.can_start() && self.input.held_bytes() > SPARED_BYTES && self.input.is_short());
+            is_over(&patience, is_short, now)
+        }) {
+            return Err(CloseReason::SlowReader);
+        }
+        if self.short_since.is_some_and(|since| now >= since + MEMORY_TIMEOUT) {
+            return Err(CloseReason::NoMemory);
+        }
+        if self.pending.is_empty() && now >= self.last_active + idle_timeout(&self.broker) {
+            return Err(CloseReason::Idle);
+        }
+        Ok(())
+    }
+}
+
+/// When to look at a peer's progress. Whether memory is short is seen by looking.
+fn next_look(patience: &Patience, held_bytes: usize) -> Instant {
+    if held_bytes <= SPARED_BYTES {
+        return patience.until();
+    }
+    // While it moves on there is no need, and afterwards once in such a while.
+    let soon = patience.moved().max(Instant::now()) + SHORT_TIMEOUT;
+    patience.until().min(soon)
+}
+
+fn is_over(patience: &Patience, is_short: bool, now: Instant) -> bool {
+    now >= patience.until() || (is_short && now >= patience.moved() + SHORT_TIMEOUT)
+}
+
+pub(super) fn idle_timeout(broker: &Broker) -> Duration {
+    Duration::from_millis(broker.config().connections_max_idle_ms.unsigned_abs())
+}

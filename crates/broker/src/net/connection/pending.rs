@@ -1,0 +1,60 @@
+//! A request on its way to its answer, and what its time goes to.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use platform::Clock;
+use wire::ErrorCode;
+
+use crate::api::Started;
+use crate::close_reason::CloseReason;
+use crate::frame::Frame;
+use crate::memory::Permit;
+use crate::partition::ProduceTimings;
+use crate::stats::{Stage, Stopwatch};
+
+/// A request that is not answered yet.
+pub(super) struct PendingRequest {
+    pub(super) started: Started,
+    pub(super) watch: Stopwatch,
+    /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
+    pub(super) _frame: Option<Bytes>,
+    /// Room for the answer, and for what the frame becomes, which was waited for.
+    pub(super) _rooms: [Option<Permit>; 2],
+}
+
+impl PendingRequest {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) -> Poll<Result<Frame, CloseReason>> {
+        let answer = self.started.poll(cx);
+        match self.started.timings() {
+            Some(timings) => {
+                if let Poll::Ready(answer) = &answer {
+                    let errors = answer.as_ref().map_or(&[][..], Frame::errors);
+                    self.lap_produce(&timings, errors.contains(&ErrorCode::REQUEST_TIMED_OUT), clock);
+                }
+            }
+            // The first look at a handler takes it to its answer, or to what it waits for.
+            None if !self.watch.has(Stage::Process) => self.watch.lap(Stage::Process, clock.monotonic()),
+            None if answer.is_ready() => self.watch.lap(Stage::Wait, clock.monotonic()),
+            None => {}
+        }
+        answer
+    }
+
+    fn lap_produce(&mut self, timings: &ProduceTimings, timed_out: bool, clock: &dyn Clock) {
+        if timed_out {
+            return self.watch.lap(Stage::Wait, clock.monotonic());
+        }
+        if timings.settled.is_zero() {
+            // Nothing of it was appended.
+            return self.watch.lap(Stage::Append, clock.monotonic());
+        }
+        self.watch.lap(Stage::Append, timings.appended);
+        if let Some(synced) = timings.synced {
+            self.watch.lap(Stage::Sync, synced);
+        }
+        if timings.settled > timings.synced.unwrap_or(timings.appended) {
+            self.watch.lap(Stage::Replication, timings.settled);
+        }
+    }
+}
