@@ -12,7 +12,7 @@ from .topics import described
 REASSIGN = "reassign.ReassignPartitionsCommand"
 
 
-def _until(what, seconds=60):
+def _wait_for(what, seconds=60):
     """Looks again until there is something, and returns it."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
@@ -22,7 +22,7 @@ def _until(what, seconds=60):
     return found
 
 
-def _until_isr(c, topic, *wanted):
+def _wait_for_isr(c, topic, *wanted):
     """Every node that lives sees these in-sync replicas of the topic's partitions, in any order."""
 
     def is_seen():
@@ -33,12 +33,12 @@ def _until_isr(c, topic, *wanted):
             for index, isr in enumerate(wanted)
         )
 
-    _until(is_seen)
+    _wait_for(is_seen)
 
 
-def _heal(c):
+def _restart_brokers(c):
     c.broker.heal()
-    c.broker.wait_whole()
+    c.broker.wait_healthy()
 
 
 def _described(line):
@@ -48,8 +48,8 @@ def _described(line):
 
 def _elected(line):
     """What an election did, with the partitions in order."""
-    said, mark, partitions = line.partition("for partitions ")
-    return said + mark + ", ".join(sorted(partitions.split(", ")))
+    outcome, mark, partitions = line.partition("for partitions ")
+    return outcome + mark + ", ".join(sorted(partitions.split(", ")))
 
 
 def _moves(topic, *replicas):
@@ -79,12 +79,12 @@ def topics(c):
     c.say("all are up")
     wrong()
     c.broker.nodes[3].kill()
-    _until_isr(c, spread, [1, 2], [2], [1])
-    _until_isr(c, full, [1, 2])
+    _wait_for_isr(c, spread, [1, 2], [2], [1])
+    _wait_for_isr(c, full, [1, 2])
     c.say("broker 3 is down")
     wrong()
     c.tool("TopicCommand", "--describe", "--topic", full, show=_described)
-    _heal(c)
+    _restart_brokers(c)
     c.say("broker 3 is back")
     c.tool("TopicCommand", "--describe", "--unavailable-partitions", show=_described, sort=True)
     c.tool("TopicCommand", "--describe", "--under-replicated-partitions", show=_described)
@@ -105,9 +105,9 @@ def elections(c):
 
     elect("preferred", "--all-topic-partitions")
     c.broker.nodes[3].kill()
-    _until_isr(c, moved, [1], [2])
+    _wait_for_isr(c, moved, [1], [2])
     elect("preferred", "--topic", moved, "--partition", 0)
-    _heal(c)
+    _restart_brokers(c)
     c.tool("TopicCommand", "--describe", "--topic", moved, show=_described)
     elect("preferred", "--topic", moved, "--partition", 0)
     wanted = c.file("elections.json", {"partitions": [{"topic": moved, "partition": index} for index in (0, 1)]})
@@ -120,22 +120,22 @@ def elections(c):
     c.create(risky, "--replica-assignment", "2:3")
     c.create(careless, "--replica-assignment", "2:3", "--config", "unclean.leader.election.enable=true")
     c.broker.nodes[3].kill()
-    _until_isr(c, risky, [2])
-    _until_isr(c, careless, [2])
+    _wait_for_isr(c, risky, [2])
+    _wait_for_isr(c, careless, [2])
     c.broker.nodes[2].kill()
     c.broker.nodes[3].start()
     leader = lambda topic: {
         view.partitions[topic, 0].leader for view in c.broker.control.views([topic]).values()
     }
-    _until(lambda: leader(risky) == {-1} and leader(careless) == {3})
+    _wait_for(lambda: leader(risky) == {-1} and leader(careless) == {3})
     c.say("only a replica that is not in sync is left")
     c.tool("TopicCommand", "--describe", "--unavailable-partitions", show=_described, sort=True)
     elect("preferred", "--topic", risky, "--partition", 0)
     elect("unclean", "--topic", risky, "--partition", 0)
-    _until(lambda: leader(risky) == {3})
+    _wait_for(lambda: leader(risky) == {3})
     c.tool("TopicCommand", "--describe", "--topic", risky, show=_described)
     c.tool("TopicCommand", "--describe", "--topic", careless, show=_described)
-    _heal(c)
+    _restart_brokers(c)
     for topic in (moved, risky, careless):
         c.tool("TopicCommand", "--delete", "--topic", topic)
 
@@ -156,7 +156,7 @@ def reassign(c):
     c.tool(REASSIGN, "--generate", "--topics-to-move-json-file", named, "--broker-list", "1,2,3", show=generated)
     there = c.file("there.json", _moves(topic, [3, 2], [2, 3]))
     c.tool(REASSIGN, "--execute", "--reassignment-json-file", there)
-    _until_isr(c, topic, [2, 3], [2, 3])
+    _wait_for_isr(c, topic, [2, 3], [2, 3])
     c.tool(REASSIGN, "--verify", "--reassignment-json-file", there)
     c.tool(REASSIGN, "--list")
     c.tool("TopicCommand", "--describe", "--topic", topic, show=_described)
@@ -164,9 +164,9 @@ def reassign(c):
     back = c.file("back.json", _moves(topic, [1, 2], [1, 2, 3]))
     c.tool(REASSIGN, "--verify", "--preserve-throttles", "--reassignment-json-file", back)
     c.tool(REASSIGN, "--execute", "--disallow-replication-factor-change", "--reassignment-json-file", back)
-    _until_isr(c, topic, [1, 2], [2, 3])
+    _wait_for_isr(c, topic, [1, 2], [2, 3])
     c.tool(REASSIGN, "--execute", "--reassignment-json-file", back)
-    _until_isr(c, topic, [1, 2], [1, 2, 3])
+    _wait_for_isr(c, topic, [1, 2], [1, 2, 3])
     c.tool("TopicCommand", "--describe", "--topic", topic, show=_described)
     wrong = (_moves(topic, [1, 9]), _moves(topic, [1, 1]), _moves(topic, []), _moves(c.name("absent"), [1]))
     for moves in wrong:
@@ -204,7 +204,7 @@ def throttle(c):
     move("--throttle", 1000000, "--reassignment-json-file", away)
     move("--additional", "--throttle", 1000000, "--reassignment-json-file", away)
     throttles()
-    _until_isr(c, topic, [2, 3])
+    _wait_for_isr(c, topic, [2, 3])
     # The last of the megabytes may be fetched as soon as the others are below the rate.
     took_s = time.monotonic() - started
     c.say(f"as long as the rate wants: {megabytes - 1.5 < took_s < 30}")
@@ -232,12 +232,12 @@ def deletion(c):
     c.tool("DeleteRecordsCommand", "--offset-json-file", wanted)
     c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
     c.broker.nodes[1].kill()
-    _until_isr(c, topic, [2, 3])
+    _wait_for_isr(c, topic, [2, 3])
     c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
     c.tool("GetOffsetShell", "--topic", topic, "--time", -1)
     wanted = c.file("offsets.json", {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": -1}]})
     c.tool("DeleteRecordsCommand", "--offset-json-file", wanted)
-    _heal(c)
+    _restart_brokers(c)
     c.tool("LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", 0)
     c.tool("GetOffsetShell", "--topic", topic, "--time", -2)
     c.tool("TopicCommand", "--delete", "--topic", topic)
@@ -275,14 +275,14 @@ def quorum(c):
     endpoints()
     cluster("unregister", "--id", 9)
     c.broker.nodes[3].kill()
-    _until(lambda: all(3 not in view.nodes for view in c.broker.control.views().values()))
+    _wait_for(lambda: all(3 not in view.nodes for view in c.broker.control.views().values()))
     c.say("broker 3 is down")
     endpoints()
     endpoints("--include-fenced-brokers")
     cluster("unregister", "--id", 3)
     endpoints("--include-fenced-brokers")
     c.tool("MetadataQuorumCommand", "describe", "--status", show=status)
-    _heal(c)
+    _restart_brokers(c)
     c.say("broker 3 is back")
     endpoints("--include-fenced-brokers")
 
@@ -307,7 +307,7 @@ def voters(c):
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     }
     config = c.file("node-4.properties", "".join(f"{name}={value}\n" for name, value in properties.items()))
-    told = lambda line: line.replace(directory, "DIRECTORY")
+    shown = lambda line: line.replace(directory, "DIRECTORY")
 
     def status():
         ids = lambda line: re.findall(r'"id": (\d+)', line)
@@ -321,16 +321,16 @@ def voters(c):
     def remove(*options, id=directory):
         arguments = ("remove-controller", "--controller-id", 4, "--controller-directory-id", id, *options)
         result = c.start("MetadataQuorumCommand", *arguments)()
-        c.say(f"remove {' '.join(options)} of {told(id)}: {told(result.out.strip())}")
+        c.say(f"remove {' '.join(options)} of {shown(id)}: {shown(result.out.strip())}")
         c.say(f"exit {result.code} {sorted(set(re.findall('Voter[A-Za-z]+Exception', result.err)))}")
 
-    _until(lambda: '[{"id": 4' in c.start("MetadataQuorumCommand", "describe", "--status")().out)
+    _wait_for(lambda: '[{"id": 4' in c.start("MetadataQuorumCommand", "describe", "--status")().out)
     status()
     add = ("MetadataQuorumCommand", "--command-config", config, "add-controller")
-    c.tool(*add, "--dry-run", show=told)
-    c.tool(*add, show=told)
+    c.tool(*add, "--dry-run", show=shown)
+    c.tool(*add, show=shown)
     status()
-    c.tool(*add, show=told)
+    c.tool(*add, show=shown)
     remove("--dry-run")
     remove(id="AAAAAAAAAAAAAAAAAAAAAQ")
     remove()
@@ -354,7 +354,7 @@ def brokers(c):
     configs("--entity-name", 2, "--alter", "--add-config", "message.max.bytes=500000")
     configs("--entity-default", "--alter", "--add-config", "log.retention.ms=7200000")
     configured = lambda: "500000" in c.start("ConfigCommand", "--describe", "--entity-type", "brokers", "--entity-name", 2)().out
-    _until(configured)
+    _wait_for(configured)
     configs("--describe")
     configs("--describe", "--entity-name", 1)
     configs("--describe", "--entity-name", 2)

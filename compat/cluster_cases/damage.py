@@ -5,13 +5,13 @@ import subprocess
 import time
 
 from cluster_cases.disk import wait_for_voters
-from harness import install, trial
+from harness import install, cluster_test
 
 
-def _damaged(t, harm):
+def _damaged(t, inject_fault):
     servers, work = t.begin()
     for cycle in t.each():
-        partition = cycle % trial.PROBES
+        partition = cycle % cluster_test.PROBES
         leader = servers.leader("probe", partition)
         node = next(node for node in servers.nodes.values() if node.number != leader.number)
         # Until what it has is noted to be on disk.
@@ -20,32 +20,32 @@ def _damaged(t, harm):
             node.kill()
         directory = node.log_directory("probe", partition)
         log = max(path for path in directory.glob("*.log") if path.stat().st_size > 0)
-        t.say(f"node {node.number}: {harm(log)}")
+        t.say(f"node {node.number}: {inject_fault(log)}")
         with t.pause("return"):
             node.start()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.finish()
 
 
-@trial.trial("tail-cut", (6, 8), "kill -9 of a follower, the last 100 bytes of a log are cut off, it starts again", cycles=3, quick=1)
+@cluster_test.case("tail-cut", (6, 8), "kill -9 of a follower, the last 100 bytes of a log are cut off, it starts again", cycles=3, quick=1)
 def tail_cut(t):
-    def harm(log):
+    def inject_fault(log):
         size = log.stat().st_size
         os.truncate(log, max(size - 100, 0))
         return f"cut {min(size, 100)} of {size} bytes"
 
-    _damaged(t, harm)
+    _damaged(t, inject_fault)
 
 
-@trial.trial("tail-flipped", (8,), "kill -9 of a follower, a bit in the last batch of a log flips, it starts again", cycles=3)
+@cluster_test.case("tail-flipped", (8,), "kill -9 of a follower, a bit in the last batch of a log flips, it starts again", cycles=3)
 def tail_flipped(t):
-    def harm(log):
+    def inject_fault(log):
         data = bytearray(log.read_bytes())
         data[-3] ^= 4
         log.write_bytes(data)
         return f"flipped a bit near the end of {len(data)} bytes"
 
-    _damaged(t, harm)
+    _damaged(t, inject_fault)
 
 
 def _flip_metadata(node, batch):
@@ -71,18 +71,18 @@ def _refuses_to_start(t, node):
         t.require(f"node {node.number} starts with a damaged metadata log", False)
     except RuntimeError as error:
         t.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
-    node.meant = True
+    node.exit_expected = True
 
 
 def _rejoins(t, node):
     t.expect("exit code of recover", _recover(t, node).returncode, 0)
     with t.pause("return without metadata"):
         node.start()
-        t.servers.wait_whole()
+        t.servers.wait_healthy()
     wait_for_voters(t)
 
 
-@trial.trial("metadata-flipped", (10,), "kill -9 of a node, a bit in its metadata log flips; it refuses, is recovered and rejoins", cycles=3, quick=1)
+@cluster_test.case("metadata-flipped", (10,), "kill -9 of a node, a bit in its metadata log flips; it refuses, is recovered and rejoins", cycles=3, quick=1)
 def metadata_flipped(t):
     servers, work = t.begin()
     for cycle in t.each():
@@ -95,7 +95,7 @@ def metadata_flipped(t):
     t.finish()
 
 
-@trial.trial("metadata-flipped-two", (10,), "the same on two nodes at once: neither is recovered before one of them is as it was", cycles=3)
+@cluster_test.case("metadata-flipped-two", (10,), "the same on two nodes at once: neither is recovered before one of them is as it was", cycles=3)
 def metadata_flipped_two(t):
     servers, _work = t.begin()
     for cycle in t.each():

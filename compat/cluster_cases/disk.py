@@ -3,7 +3,7 @@
 import time
 
 from fault_cases.disk import Injection
-from harness import ledger, trial
+from harness import ledger, cluster_test
 
 PROBED = "probe"
 PAYLOAD = b"v" * 40
@@ -11,7 +11,7 @@ PAYLOAD = b"v" * 40
 FROZEN_S = 5.0
 
 
-@trial.trial("disk-wiped", (31,), "kill -9 of a node, its disk is emptied, it starts again", cycles=6, quick=2)
+@cluster_test.case("disk-wiped", (31,), "kill -9 of a node, its disk is emptied, it starts again", cycles=6, quick=2)
 def wiped(t):
     servers, work = t.begin()
     for cycle in t.each():
@@ -21,7 +21,7 @@ def wiped(t):
         node.wipe()
         with t.pause("return with an empty disk"):
             node.start()
-            servers.wait_whole()
+            servers.wait_healthy()
         wait_for_voters(t)
     t.finish()
 
@@ -37,7 +37,7 @@ def wait_for_voters(t, seconds=30):
     t.require(f"the new disk does not vote after {seconds} s: {quorum}", False)
 
 
-@trial.trial("disk-wiped-vote", (31,), "all nodes are killed; the emptied one and one other start, later the third", cycles=3)
+@cluster_test.case("disk-wiped-vote", (31,), "all nodes are killed; the emptied one and one other start, later the third", cycles=3)
 def wiped_vote(t):
     servers, work = t.begin()
     for cycle in t.each():
@@ -54,7 +54,7 @@ def wiped_vote(t):
             third.launch()
             for node in servers.nodes.values():
                 node.wait_ready()
-            servers.wait_whole()
+            servers.wait_healthy()
         wait_for_voters(t)
     t.finish()
 
@@ -70,7 +70,7 @@ def _flip(path):
 def _damage(t, cycle, of_leader):
     """A node is down, one bit of its log flips, it comes back and leads that partition: does everybody read what was written?"""
     servers, work = t.servers, t.work
-    partition = cycle % trial.LOADED
+    partition = cycle % cluster_test.LOADED
     found = servers.control.partitions(["ledger"])["ledger", partition]
     node = servers.nodes[found.leader if of_leader else next(n for n in found.replicas if n != found.leader)]
     clean, old = cycle % 2 == 0, cycle // 2 % 2 == 0
@@ -80,13 +80,13 @@ def _damage(t, cycle, of_leader):
     _flip(target)
     t.say(f"node {node.number} {'stopped' if clean else 'killed'}, bit flipped in {target.name}, {len(segments)} segments")
     node.start()
-    servers.wait_whole()
+    servers.wait_healthy()
     others = [number for number in found.replicas if number != node.number]
     servers.control.reassign({("ledger", partition): [node.number, *others]})
     servers.control.elect_preferred()
     t.wait_balanced()
     acknowledged = [number for number, at in enumerate(work.load.acknowledged) if at > 0]
-    values, errors = ledger.read_all(servers.bootstrap, "ledger", trial.LOADED, 10)
+    values, errors = ledger.read_all(servers.bootstrap, "ledger", cluster_test.LOADED, 10)
     numbers = {int(value.split(b":", 1)[0]) for read in values.values() for _, value in read}
     lost = sum(number not in numbers for number in acknowledged)
     t.say(f"led by the damaged replica: {lost} of {len(acknowledged)} unreadable, errors {dict(errors)}")
@@ -103,22 +103,22 @@ def _flips(t, of_leader):
     t.finish()
 
 
-@trial.trial("disk-flip-leader", (7,), "a bit of the leader's log flips while it is down, in an old or the newest segment", cycles=4)
+@cluster_test.case("disk-flip-leader", (7,), "a bit of the leader's log flips while it is down, in an old or the newest segment", cycles=4)
 def flip_leader(t):
     _flips(t, True)
 
 
-@trial.trial("disk-flip-follower", (8,), "a bit of a follower's log flips while it is down; then it is made leader", cycles=4)
+@cluster_test.case("disk-flip-follower", (8,), "a bit of a follower's log flips while it is down; then it is made leader", cycles=4)
 def flip_follower(t):
     _flips(t, False)
 
 
-@trial.trial("disk-eio", (13,), "fdatasync fails with EIO on a leader", cycles=4)
+@cluster_test.case("disk-eio", (13,), "fdatasync fails with EIO on a leader", cycles=4)
 def eio(t):
     servers, work = t.begin()
     for cycle in t.each():
-        node = servers.leader(PROBED, cycle % trial.PROBES)
-        node.meant = True  # it may end, which is one way not to promise anything
+        node = servers.leader(PROBED, cycle % cluster_test.PROBES)
+        node.exit_expected = True  # it may end, which is one way not to promise anything
         with t.pause("EIO", work.probe.led_by(node.number)):
             injection = Injection(t, node, "fdatasync,fsync:error=EIO:when=1..3")
             time.sleep(2)
@@ -127,7 +127,7 @@ def eio(t):
         node.kill()
         with t.pause("return"):
             node.start()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.finish()
 
 
@@ -145,17 +145,17 @@ def _slow(t, choose):
     t.finish()
 
 
-@trial.trial("disk-slow", (16,), "every sync of one node takes 300 ms longer, for 15 s", cycles=3)
+@cluster_test.case("disk-slow", (16,), "every sync of one node takes 300 ms longer, for 15 s", cycles=3)
 def slow(t):
-    _slow(t, lambda servers, cycle: servers.leader(PROBED, cycle % trial.PROBES))
+    _slow(t, lambda servers, cycle: servers.leader(PROBED, cycle % cluster_test.PROBES))
 
 
-@trial.trial("disk-full", (11,), "the disk of one node is full for 15 s", cycles=3)
+@cluster_test.case("disk-full", (11,), "the disk of one node is full for 15 s", cycles=3)
 def full(t):
     servers, work = t.begin(with_disks=True)
     for cycle in t.each():
-        node = servers.leader(PROBED, cycle % trial.PROBES)
-        t.undo.append(node.disk.make_room)
+        node = servers.leader(PROBED, cycle % cluster_test.PROBES)
+        t.undo.append(node.disk.free_space)
         filled_at = time.monotonic()
         # Of all partitions: those that others lead have a follower without room.
         with t.pause("full"):
@@ -163,17 +163,17 @@ def full(t):
         time.sleep(max(0.0, filled_at + 15 - time.monotonic()))
         t.require(f"node {node.number} ended", node.alive())
         with t.pause("room again"):
-            node.disk.make_room()
-            servers.wait_whole()
+            node.disk.free_space()
+            servers.wait_healthy()
     t.limit("full", p99=3.0)
     t.finish()
 
 
-@trial.trial("disk-frozen", (17,), "a leader's disk hangs for 20 s (fsfreeze)", cycles=3)
+@cluster_test.case("disk-frozen", (17,), "a leader's disk hangs for 20 s (fsfreeze)", cycles=3)
 def frozen(t):
     servers, work = t.begin(with_disks=True)
     for cycle in t.each():
-        node = servers.leader(PROBED, cycle % trial.PROBES)
+        node = servers.leader(PROBED, cycle % cluster_test.PROBES)
         t.undo.append(node.disk.thaw)
         frozen_at = time.monotonic()
         with t.pause("frozen", work.probe.led_by(node.number)):
@@ -181,12 +181,12 @@ def frozen(t):
         time.sleep(max(0.0, frozen_at + 20 - time.monotonic()))
         with t.pause("thawed"):
             node.disk.thaw()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.limit("frozen", p99=FROZEN_S)
     t.finish()
 
 
-@trial.trial("disk-frozen-controller", (17, 28), "the controller's disk hangs for 20 s (fsfreeze)", cycles=3)
+@cluster_test.case("disk-frozen-controller", (17, 28), "the controller's disk hangs for 20 s (fsfreeze)", cycles=3)
 def frozen_controller(t):
     servers, work = t.begin(with_disks=True)
     for cycle in t.each():
@@ -199,6 +199,6 @@ def frozen_controller(t):
         time.sleep(max(0.0, frozen_at + 20 - time.monotonic()))
         with t.pause("thawed"):
             node.disk.thaw()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.limit("frozen", p99=FROZEN_S)
     t.finish()

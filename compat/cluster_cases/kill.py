@@ -4,12 +4,12 @@ import os
 import signal
 import time
 
-from harness import busy, trial
+from harness import busy, cluster_test
 
 PROBED = "probe"
 
 
-def _die_and_return(t, label, *nodes):
+def _kill_and_restart(t, label, *nodes):
     """Kills, measures how long what they led stands still, and brings them back."""
     lanes = [lane for node in nodes for lane in t.work.probe.led_by(node.number)]
     with t.pause(label, lanes or None):
@@ -19,20 +19,20 @@ def _die_and_return(t, label, *nodes):
     with t.pause("return"):
         for node in nodes:
             node.start()
-        t.servers.wait_whole()
+        t.servers.wait_healthy()
     t.figures.setdefault("ready_s", []).append(round(max(node.ready_s for node in nodes), 3))
 
 
-@trial.trial("kill-leader", (22,), "kill -9 of a partition's leader", cycles=10, quick=3)
+@cluster_test.case("kill-leader", (22,), "kill -9 of a partition's leader", cycles=10, quick=3)
 def leader(t):
     servers, work = t.begin()
     for cycle in t.each():
-        _die_and_return(t, "kill", servers.leader(PROBED, cycle % trial.PROBES))
+        _kill_and_restart(t, "kill", servers.leader(PROBED, cycle % cluster_test.PROBES))
     t.limit("kill", p50=0.5, p99=1.5)
     t.finish()
 
 
-@trial.trial("kill-controller", (28,), "kill -9 of the controller, which also leads partitions", cycles=5, quick=2)
+@cluster_test.case("kill-controller", (28,), "kill -9 of the controller, which also leads partitions", cycles=5, quick=2)
 def controller(t):
     servers, work = t.begin()
     for cycle in t.each():
@@ -48,12 +48,12 @@ def controller(t):
         t.figures.setdefault("create_s", []).append(round(took, 3))
         with t.pause("return"):
             node.start()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.limit("kill", p50=0.5, p99=1.5)
     t.finish()
 
 
-@trial.trial("kill-follower", (29,), "kill -9 of a node that leads nothing", cycles=5, quick=1)
+@cluster_test.case("kill-follower", (29,), "kill -9 of a node that leads nothing", cycles=5, quick=1)
 def follower(t):
     servers, work = t.begin()
     for _ in t.each():
@@ -67,13 +67,13 @@ def follower(t):
         )
         servers.control.elect_preferred()
         t.wait_balanced()
-        _die_and_return(t, "kill", node)
+        _kill_and_restart(t, "kill", node)
         servers.control.reassign(home)
     t.limit("kill", p99=3.0)
     t.finish()
 
 
-@trial.trial("kill-majority", (28, 29), "kill -9 of two nodes of three, the controller among them; one comes back, then the other", cycles=3)
+@cluster_test.case("kill-majority", (28, 29), "kill -9 of two nodes of three, the controller among them; one comes back, then the other", cycles=3)
 def majority(t):
     servers, work = t.begin()
     for _ in t.each():
@@ -89,16 +89,16 @@ def majority(t):
         try:
             servers.control.create("unmade", 1, 1, seconds=1.5)
             t.require("a topic was created without a majority", False)
-        except trial.control.Unreachable as error:
+        except cluster_test.control.Unreachable as error:
             t.say(f"a change of metadata is refused: {error}")
         with t.pause("one is back", lanes):
             first.start()
         second.start()
-        servers.wait_whole()
+        servers.wait_healthy()
     t.finish()
 
 
-@trial.trial("kill-all", (1, 28), "kill -9 of all three nodes at once, which start together while the machine has other work", cycles=500, quick=3)
+@cluster_test.case("kill-all", (1, 28), "kill -9 of all three nodes at once, which start together while the machine has other work", cycles=500, quick=3)
 def everything(t):
     servers, work = t.begin()
     spinning, writing = t.options.busy or ((2, 1) if t.quick else (10 * os.cpu_count(), 3))
@@ -108,7 +108,7 @@ def everything(t):
                 os.killpg(node.pid, signal.SIGKILL)
             servers.kill()
             servers.start()
-            servers.wait_whole()
+            servers.wait_healthy()
         aside = [path.name for node in servers.nodes.values() for path in node.data.glob("*-stray")]
         t.require(f"directories were set aside: {aside}", not aside)
         if t.wrong:

@@ -3,13 +3,13 @@
 import threading
 import time
 
-from harness import trial
+from harness import cluster_test
 from harness.case import Skip
 
 DUPLICATE_VOTER, VOTER_NOT_FOUND = 126, 127
 
 
-def _during(t, action, harm):
+def _during(t, action, inject_fault):
     """Does something that takes a while, and harms the cluster in the middle of it."""
     failed = []
 
@@ -22,7 +22,7 @@ def _during(t, action, harm):
     thread = threading.Thread(target=run)
     thread.start()
     time.sleep(t.random.uniform(0.0, 0.1))
-    harm()
+    inject_fault()
     thread.join()
     if failed:
         raise failed[0]
@@ -36,7 +36,7 @@ def _wait(t, what, condition, seconds=60):
         time.sleep(0.05)
 
 
-@trial.trial("members", (32,), "a fourth node joins, votes, takes replicas, gives them back and leaves, with a kill -9 during each step", cycles=2)
+@cluster_test.case("members", (32,), "a fourth node joins, votes, takes replicas, gives them back and leaves, with a kill -9 during each step", cycles=2)
 def members(t):
     if t.kind == "kafka":
         raise Skip("the voters of the Apache Kafka that this starts are fixed")
@@ -61,7 +61,7 @@ def members(t):
         with t.pause("adding a voter"):
             _during(t, add, victim.kill)
         victim.start()
-        servers.wait_whole()
+        servers.wait_healthy()
         t.require(f"voters {sorted(control.quorum().voters)}", 4 in control.quorum().voters)
 
         victim = servers.nodes[t.random.choice([1, 2, 3])]
@@ -69,13 +69,13 @@ def members(t):
             _during(t, lambda: control.reassign(away), victim.kill)
         victim.start()
         _wait(t, "replicas move to the fourth node", lambda: replicas_are(away))
-        servers.wait_whole()
+        servers.wait_healthy()
 
         with t.pause("moving replicas back"):
             _during(t, lambda: control.reassign(home), fourth.kill)
         fourth.start()
         _wait(t, "replicas move back", lambda: replicas_are(home))
-        servers.wait_whole()
+        servers.wait_healthy()
 
         directory, _end = control.quorum().voters[4]
         victim = servers.controller()
@@ -85,6 +85,6 @@ def members(t):
         with t.pause("removing the voter"):
             _during(t, lambda: control.change_voters(4, directory, good=(0, VOTER_NOT_FOUND)), victim.kill)
         victim.start()
-        servers.wait_whole()
+        servers.wait_healthy()
         t.require(f"voters {sorted(control.quorum().voters)}", 4 not in control.quorum().voters)
     t.finish()

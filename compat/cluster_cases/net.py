@@ -2,7 +2,7 @@
 
 import time
 
-from harness import trial
+from harness import cluster_test
 
 PROBED = "probe"
 ELECTIONS_MAX = 4
@@ -11,29 +11,29 @@ ELECTIONS_MAX = 4
 def _cut_off(t, cycle, also_clients):
     """The leader of a topic is alone, the others are a majority; it comes back after ten seconds."""
     servers, work = t.servers, t.work
-    node = servers.leader(PROBED, cycle % trial.PROBES)
+    node = servers.leader(PROBED, cycle % cluster_test.PROBES)
     others = [number for number in servers.nodes if number != node.number]
-    topic = t.topic(f"loyal-{cycle}", 1, assignment=[[node.number, *others]], min_insync_replicas=2)
-    faithful = t.stay_with(node, topic)
+    topic = t.topic(f"stale-{cycle}", 1, assignment=[[node.number, *others]], min_insync_replicas=2)
+    client = t.start_stale_leader_client(node, topic)
     with t.pause("cut", work.probe.led_by(node.number)) as start:
         servers.network.cut(node.number, others + (["clients"] if also_clients else []))
     moved = servers.leader(topic)
-    rival = t.stay_with(moved, topic, "rival") if moved is not node else None
+    rival = t.start_stale_leader_client(moved, topic, "rival") if moved is not node else None
     time.sleep(max(0.0, start + 10 - time.monotonic()))
-    refused = faithful.refused_after(start)
-    t.say(f"the minority refuses after {'-' if refused is None else f'{refused:.2f} s'}: {faithful.words() or 'nothing'}")
+    refused = client.refused_after(start)
+    t.say(f"the minority refuses after {'-' if refused is None else f'{refused:.2f} s'}: {client.refusal_counts() or 'nothing'}")
     t.figures.setdefault("minority_refuses_s", []).append(None if refused is None else round(refused, 3))
     if not also_clients:
-        t.require("the minority does not say that it cannot commit", refused is not None or faithful.is_over())
+        t.require("the minority does not say that it cannot commit", refused is not None or client.is_over())
     with t.pause("heal"):
         servers.network.heal()
-        servers.wait_whole()
-    faithful.finish()
+        servers.wait_healthy()
+    client.finish()
     if rival:
         rival.finish()
 
 
-@trial.trial("net-minority", (25,), "the leader is cut off from the other nodes for 10 s, clients still reach it", cycles=6)
+@cluster_test.case("net-minority", (25,), "the leader is cut off from the other nodes for 10 s, clients still reach it", cycles=6)
 def minority(t):
     t.begin(with_network=True)
     for cycle in t.each():
@@ -42,7 +42,7 @@ def minority(t):
     t.finish()
 
 
-@trial.trial("net-isolated", (25,), "the leader is cut off from everybody for 10 s", cycles=6)
+@cluster_test.case("net-isolated", (25,), "the leader is cut off from everybody for 10 s", cycles=6)
 def isolated(t):
     t.begin(with_network=True)
     for cycle in t.each():
@@ -56,7 +56,7 @@ def _one_way(t, label, pairs, seconds=10):
     servers = t.servers
     epoch = servers.control.quorum().epoch
     with t.pause(label):
-        servers.network.deafen(pairs)
+        servers.network.drop_between(pairs)
         time.sleep(5)
         settled = t.quorum(label).epoch
         time.sleep(seconds - 5)
@@ -64,64 +64,64 @@ def _one_way(t, label, pairs, seconds=10):
         servers.network.heal()
     t.say(f"{label}: {settled - epoch} elections in 5 s, {last - settled} in the {seconds - 5} s after")
     t.require(f"{label}: {last - epoch} elections", last - epoch <= ELECTIONS_MAX or t.kind != "parshall")
-    servers.wait_whole()
+    servers.wait_healthy()
 
 
-@trial.trial("net-deaf", (26,), "the controller, then a leader, hears no other node for 10 s", cycles=2)
+@cluster_test.case("net-deaf", (26,), "the controller, then a leader, hears no other node for 10 s", cycles=2)
 def deaf(t):
     servers, _work = t.begin(with_network=True)
     for cycle in t.each():
-        for node in (servers.controller(), servers.leader(PROBED, cycle % trial.PROBES)):
+        for node in (servers.controller(), servers.leader(PROBED, cycle % cluster_test.PROBES)):
             _one_way(t, "hears none", [(node.number, other) for other in servers.nodes if other != node.number])
-            t.between()
+            t.restore()
     t.finish()
 
 
-@trial.trial("net-dumb", (26,), "the controller, then a leader, is heard by no other node for 10 s", cycles=2)
+@cluster_test.case("net-dumb", (26,), "the controller, then a leader, is heard by no other node for 10 s", cycles=2)
 def dumb(t):
     servers, _work = t.begin(with_network=True)
     for cycle in t.each():
-        for node in (servers.controller(), servers.leader(PROBED, cycle % trial.PROBES)):
+        for node in (servers.controller(), servers.leader(PROBED, cycle % cluster_test.PROBES)):
             _one_way(t, "is heard by none", [(other, node.number) for other in servers.nodes if other != node.number])
-            t.between()
+            t.restore()
     t.finish()
 
 
-@trial.trial("net-triangle", (26,), "two nodes do not hear each other for 10 s, and the third hears both; each pair in turn", cycles=1)
+@cluster_test.case("net-triangle", (26,), "two nodes do not hear each other for 10 s, and the third hears both; each pair in turn", cycles=1)
 def triangle(t):
     servers, _work = t.begin(with_network=True)
     for _ in t.each():
         for a, b in ((1, 2), (2, 3), (3, 1)):
             _one_way(t, "two apart", [(a, b), (b, a)])
-            t.between()
+            t.restore()
     t.finish()
 
 
-def _poor(t, label, worsen, seconds=20):
+def _degrade(t, label, inject_fault, seconds=20):
     servers, work = t.servers, t.work
     before = work.load.count()
     with t.pause(label) as start:
-        worsen()
+        inject_fault()
         time.sleep(seconds)
         during = work.load.count() - before
         t.say(f"{label}: {during} acknowledged in {seconds} s, p99 {work.load.latency_s(start, 99):.2f} s")
         servers.network.heal()
     t.require(f"{label}: no progress", during > 0)
     t.figures["rss_mib"] = {number: size >> 20 for number, size in servers.rss_bytes().items()}
-    servers.wait_whole()
+    servers.wait_healthy()
 
 
-@trial.trial("net-loss", (27,), "30 % of all packets are lost for 20 s", cycles=2)
+@cluster_test.case("net-loss", (27,), "30 % of all packets are lost for 20 s", cycles=2)
 def loss(t):
     servers, _work = t.begin(with_network=True)
     for _ in t.each():
-        _poor(t, "30 % loss", lambda: servers.network.lose(30))
+        _degrade(t, "30 % loss", lambda: servers.network.lose(30))
     t.finish()
 
 
-@trial.trial("net-slow", (27,), "every node sends 1 Mbit/s at most, for 20 s", cycles=2)
+@cluster_test.case("net-slow", (27,), "every node sends 1 Mbit/s at most, for 20 s", cycles=2)
 def slow(t):
     servers, _work = t.begin(with_network=True)
     for _ in t.each():
-        _poor(t, "1 Mbit/s", lambda: servers.network.throttle("1mbit"))
+        _degrade(t, "1 Mbit/s", lambda: servers.network.throttle("1mbit"))
     t.finish()

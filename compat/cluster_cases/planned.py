@@ -1,9 +1,9 @@
 """SIGTERM and start again, one node after the other: what happens at every upgrade."""
 
-from harness import trial
+from harness import cluster_test
 
 
-@trial.trial("planned", (24,), "SIGTERM and restart of each node in turn", cycles=3, quick=1)
+@cluster_test.case("planned", (24,), "SIGTERM and restart of each node in turn", cycles=3, quick=1)
 def rolling(t):
     servers, _work = t.begin()
     for _ in t.each():
@@ -11,7 +11,7 @@ def rolling(t):
             with t.pause("restart"):
                 code = node.stop()
                 node.start()
-                servers.wait_whole()
+                servers.wait_healthy()
             with t.pause("leaders return"):
                 servers.control.elect_preferred()
                 t.wait_balanced()

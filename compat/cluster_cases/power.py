@@ -2,10 +2,10 @@
 
 import time
 
-from harness import trial
+from harness import cluster_test
 
 
-def _unplug(t, nodes):
+def _lose_power(t, nodes):
     for node in nodes:
         node.disk.lose_power()
     for node in nodes:
@@ -14,25 +14,25 @@ def _unplug(t, nodes):
         node.disk.remount()
 
 
-@trial.trial("power-one", (2,), "power loss of a partition's leader", cycles=5)
+@cluster_test.case("power-one", (2,), "power loss of a partition's leader", cycles=5)
 def one(t):
     servers, work = t.begin(with_disks=True)
     for cycle in t.each():
-        node = servers.leader("probe", cycle % trial.PROBES)
+        node = servers.leader("probe", cycle % cluster_test.PROBES)
         with t.pause("power loss", work.probe.led_by(node.number)):
-            _unplug(t, [node])
+            _lose_power(t, [node])
         with t.pause("return"):
             node.start()
-            servers.wait_whole()
+            servers.wait_healthy()
     t.finish()
 
 
-@trial.trial("power-all", (3,), "power loss of all three nodes at once", cycles=5)
+@cluster_test.case("power-all", (3,), "power loss of all three nodes at once", cycles=5)
 def everything(t):
     servers, work = t.begin(with_disks=True)
     for _ in t.each():
         time.sleep(1 + t.random.random())
         with t.pause("power loss"):
-            _unplug(t, list(servers.nodes.values()))
+            _lose_power(t, list(servers.nodes.values()))
             servers.heal()
     t.finish()

@@ -1,4 +1,4 @@
-"""What several files of cases do."""
+"""Helpers that several case files share."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ PARSHALL = os.environ.get("PARSHALL")
 
 
 def parshall(bootstrap, *arguments, stdin=None):
-    """What `parshall ARGUMENTS` prints, which must succeed."""
+    """Runs `parshall ARGUMENTS`, asserts that it succeeds and returns its output."""
     environment = dict(os.environ, PARSHALL_BOOTSTRAP_SERVER=bootstrap)
     done = subprocess.run(
         [PARSHALL, *map(str, arguments)], input=stdin, text=True, env=environment, capture_output=True, timeout=120
@@ -17,12 +17,12 @@ def parshall(bootstrap, *arguments, stdin=None):
     return done.stdout
 
 
-def named(what):
-    """A name that no other case has."""
+def unique_name(what):
+    """A name that no other case uses."""
     return f"{what}-{uuid.uuid4().hex[:8]}"
 
 
-def home(page, console):
-    """The address of the console's only cluster."""
+def cluster_url(page, console):
+    """Opens the console and returns the URL of its only cluster."""
     page.goto(console)
     return page.url.split("?")[0].rstrip("/")

@@ -1,4 +1,4 @@
-"""Drives a browser through the console: runs the cases beside it, in an interpreter that has Playwright and axe."""
+"""Runs the console cases of this directory in a browser. Needs an interpreter with Playwright and axe."""
 
 import fnmatch
 import importlib
@@ -15,19 +15,19 @@ WIDTHS = {"wide": 1280, "phone": 390}
 
 
 class Context:
-    """What a case has: a page of a fresh browser profile, the console, and the cluster behind it."""
+    """The argument of a case: a page in a fresh browser profile, the console, and the cluster it shows."""
 
     def __init__(self, browser, target, console, bootstrap, screenshots):
         self.browser, self.target, self.console, self.bootstrap = browser, target, console, bootstrap
         self.screenshots = screenshots
         self.cluster = f"{console}/clusters/local"
-        self.complaints = []
+        self.browser_errors = []
         self.profile = browser.new_context(viewport={"width": WIDTHS["wide"], "height": 900})
         self.page = self.profile.new_page()
         self.page.set_default_timeout(15_000)
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(f"script error: {error}"))
-        self.page.on("dialog", self._dialog)
+        self.page.on("console", self._on_console_message)
+        self.page.on("pageerror", lambda error: self.browser_errors.append(f"script error: {error}"))
+        self.page.on("dialog", self._on_dialog)
 
     @property
     def is_kafka(self):
@@ -37,13 +37,13 @@ class Context:
     def replicas(self):
         return 3 if self.target == "three" else 1
 
-    def _heard(self, message):
-        # A page that is refused on purpose is told by its case.
+    def _on_console_message(self, message):
+        # A 4xx answer is an expected result of some cases, which assert it themselves.
         if message.type == "error" and "status of 4" not in message.text:
-            self.complaints.append(f"the browser says: {message.text}")
+            self.browser_errors.append(f"browser console error: {message.text}")
 
-    def _dialog(self, dialog):
-        self.complaints.append(f"a script was run: {dialog.message}")
+    def _on_dialog(self, dialog):
+        self.browser_errors.append(f"an injected script opened a dialog: {dialog.message}")
         dialog.dismiss()
 
     def go(self, path=""):
@@ -60,10 +60,10 @@ class Context:
         return name
 
     def check(self, name):
-        """The page as it is has no violation of accessibility, fits a phone, and is kept as pictures if wanted."""
+        """Asserts that the page has no axe violations in either theme and fits every width; saves screenshots if asked to."""
         found = Axe().run(self.page).response["violations"]
-        told = [f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:3]}" for one in found]
-        assert not told, f"axe, {name}: {told}"
+        violations = [f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:3]}" for one in found]
+        assert not violations, f"axe, {name}: {violations}"
         for width_name, width in WIDTHS.items():
             self.page.set_viewport_size({"width": width, "height": 900})
             self.page.wait_for_timeout(100)
@@ -73,7 +73,7 @@ class Context:
                 self.page.emulate_media(color_scheme=theme)
                 if theme == "dark":
                     dark = Axe().run(self.page).response["violations"]
-                    assert not dark, f"axe, {name} in the dark: {[(one['id'], one['nodes'][0]['html']) for one in dark]}"
+                    assert not dark, f"axe, {name}, dark theme: {[(one['id'], one['nodes'][0]['html']) for one in dark]}"
                 if self.screenshots:
                     path = pathlib.Path(self.screenshots) / f"{self.target}-{name}-{theme}-{width_name}.png"
                     self.page.screenshot(path=path, full_page=True)
@@ -82,7 +82,7 @@ class Context:
 
     def close(self):
         self.profile.close()
-        assert not self.complaints, self.complaints
+        assert not self.browser_errors, self.browser_errors
 
 
 def cases(pattern):
@@ -100,9 +100,12 @@ def main():
     if screenshots:
         pathlib.Path(screenshots[0]).mkdir(parents=True, exist_ok=True)
     failed = 0
+    chosen = list(cases(pattern))
+    if not chosen:
+        raise SystemExit(f"no console case matches {pattern}")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, case in cases(pattern):
+        for name, case in chosen:
             context = Context(browser, target, console, bootstrap, screenshots[0] if screenshots else None)
             try:
                 case(context)
@@ -110,7 +113,7 @@ def main():
                 print(f"ok   {name}", flush=True)
             except Exception:
                 failed += 1
-                print(f"FAIL {name}\n{traceback.format_exc()}\n{context.complaints}", flush=True)
+                print(f"FAIL {name}\n{traceback.format_exc()}\n{context.browser_errors}", flush=True)
                 context.profile.close()
         browser.close()
     return 1 if failed else 0

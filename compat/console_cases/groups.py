@@ -8,12 +8,12 @@ import subprocess
 import time
 import uuid
 
-from common import PARSHALL, home, named, parshall
+from common import PARSHALL, cluster_url, parshall, unique_name
 from playwright.sync_api import expect
 
 @contextlib.contextmanager
 def consumer(broker, group, topic):
-    """A member of a group, until it is left."""
+    """Runs a consumer of a group for the duration of the block."""
     environment = dict(os.environ, PARSHALL_BOOTSTRAP_SERVER=broker)
     command = [PARSHALL, "consume", "--group", group, "--from-beginning", topic]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -25,7 +25,7 @@ def consumer(broker, group, topic):
 
 
 def with_records(broker, partitions=2, records=100):
-    topic = named("orders")
+    topic = unique_name("orders")
     parshall(broker, "topic", "create", topic, "--partitions", partitions)
     for partition in range(partitions):
         lines = "".join(f"record {at}\n" for at in range(records))
@@ -33,8 +33,8 @@ def with_records(broker, partitions=2, records=100):
     return topic
 
 
-def standing(broker, group, topic, offset):
-    """Makes a group that has committed this offset in all partitions, and has no members."""
+def commit_offsets(broker, group, topic, offset):
+    """Creates a group without members that has committed this offset in all partitions."""
     parshall(broker, "group", "reset-offsets", group, "--topic", topic, "--to-offset", offset, "--execute")
 
 
@@ -43,7 +43,7 @@ def row(page, table, text):
 
 
 def open_group(page, console_url, group):
-    page.goto(f"{home(page, console_url)}/groups")
+    page.goto(f"{cluster_url(page, console_url)}/groups")
     page.get_by_label("Find a group").fill(group)
     page.get_by_role("link", name=group, exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(group)
@@ -52,11 +52,11 @@ def open_group(page, console_url, group):
 def case_groups_are_listed_searched_and_sorted(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = with_records(broker)
-    name = named("g")
+    name = unique_name("g")
     near, far = f"{name}-near", f"{name}-far"
-    standing(broker, near, topic, 90)
-    standing(broker, far, topic, 10)
-    page.goto(f"{home(page, console_url)}/groups")
+    commit_offsets(broker, near, topic, 90)
+    commit_offsets(broker, far, topic, 10)
+    page.goto(f"{cluster_url(page, console_url)}/groups")
     page.get_by_label("Find a group").fill(name.upper())
     expect(page.get_by_role("status").filter(has_text="2 groups")).to_be_visible()
     expect(row(page, "Groups", far)).to_contain_text("180")
@@ -64,16 +64,16 @@ def case_groups_are_listed_searched_and_sorted(c):
     page.get_by_role("region", name="Groups").get_by_role("link", name="Lag, records").click()
     rows = page.get_by_role("region", name="Groups").get_by_role("rowheader")
     expect(rows).to_have_text([far, near])
-    page.get_by_label("Find a group").fill(named("nobody"))
+    page.get_by_label("Find a group").fill(unique_name("unknown"))
     expect(page.get_by_text("No group has")).to_be_visible()
 
 
 def case_a_group_shows_members_lag_and_rebalances(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("readers")
+    topic, group = with_records(broker), unique_name("readers")
     with consumer(broker, group, topic), consumer(broker, group, topic):
         open_group(page, console_url, group)
-        # It comes up to date by itself.
+        # The page refreshes itself.
         expect(page.locator(".pill").get_by_text("Stable")).to_be_visible(timeout=30_000)
         expect(page.get_by_role("region", name="Members").get_by_role("rowheader")).to_have_count(2, timeout=30_000)
         expect(row(page, "Partitions", topic).first).to_contain_text("127.0.0.1", timeout=15_000)
@@ -84,19 +84,19 @@ def case_a_group_shows_members_lag_and_rebalances(c):
         expect(page.get_by_text("Nothing has")).to_be_visible()
         page.get_by_label("Find a topic").fill("")
         rebalances = page.get_by_role("region", name="Rebalances")
-        told = page.get_by_text("This cluster does not tell them")
-        expect(rebalances.or_(told)).to_be_visible()
-        if rebalances.is_visible():
+        if c.is_kafka:
+            expect(page.get_by_text("This cluster does not tell them")).to_be_visible()
+        else:
             expect(rebalances.get_by_text("a member joined").first).to_be_visible()
-    # Who left is told.
+    # Members that left are listed.
     expect(page.locator(".pill").get_by_text("Empty")).to_be_visible(timeout=30_000)
-    if rebalances.is_visible():
+    if not c.is_kafka:
         expect(rebalances.get_by_text("a member left").first).to_be_visible()
 
 
 def case_a_group_in_use_cannot_be_reset_or_deleted(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("busy")
+    topic, group = with_records(broker), unique_name("busy")
     with consumer(broker, group, topic):
         open_group(page, console_url, group)
         expect(page.locator(".pill").get_by_text("Stable")).to_be_visible(timeout=30_000)
@@ -120,10 +120,10 @@ def case_a_group_in_use_cannot_be_reset_or_deleted(c):
     expect(page.get_by_role("button", name="Show what it would do")).to_be_visible()
 
 
-def case_offsets_are_reset_after_a_look(c):
+def case_offsets_are_reset_after_a_preview(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("back")
-    standing(broker, group, topic, 40)
+    topic, group = with_records(broker), unique_name("back")
+    commit_offsets(broker, group, topic, 40)
     open_group(page, console_url, group)
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_role("button", name="Show what it would do").click()
@@ -135,11 +135,11 @@ def case_offsets_are_reset_after_a_look(c):
     button.click()
     expect(page.get_by_text("The offsets have been moved.")).to_be_visible()
     expect(page.locator("dt", has_text="Lag, records").locator("+ dd")).to_have_text("200")
-    # A part of it, and forward: that is a loss.
+    # One partition only, and forward: records are skipped.
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_label("Topic").fill(topic)
     page.get_by_label("Partition", exact=True).fill("1")
-    # What is typed beside a choice chooses it.
+    # Typing a value selects its option.
     page.get_by_label("Records, negative for back").fill("30")
     expect(page.get_by_label("Forward by so many records, or back")).to_be_checked()
     page.get_by_role("button", name="Show what it would do").click()
@@ -152,8 +152,8 @@ def case_offsets_are_reset_after_a_look(c):
 
 def case_offsets_are_reset_to_an_offset_the_end_and_a_time(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("places")
-    standing(broker, group, topic, 40)
+    topic, group = with_records(broker), unique_name("places")
+    commit_offsets(broker, group, topic, 40)
     for field, value, records in (("Offset", "70", "60 records will be skipped."), ("How long ago", "1", None)):
         open_group(page, console_url, group)
         page.get_by_role("link", name="Reset offsets").click()
@@ -172,7 +172,7 @@ def case_offsets_are_reset_to_an_offset_the_end_and_a_time(c):
     page.get_by_label("At the end").check()
     page.get_by_role("button", name="Show what it would do").click()
     expect(page.get_by_text("120 records will be skipped.")).to_be_visible()
-    # Records that come in the meantime make no other plan of it.
+    # Records produced in the meantime do not invalidate the preview.
     parshall(broker, "produce", topic, "--partition", 0, stdin="one more\n")
     page.get_by_label("to confirm").fill(group)
     page.get_by_role("button", name="Reset the offsets").click()
@@ -180,15 +180,15 @@ def case_offsets_are_reset_to_an_offset_the_end_and_a_time(c):
     expect(page.locator("dt", has_text="Lag, records").locator("+ dd")).to_have_text("0")
 
 
-def case_a_reset_that_would_do_something_else_is_shown_again(c):
+def case_a_stale_preview_is_shown_again(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("moved")
-    standing(broker, group, topic, 40)
+    topic, group = with_records(broker), unique_name("moved")
+    commit_offsets(broker, group, topic, 40)
     open_group(page, console_url, group)
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_role("button", name="Show what it would do").click()
     expect(page.get_by_text("80 records will be read again.")).to_be_visible()
-    standing(broker, group, topic, 50)
+    commit_offsets(broker, group, topic, 50)
     page.get_by_label("to confirm").fill(group)
     page.get_by_role("button", name="Reset the offsets").click()
     expect(page.get_by_text("Nothing was changed.")).to_be_visible()
@@ -198,10 +198,10 @@ def case_a_reset_that_would_do_something_else_is_shown_again(c):
     expect(page.get_by_text("The offsets have been moved.")).to_be_visible()
 
 
-def case_a_wrong_reset_is_told_and_nothing_typed_is_lost(c):
+def case_an_invalid_reset_keeps_the_form(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("wrong")
-    standing(broker, group, topic, 40)
+    topic, group = with_records(broker), unique_name("wrong")
+    commit_offsets(broker, group, topic, 40)
     open_group(page, console_url, group)
     address = page.url.split("?")[0]
     page.get_by_role("link", name="Reset offsets").click()
@@ -213,7 +213,7 @@ def case_a_wrong_reset_is_told_and_nothing_typed_is_lost(c):
     expect(page.get_by_label("At the end")).to_be_checked()
     page.goto(f"{address}/reset/preview?to=time&time=2099-01-01T00:00")
     expect(page.get_by_role("alert")).to_contain_text("has not come yet")
-    # Without the right name nothing is done, whatever the browser sends.
+    # The server checks the confirmation itself: without the right name nothing changes.
     answer = page.request.post(f"{address}/reset/preview?to=earliest", form={"shown": "", "confirm": "no"})
     assert answer.status == 400, answer.status
     answer = page.request.post(f"{address}/reset/preview?to=earliest", form={"shown": "", "confirm": group})
@@ -222,9 +222,9 @@ def case_a_wrong_reset_is_told_and_nothing_typed_is_lost(c):
 
 def case_offsets_of_a_topic_and_the_group_are_deleted(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, other, group = with_records(broker), with_records(broker), named("gone")
-    standing(broker, group, topic, 40)
-    standing(broker, group, other, 40)
+    topic, other, group = with_records(broker), with_records(broker), unique_name("gone")
+    commit_offsets(broker, group, topic, 40)
+    commit_offsets(broker, group, other, 40)
     open_group(page, console_url, group)
     page.get_by_role("link", name="Delete offsets").click()
     page.get_by_role("link", name=f"Delete the offsets in {other}").click()
@@ -245,7 +245,7 @@ def case_offsets_of_a_topic_and_the_group_are_deleted(c):
 def case_a_group_may_have_any_name(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = with_records(broker)
-    base = home(page, console_url)
+    base = cluster_url(page, console_url)
     mark = uuid.uuid4().hex[:8]
     names = {
         f"a b/{mark}/../<script>alert(1)</script>?x=1#y&amp;": None,
@@ -255,7 +255,7 @@ def case_a_group_may_have_any_name(c):
         f"{mark}-" + "x" * 4000: f"{mark}-" + "x" * 111 + "…",
     }
     for name, shown in names.items():
-        standing(broker, name, topic, 40)
+        commit_offsets(broker, name, topic, 40)
         page.goto(f"{base}/groups")
         page.get_by_label("Find a group").fill(shown or mark)
         page.get_by_label("Find a group").fill(mark if name != ".." else "..")
@@ -276,12 +276,12 @@ def case_a_group_may_have_any_name(c):
 
 def case_groups_work_without_a_script(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("plain")
-    standing(broker, group, topic, 40)
+    topic, group = with_records(broker), unique_name("plain")
+    commit_offsets(broker, group, topic, 40)
     context = page.context.browser.new_context(java_script_enabled=False)
     plain = context.new_page()
     link = plain.get_by_role("link", name=group, exact=True)
-    address = f"{home(page, console_url)}/groups?q={group}"
+    address = f"{cluster_url(page, console_url)}/groups?q={group}"
     deadline = time.monotonic() + 30
     # Without a script it stays as it was when it was asked for.
     while plain.goto(address) and not link.is_visible():
@@ -300,9 +300,9 @@ def case_the_pages_of_groups_are_accessible_and_fit_a_phone(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     from axe_playwright_python.sync_playwright import Axe
 
-    topic, group = with_records(broker), named("look")
-    standing(broker, group, topic, 40)
-    base = f"{home(page, console_url)}/groups"
+    topic, group = with_records(broker), unique_name("look")
+    commit_offsets(broker, group, topic, 40)
+    base = f"{cluster_url(page, console_url)}/groups"
     of_group = f"{base}/{group}"
     paths = ["", f"/{group}", f"/{group}/reset", f"/{group}/reset/preview?to=earliest", f"/{group}/offsets"]
     for path in [*paths, f"/{group}/delete", f"/{group}/offsets?topic={topic}"]:
@@ -318,11 +318,11 @@ def case_the_pages_of_groups_are_accessible_and_fit_a_phone(c):
 
 def case_groups_are_told_to_programs(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic, group = with_records(broker), named("api")
-    standing(broker, group, topic, 40)
-    name = home(page, console_url).rsplit("/", 1)[1]
+    topic, group = with_records(broker), unique_name("api")
+    commit_offsets(broker, group, topic, 40)
+    name = cluster_url(page, console_url).rsplit("/", 1)[1]
     api = f"{console_url.rstrip('/')}/api/v1/clusters/{name}/groups"
-    page.goto(f"{home(page, console_url)}/groups/{group}")
+    page.goto(f"{cluster_url(page, console_url)}/groups/{group}")
     told = page.request.get(f"{api}/{group}").json()
     assert told["group"]["lag_records"] == 120, told
     assert told["group"]["topics"] == 1 and not told["group"]["falls_behind"], told

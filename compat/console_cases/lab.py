@@ -1,4 +1,4 @@
-"""The lab: a suite is run against the cluster, watched, read and compared."""
+"""The lab: suites are run, stopped, shown and compared."""
 
 from playwright.sync_api import expect
 
@@ -30,7 +30,7 @@ def case_suites_are_run_and_compared(c):
     runs = []
     for _ in range(2):
         runs.append(run_a_suite(c))
-        # The page is live: it says by itself that the suite has ended.
+        # The page refreshes itself when the suite ends.
         expect(c.page.locator(".pill").first).to_have_text("finished", timeout=180_000)
         expect(c.page.get_by_role("region", name="Cases").locator("tbody tr")).to_have_count(6)
     c.check("lab-run")

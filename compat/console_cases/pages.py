@@ -1,4 +1,4 @@
-"""The pages of the whole cluster, brokers, topics and settings, and what guards them all."""
+"""The pages of the whole cluster, brokers, topics and settings, and protection against cross-site requests."""
 
 import json
 import re
@@ -25,20 +25,20 @@ def case_overview(c):
     c.topic("overview", partitions=3, records=100)
     c.go()
     expect(c.page.locator("h1")).to_have_text("local")
-    # What other cases have left behind may be worth a look.
+    # Topics of other cases may cause a warning.
     expect(c.page.locator(".pill").first).to_have_text(re.compile("Well|Needs a look"))
     rows = c.page.get_by_role("region", name="Brokers").locator("tbody tr")
     expect(rows).to_have_count(c.replicas)
     expect(rows.first).to_contain_text("up")
     if not c.is_kafka:
-        # Every broker tells of itself, those of other processes too.
+        # Every broker reports its memory, also the ones in other processes.
         for row in rows.all():
             expect(row).to_contain_text("MiB")
     expect(c.page.locator(".chart canvas").first).to_be_visible()
     c.check("overview")
 
 
-def case_news_come_by_themselves(c):
+def case_tables_refresh(c):
     c.topic("news")
     c.go("/topics?q=news")
     records = c.page.get_by_role("row", name="news").locator("td").nth(4)
@@ -73,7 +73,7 @@ def case_settings_of_a_broker(c):
     expect(c.page.get_by_role("status").first).to_contain_text("default")
 
 
-def case_topics_are_found_and_sorted(c):
+def case_topics_are_searched_and_sorted(c):
     for name, records in (("sort-a", 5), ("sort-b", 50), ("sort-c", 0)):
         c.topic(name, records=records)
     c.go("/topics")
@@ -93,7 +93,7 @@ def case_topics_are_found_and_sorted(c):
     c.check("topics")
 
 
-def case_a_topic_lives_and_dies(c):
+def case_topic_lifecycle(c):
     c.go("/topics")
     c.page.get_by_role("link", name="Create a topic").click()
     c.check("topic-new")
@@ -168,8 +168,8 @@ def case_settings_of_a_topic(c):
     assert "retention.ms" not in c.run("topic", "describe", "settings")
 
 
-def case_names_do_no_harm(c):
-    """What comes back from the query, or was refused, is text."""
+def case_markup_in_names_is_escaped(c):
+    """Names from the query string and from refused forms are shown as text."""
     c.go(f"/topics?q={urllib.parse.quote(HOSTILE)}")
     expect(c.page.get_by_label("Find a topic")).to_have_value(HOSTILE)
     expect(c.page.locator("table tbody")).to_contain_text(HOSTILE)
@@ -183,7 +183,7 @@ def case_names_do_no_harm(c):
     assert c.page.locator("main img, main script").count() == 0
 
 
-def case_the_keyboard_is_enough(c):
+def case_keyboard_navigation(c):
     c.go()
     c.page.keyboard.press("Tab")
     expect(c.page.locator(":focus")).to_have_text("To the content")
@@ -194,7 +194,7 @@ def case_the_keyboard_is_enough(c):
     expect(c.page.locator("h1")).to_have_text("Topics")
 
 
-def case_the_theme_is_kept(c):
+def case_theme_is_remembered(c):
     c.go()
     c.page.get_by_role("button", name="Light or dark").click()
     dark = c.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -202,7 +202,7 @@ def case_the_theme_is_kept(c):
     assert c.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark != "rgb(255, 255, 255)"
 
 
-def case_other_origins_change_nothing(c):
+def case_cross_origin_requests_are_refused(c):
     c.topic("origin")
     path, form = "/clusters/local/topics/origin/delete", {"content-type": "application/x-www-form-urlencoded"}
     status, _, text = fetch(c, path, "POST", origin="http://evil.example", **form)
@@ -218,14 +218,14 @@ def case_other_origins_change_nothing(c):
     _, headers, _ = fetch(c, "/clusters/local")
     assert "script-src 'self'" in headers["content-security-policy"] and "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff" and "access-control-allow-origin" not in headers
-    c.complaints.clear()
+    c.browser_errors.clear()
 
 
 def case_json(c):
     c.topic("json", partitions=2, records=10)
     about = json.loads(fetch(c, "/api/v1/clusters/local")[2])
     assert (about["name"], about["brokers"], about["brokers_alive"]) == ("local", c.replicas, c.replicas), about
-    # What is told is a few seconds old.
+    # The cached metadata may be a few seconds old.
     until = time.monotonic() + 30
     while True:
         topic = json.loads(fetch(c, "/api/v1/clusters/local/topics/json")[2])

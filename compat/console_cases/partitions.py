@@ -1,6 +1,6 @@
 """Partitions and the quorum: the list, elections, comparing replicas, and moving partitions by a plan.
 
-What needs more brokers, or brokers that are killed, has a cluster of its own.
+Cases that need four brokers or kill one start a cluster of their own.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.request
 
-from common import PARSHALL, home, named, parshall
+from common import PARSHALL, cluster_url, parshall, unique_name
 from playwright.sync_api import expect
 
 SECONDS = 1000
@@ -35,7 +35,7 @@ def until(what, is_so, seconds=60):
 
 
 def free_ports(count):
-    """The first of so many ports in a row that nobody has."""
+    """The first port of `count` consecutive free ones."""
     while True:
         with contextlib.ExitStack() as held:
             first = held.enter_context(socket.socket())
@@ -50,7 +50,7 @@ def free_ports(count):
 
 
 class Cluster:
-    """Four brokers that this test has for itself."""
+    """A cluster of four brokers for one case."""
 
     def __init__(self, directory):
         self.log = os.path.join(directory, "log")
@@ -74,7 +74,7 @@ class Cluster:
         until("it is gone", lambda: f"broker {broker} has ended" in self.text())
 
     def restart(self, broker):
-        """By the command that the cluster says it takes."""
+        """Runs the restart command that the cluster printed."""
         command = re.search(rf"broker {broker} has ended .*; start it again with: (.*)", self.text())[1]
         self.started.append(subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
@@ -96,7 +96,7 @@ def cluster_of_four():
 
 
 def propose(page, base, partitions):
-    """Pastes a plan, and looks at it."""
+    """Pastes a reassignment and opens its preview."""
     plan = {"version": 1, "partitions": [dict(zip(("topic", "partition", "replicas"), of)) for of in partitions]}
     page.goto(f"{base}/partitions/reassign")
     page.get_by_label("JSON of").fill(json.dumps(plan))
@@ -104,10 +104,10 @@ def propose(page, base, partitions):
 
 
 def place(page, base, topic, replicas):
-    """Has a topic's partitions on these brokers."""
+    """Reassigns a topic's partitions to these replicas."""
     propose(page, base, [(topic, at, of) for at, of in enumerate(replicas)])
     expect(page.get_by_role("heading", name="A plan of moves")).to_be_visible()
-    # The cluster may have placed it so by itself.
+    # The partitions may already have these replicas.
     if page.get_by_text("There is nothing to move").count():
         return
     page.get_by_role("button", name="Run it").click()
@@ -116,7 +116,7 @@ def place(page, base, topic, replicas):
 
 
 def case_pages_are_accessible_and_fit_a_phone(c):
-    topic = c.topic(named("shown"), partitions=3, records=30)
+    topic = c.topic(unique_name("shown"), partitions=3, records=30)
     c.go(f"/partitions?q={topic}")
     expect(c.page.get_by_role("region", name="Partitions").locator("tbody tr")).to_have_count(3)
     c.check("partitions")
@@ -135,11 +135,11 @@ def case_pages_are_accessible_and_fit_a_phone(c):
     c.check("quorum")
 
 
-def case_partitions_are_found(c):
+def case_partitions_are_searched(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic = named("orders")
+    topic = unique_name("orders")
     parshall(broker, "topic", "create", topic, "--partitions", 60)
-    base = home(page, console_url)
+    base = cluster_url(page, console_url)
     page.get_by_role("link", name="Partitions", exact=True).click()
     page.get_by_label("Find by topic").fill(topic)
     expect(page.get_by_role("status")).to_contain_text("60 partitions")
@@ -156,10 +156,10 @@ def case_partitions_are_found(c):
 
 def case_replicas_are_compared(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic = named("orders")
+    topic = unique_name("orders")
     parshall(broker, "topic", "create", topic, "--partitions", 1)
     parshall(broker, "produce", topic, stdin="one\ntwo\n")
-    base = home(page, console_url)
+    base = cluster_url(page, console_url)
     page.goto(f"{base}/partitions?q={topic}")
     page.get_by_role("link", name=f"{topic}-0").click()
     expect(page.get_by_role("heading", name=f"{topic}-0")).to_be_visible()
@@ -173,16 +173,16 @@ def case_replicas_are_compared(c):
 
 def case_an_unclean_election_needs_a_partition_without_a_leader(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    topic = named("orders")
+    topic = unique_name("orders")
     parshall(broker, "topic", "create", topic, "--partitions", 1)
-    base = home(page, console_url)
+    base = cluster_url(page, console_url)
     assert page.goto(f"{base}/partitions/{topic}/0/elect").status == 400
     expect(page.get_by_role("alert")).to_contain_text("has a leader")
 
 
 def case_the_quorum_is_shown(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    base = home(page, console_url)
+    base = cluster_url(page, console_url)
     page.get_by_role("link", name="Quorum", exact=True).click()
     expect(page.get_by_role("heading", name="Quorum")).to_be_visible()
     expect(page.get_by_role("table", name="Members")).to_contain_text("leader")
@@ -190,30 +190,30 @@ def case_the_quorum_is_shown(c):
     assert any(voter["node_id"] == quorum["leader_id"] and voter["health"] == "well" for voter in quorum["voters"])
 
 
-def case_plans_that_make_no_sense_are_refused(c):
+def case_invalid_plans_are_refused(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
-    base = home(page, console_url)
-    propose(page, base, [(named("nothing"), 0, [1])])
+    base = cluster_url(page, console_url)
+    propose(page, base, [(unique_name("nothing"), 0, [1])])
     expect(page.get_by_role("alert")).to_contain_text("there is no partition")
     page.goto(f"{base}/partitions/reassign")
     page.get_by_label("Topics").fill("no-topic-*")
     page.get_by_role("button", name="Make a plan").click()
     expect(page.get_by_role("alert")).to_contain_text("no topic is called no-topic-*")
-    # What was chosen is still there.
+    # The form keeps its values.
     expect(page.get_by_label("Topics")).to_have_value("no-topic-*")
 
 
-def case_partitions_are_moved_and_led_again(c):
+def case_partitions_are_reassigned_and_leaders_elected(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     with cluster_of_four() as cluster:
-        base = home(page, cluster.console_url)
-        topic = named("orders")
+        base = cluster_url(page, cluster.console_url)
+        topic = unique_name("orders")
         parshall(cluster.bootstrap, "topic", "create", topic, "--partitions", 4, "--replication-factor", 2)
         place(page, base, topic, [[1, 2], [2, 3], [3, 4], [4, 1]])
         records = ["perf", "produce", "--topic", topic, "--num-records", 24000, "--record-size", 1024]
         parshall(cluster.bootstrap, *records)
 
-        # A plan that is looked at: broker 4 is drained, and nothing else moves.
+        # Preview of a plan that drains broker 4: no other replicas move.
         page.goto(f"{base}/partitions/reassign")
         page.get_by_role("link", name="drain broker 4").click()
         expect(page.get_by_label("Broker 4")).not_to_be_checked()
@@ -228,7 +228,7 @@ def case_partitions_are_moved_and_led_again(c):
         assert {of["partition"] for of in plan["partitions"]} == {2, 3}
         assert all(4 not in of["replicas"] and len(set(of["replicas"])) == 2 for of in plan["partitions"])
 
-        # Slowly, so that it can be seen.
+        # Throttled, so that the move is still running when it is checked.
         page.get_by_label("Throttle").fill("0.2")
         page.get_by_role("button", name="Run it").click()
         expect(page.get_by_text("The reassignment has begun.")).to_be_visible()
@@ -239,13 +239,13 @@ def case_partitions_are_moved_and_led_again(c):
         page.goto(base)
         expect(page.get_by_text("2 partitions are moving.")).to_be_visible()
         status = answer(base, "/status")
-        # The disk may be worth a word; the replicas that come are not.
+        # Moving replicas are reported as a note only. Findings on the disk do not count.
         about = [finding["severity"] for finding in status["findings"] if "partition" in finding["what"]]
         assert about == ["note"], status
         described = parshall(cluster.bootstrap, "topic", "describe", topic)
         assert "leader.replication.throttled.replicas" in described, described
 
-        # One is called off, and then all.
+        # Cancels one move, then all.
         page.goto(f"{base}/partitions/moves")
         page.get_by_role("button", name=f"Cancel the move of {topic}-2").click()
         expect(page.get_by_text("The reassignment has been cancelled.")).to_be_visible()
@@ -256,18 +256,18 @@ def case_partitions_are_moved_and_led_again(c):
         page.get_by_role("button", name="Cancel all moves").click()
         expect(page.get_by_text("The reassignments have been cancelled.")).to_be_visible()
         expect(page.get_by_text("No partition is moving.")).to_be_visible()
-        # In the order of the plan that was called off, as in Kafka (PartitionReassignmentRevert).
+        # The order is the one of the cancelled plan, as in Kafka (PartitionReassignmentRevert).
         replicas = [sorted(of["replicas"]) for of in answer(base, f"/partitions?q={topic}")["partitions"]]
         assert replicas == [[1, 2], [2, 3], [3, 4], [1, 4]], replicas
 
-        # The throttle stays until somebody takes it away.
+        # The throttle stays until an operator removes it.
         expect(page.get_by_text("a throttle is still set")).to_be_visible()
         page.get_by_role("button", name="remove the throttles").click()
         expect(page.get_by_text("The throttles have been removed.")).to_be_visible()
         expect(page.get_by_text("a throttle is still set")).to_have_count(0)
         assert "throttled" not in parshall(cluster.bootstrap, "topic", "describe", topic)
 
-        # Other replicas first are led by them when somebody asks for it.
+        # New preferred replicas become leaders when an operator requests an election.
         now = answer(base, f"/partitions?q={topic}")["partitions"]
         wanted = [sorted(of["replicas"], key=lambda broker: broker == of["leader"]) for of in now]
         place(page, base, topic, wanted)
@@ -279,11 +279,11 @@ def case_partitions_are_moved_and_led_again(c):
         assert leaders == [of[0] for of in wanted], leaders
 
 
-def case_leaders_that_are_lost_are_replaced_with_a_loss(c):
+def case_unclean_election_loses_records(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     with cluster_of_four() as cluster:
-        base = home(page, cluster.console_url)
-        topic = named("orders")
+        base = cluster_url(page, cluster.console_url)
+        topic = unique_name("orders")
         parshall(cluster.bootstrap, "topic", "create", topic, "--replication-factor", 2)
         lost, left = (4, 3) if answer(base, "/quorum")["quorum"]["leader_id"] != 4 else (3, 2)
         place(page, base, topic, [[lost, left]])
@@ -299,7 +299,7 @@ def case_leaders_that_are_lost_are_replaced_with_a_loss(c):
         expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("3")
         cluster.kill(lost)
         cluster.restart(left)
-        until("nobody leads it", lambda: answer(base, f"/partitions?q={topic}&show=offline")["total"] == 1)
+        until("the partition is offline", lambda: answer(base, f"/partitions?q={topic}&show=offline")["total"] == 1)
         page.goto(f"{base}/partitions/{topic}/0")
         expect(page.get_by_text(f"It is back when broker {lost} is.")).to_be_visible()
         row = page.get_by_role("row", name=re.compile(rf"^{left}\b"))
@@ -312,6 +312,6 @@ def case_leaders_that_are_lost_are_replaced_with_a_loss(c):
         page.get_by_role("button", name="Elect it and lose records").click()
         expect(page.get_by_text("Leaders have been elected.")).to_be_visible()
         expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("2")
-        # So that the page does not listen to brokers that are going.
+        # Leaves the page before the brokers stop, so that it logs no errors.
         page.goto("about:blank")
-        c.complaints.clear()
+        c.browser_errors.clear()

@@ -5,7 +5,7 @@ import time
 
 from harness import install
 from harness.case import Skip
-from harness.faulting import fault
+from harness.fault_suite import fault
 
 CYCLES = 5
 

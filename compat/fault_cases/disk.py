@@ -9,7 +9,7 @@ import time
 
 from harness import install, load, wire
 from harness.case import Skip
-from harness.faulting import fault
+from harness.fault_suite import fault
 
 STORAGE_ERROR = 56
 
@@ -40,7 +40,7 @@ def full(f):
     server.start()
     topic = f.topic(server, "filling")
     producers = f.producers(server, topic)
-    _wait(lambda: producers[0].acknowledged > 500, 20)
+    f.require("fewer than 500 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 500, 20))
     ballast = mount / "ballast"
     free = shutil.disk_usage(mount).free
     with open(ballast, "wb") as file:
@@ -131,7 +131,7 @@ def _earliest(server, topic):
 
 
 @fault(11, "disk full, disk.capacity.policy=delete-oldest")
-def gives_way(f):
+def delete_oldest_policy(f):
     server, mount = _small_disk(f, disk_capacity_policy="delete-oldest", disk_capacity_threshold_percent=70)
     total, _, free = shutil.disk_usage(mount)
     kept = f.topic(server, "kept", configs=[("disk.capacity.policy", "stop-produce")])
@@ -164,7 +164,7 @@ def gives_way(f):
 
 
 @fault(11, "disk full, disk.capacity.policy=stop-produce")
-def stops(f):
+def stop_produce_policy(f):
     server, mount = _small_disk(f, disk_capacity_policy="stop-produce", disk_capacity_threshold_percent=80)
     topic = f.topic(server, "stopping")
     producers = f.producers(server, topic)
@@ -197,7 +197,7 @@ def file_size(f):
     server = f.broker().start()
     topic = f.topic(server, "limited")
     producers = f.producers(server, topic)
-    _wait(lambda: producers[0].acknowledged > 500, 20)
+    f.require("fewer than 500 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 500, 20))
     f.command(prlimit, f"--pid={server.pid}", "--fsize=200000:unlimited")
     f.require("nothing was refused", _wait(lambda: producers[0].refusals or not server.alive(), 30))
     f.require("the broker ended", server.alive())
@@ -255,7 +255,7 @@ def sync_fails(f):
     topic = f.topic(server, "unsynced")
     other = f.topic(server, "other")
     producers = f.producers(server, topic)
-    _wait(lambda: producers[0].acknowledged > 500, 20)
+    f.require("fewer than 500 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 500, 20))
     injection = Injection(f, server, "fdatasync,fsync:error=EIO:when=1..3")
     f.require("nothing was refused", _wait(lambda: producers[0].refusals or not server.alive(), 20))
     time.sleep(0.5)
@@ -305,7 +305,7 @@ def descriptors(f):
     server = f.broker().start()
     topic = f.topic(server, "crowded")
     producers = f.producers(server, topic)
-    _wait(lambda: producers[0].acknowledged > 100, 20)
+    f.require("fewer than 100 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 100, 20))
     used = len(list(pathlib.Path(f"/proc/{server.pid}/fd").iterdir()))
     f.command(prlimit, f"--pid={server.pid}", f"--nofile={used + 10}:{used + 10}")
     log = server.log_bytes()
@@ -354,7 +354,7 @@ def clock(f):
     server = f.broker(log_retention_check_interval_ms=500, log_retention_hours=24).start(environment=environment)
     topic = f.topic(server, "timed")
     producers = f.producers(server, topic)
-    _wait(lambda: producers[0].acknowledged > 200, 20)
+    f.require("fewer than 200 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 200, 20))
     for jump in ("+3600", "-3600", "+0", "@2020-01-01 00:00:00", "+0"):
         now.write_text(jump + "\n")
         before = producers[0].acknowledged

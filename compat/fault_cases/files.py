@@ -5,7 +5,7 @@ import shutil
 import time
 
 from harness import load
-from harness.faulting import fault
+from harness.fault_suite import fault
 
 SEGMENT = {"log_segment_bytes": 1_048_576}
 
@@ -22,7 +22,7 @@ def _segments(directory):
     return sorted(directory.glob("*.log"))
 
 
-def _goes_on(f, server, topic):
+def _accepts_records(f, server, topic):
     values, _ = load.read_all(server.port, topic)
     count = f.produce(server, "goes-on" if f.topic(server, "goes-on") else "", 5)
     f.require("it takes no records after that", count >= 50)
@@ -39,7 +39,7 @@ def cut(f):
         file.truncate(size - 100)
     server.start()
     f.say(f"cut 100 bytes of {size}; the last batch is what may go")
-    values = _goes_on(f, server, topic)
+    values = _accepts_records(f, server, topic)
     lost, repeated, disorder = load.account(values, 0, acknowledged)
     f.require(f"lost {lost}", lost <= load.Producer.BATCH)
     f.expect("repeated, out of order", (repeated, disorder), (0, 0))
@@ -53,7 +53,7 @@ def appended(f):
         file.write(random.Random(6).randbytes(300))
     server.start()
     f.verify(server, topic, [acknowledged])
-    _goes_on(f, server, topic)
+    _accepts_records(f, server, topic)
 
 
 @fault(6, "torn tail: zeros behind the last batch")
@@ -64,7 +64,7 @@ def zeros(f):
         file.write(bytes(8192))
     server.start()
     f.verify(server, topic, [acknowledged])
-    _goes_on(f, server, topic)
+    _accepts_records(f, server, topic)
 
 
 def _flip(f, clean, choose):
@@ -91,7 +91,7 @@ def _flip(f, clean, choose):
         len(missing) <= load.Producer.BATCH,
     )
     f.require("the damage was not noticed", len(missing) > 0)
-    _goes_on(f, server, topic)
+    _accepts_records(f, server, topic)
 
 
 @fault(7, "bit flip in an old segment, clean stop")
@@ -114,37 +114,45 @@ def flip_active(f):
     _flip(f, False, lambda segments: segments[-1])
 
 
-def _side_files(f, clean, spoil):
+def _side_files(f, clean, inject_fault):
     server, topic, directory, acknowledged = _written(f, 1500)
     server.stop() if clean else server.kill()
-    spoil(directory)
+    inject_fault(directory)
     server.start()
     f.verify(server, topic, [acknowledged])
     with_time = [path.name for path in directory.glob("*.timeindex")]
     f.require("there are no time indexes", bool(with_time))
-    _goes_on(f, server, topic)
+    _accepts_records(f, server, topic)
+
+
+def _matching(directory, pattern):
+    """The files to damage; a case without one would test nothing."""
+    found = list(directory.glob(pattern))
+    if not found:
+        raise RuntimeError(f"{directory.name} has no file {pattern} to damage")
+    return found
 
 
 def _overwrite(pattern, size=None):
-    def spoil(directory):
+    def inject_fault(directory):
         rng = random.Random(pattern)
-        for path in directory.glob(pattern):
+        for path in _matching(directory, pattern):
             path.write_bytes(rng.randbytes(path.stat().st_size if size is None else size))
 
-    return spoil
+    return inject_fault
 
 
 def _remove(pattern):
-    def spoil(directory):
-        for path in directory.glob(pattern):
+    def inject_fault(directory):
+        for path in _matching(directory, pattern):
             path.unlink()
 
-    return spoil
+    return inject_fault
 
 
 for _clean in (True, False):
     _how = "clean stop" if _clean else "kill -9"
-    for _name, _spoil in (
+    for _name, _fault in (
         ("indexes removed", _remove("*.index")),
         ("time indexes removed", _remove("*.timeindex")),
         ("snapshots removed", _remove("*.snapshot")),
@@ -153,7 +161,7 @@ for _clean in (True, False):
         ("snapshots full of garbage", _overwrite("*.snapshot", 200)),
         ("indexes of odd sizes", _overwrite("*.index", 13)),
     ):
-        fault(9, f"{_name}, {_how}")(lambda f, clean=_clean, spoil=_spoil: _side_files(f, clean, spoil))
+        fault(9, f"{_name}, {_how}")(lambda f, clean=_clean, inject_fault=_fault: _side_files(f, clean, inject_fault))
     fault(10, f"garbage in leader-epoch-checkpoint, {_how}")(
         lambda f, clean=_clean: _side_files(f, clean, _overwrite("leader-epoch-checkpoint", 50))
     )
@@ -162,17 +170,15 @@ for _clean in (True, False):
     )
 
 
-def _checkpoints(f, spoil):
+def _checkpoints(f, inject_fault):
     server, topic, directory, acknowledged = _written(f)
     time.sleep(0.5)
     server.stop()
-    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
-        path = server.data / name
-        if path.exists():
-            spoil(path)
+    for path in _matching(server.data, "*-offset-checkpoint"):
+        inject_fault(path)
     server.start()
     f.verify(server, topic, [acknowledged])
-    _goes_on(f, server, topic)
+    _accepts_records(f, server, topic)
 
 
 @fault(10, "garbage in the broker's checkpoints")
@@ -186,7 +192,7 @@ def missing_checkpoints(f):
 
 
 @fault(10, "a file and a directory that do not belong there")
-def strangers(f):
+def unknown_files(f):
     server, topic, directory, acknowledged = _written(f)
     server.kill()
     (server.data / "lost+found").mkdir()

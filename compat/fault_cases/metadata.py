@@ -5,7 +5,7 @@ import time
 
 from harness import install
 from harness.case import Skip
-from harness.faulting import fault
+from harness.fault_suite import fault
 
 DIRECTORY = "__cluster_metadata-0"
 
@@ -35,17 +35,17 @@ def _recover(server, *words):
 def _refuses(f, server):
     """Starts it, and requires that it ends with one message and changes no file."""
     before = _contents(server.data)
-    said = server.log_bytes()
+    logged_before = server.log_bytes()
     try:
         server.start(wait_s=20)
         return f.require("it starts although its metadata is damaged", False)
     except RuntimeError as error:
         f.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
-    f.require(f"it says a lot: {server.log_bytes() - said} bytes", server.log_bytes() - said < 10_000)
+    f.require(f"it says a lot: {server.log_bytes() - logged_before} bytes", server.log_bytes() - logged_before < 10_000)
     f.require("it changes files that it cannot read", _contents(server.data) == before)
 
 
-def _goes_on(f, server, topic, acknowledged, *words):
+def _accepts_records(f, server, topic, acknowledged, *words):
     before = _contents(server.data)
     shown = _recover(server, *words)
     f.expect("exit code of what would be done", shown.returncode, 0)
@@ -70,6 +70,7 @@ def _flip(path, position):
 @fault(10, "a flipped bit in each file of the metadata that has a copy")
 def copies(f):
     server, topic, acknowledged = _written(f)
+    f.require("no file of the metadata has a copy", any(path.name.endswith(".copy") for path in _contents(server.data)))
     for path in sorted(_contents(server.data)):
         if path.with_name(path.name + ".copy").exists() or path.name.endswith(".copy"):
             _flip(path, path.stat().st_size // 2)
@@ -82,6 +83,7 @@ def copies(f):
 @fault(10, "missing copies of the metadata's files")
 def missing(f):
     server, topic, acknowledged = _written(f)
+    f.require("no file of the metadata has a copy", any(path.name.endswith(".copy") for path in _contents(server.data)))
     for path in sorted(_contents(server.data)):
         if path.with_name(path.name + ".copy").exists():
             path.unlink()
@@ -96,7 +98,7 @@ def last_batch(f):
     log = sorted((server.data / DIRECTORY).glob("*.log"))[-1]
     _flip(log, log.stat().st_size - 5)
     _refuses(f, server)
-    _goes_on(f, server, topic, acknowledged)
+    _accepts_records(f, server, topic, acknowledged)
 
 
 @fault(10, "a flipped bit in the middle of the metadata log")
@@ -105,7 +107,7 @@ def middle(f):
     log = sorted((server.data / DIRECTORY).glob("*.log"))[-1]
     _flip(log, log.stat().st_size // 2)
     _refuses(f, server)
-    _goes_on(f, server, topic, acknowledged)
+    _accepts_records(f, server, topic, acknowledged)
 
 
 @fault(10, "the metadata log is missing")
@@ -114,7 +116,7 @@ def missing_log(f):
     for log in (server.data / DIRECTORY).glob("*.log"):
         log.unlink()
     _refuses(f, server)
-    _goes_on(f, server, topic, acknowledged)
+    _accepts_records(f, server, topic, acknowledged)
 
 
 @fault(10, "the directory of the metadata is missing")
@@ -123,7 +125,7 @@ def missing_directory(f):
     (server.data / DIRECTORY).rename(server.home / "elsewhere")
     _refuses(f, server)
     f.require("it goes on without being told whether it is alone", _recover(server, "--confirm").returncode != 0)
-    _goes_on(f, server, topic, acknowledged, "--alone")
+    _accepts_records(f, server, topic, acknowledged, "--alone")
 
 
 @fault(10, "recover says nothing of metadata that is whole, and does nothing while the broker runs")

@@ -45,7 +45,7 @@ class Node(broker.Broker):
         self.host = cluster.network.host(number) if cluster.network else LOOPBACK
         self.controller_port = self.port + 1
         self.disk = None
-        self.stopped, self.meant, self.told = False, False, []
+        self.stopped, self.exit_expected, self.reported_panics = False, False, []
         self.started_at = self.ready_s = None
 
     address = property(lambda self: (self.host, self.port))
@@ -67,7 +67,7 @@ class Node(broker.Broker):
         """Starts the process and does not wait for it."""
         namespace = self.cluster.network.enter(self.number) if self.cluster.network else []
         command = [*namespace, *wrap, *self._command()]
-        self.started_at, self.stopped, self.meant = time.monotonic(), False, False
+        self.started_at, self.stopped, self.exit_expected = time.monotonic(), False, False
         with open(self.home / "stdout.log", "ab") as out:
             self.process = subprocess.Popen(
                 list(map(str, command)),
@@ -107,24 +107,24 @@ class Node(broker.Broker):
         self.stopped = False
 
     def kill(self):
-        self.meant = True
+        self.exit_expected = True
         super().kill()
 
     def stop(self, wait_s=60):
         """SIGTERM; returns its exit code."""
         self.resume()
-        self.meant = True
+        self.exit_expected = True
         return super().stop(wait_s)
 
     def panics(self):
         """What a thread of it said when it ended without the process, once; Java's do not end like that."""
         text = "".join(path.read_text(errors="replace") for path in self.logs())
         found = [line for line in text.splitlines() if " panicked at " in line]
-        return [line for line in found if line not in self.told and not self.told.append(line)]
+        return [line for line in found if line not in self.reported_panics and not self.reported_panics.append(line)]
 
-    def fell(self):
+    def crashed(self):
         """True when it ended and nobody had asked it to."""
-        return self.process is not None and self.process.poll() is not None and not self.meant
+        return self.process is not None and self.process.poll() is not None and not self.exit_expected
 
     def wipe(self):
         shutil.rmtree(self.data)
@@ -265,7 +265,7 @@ class Cluster:
                     found[f"{topic}-{index}"] = f"leader {partition.leader}, {partition.isr} of {partition.replicas} in sync"
         return found
 
-    def wait_whole(self, seconds=120):
+    def wait_healthy(self, seconds=120):
         """Until every partition has a leader and all of its replicas in sync; returns how long that took."""
         started = time.monotonic()
         while found := self.unhealthy():

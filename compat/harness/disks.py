@@ -9,7 +9,7 @@ from .case import Skip
 
 
 class Disk:
-    """Made by `Trial.disk`, which mounts it and sees that it is unmounted in the end."""
+    """Made by `ClusterTest.disk`, which mounts it and sees that it is unmounted in the end."""
 
     def __init__(self, image, mount):
         self.image, self.mount = pathlib.Path(image), pathlib.Path(mount)
@@ -50,7 +50,7 @@ class Disk:
                     if error.errno != errno.ENOSPC:
                         raise
 
-    def make_room(self):
+    def free_space(self):
         (self.mount / "filler").unlink(missing_ok=True)
 
     def thaw(self):

@@ -91,7 +91,7 @@ class Tally:
     failed: list = dataclasses.field(default_factory=list)
     skipped: int = 0
 
-    def judge(self, name, lines, against, took):
+    def compare(self, name, lines, against, took):
         expected = expectation(name, against)
         if lines == expected:
             self.passed += 1
@@ -139,7 +139,7 @@ def main(record=False):
                         write(one.name, lines, differs)
                         print(f"recorded {one.name}: {len(lines)} lines{took}", flush=True)
                     else:
-                        tally.judge(one.name, lines, against, took)
+                        tally.compare(one.name, lines, against, took)
                 sound = sound and (server is None or server.alive())
     finally:
         jvm.close()

@@ -78,7 +78,7 @@ class Network:
         lines += ["chain arriving {", "type filter hook input priority 0; policy accept;", *rules, "}", "}"]
         _run(*self.enter(number), self.nft, "-f", "-", text="\n".join(lines) + "\n")
 
-    def deafen(self, pairs):
+    def drop_between(self, pairs):
         """`pairs` of (who, whom): from now on, `who` hears nothing of `whom`, which may be "clients". Replaces what was."""
         for number in self.nodes:
             sources = [self.clients() if whom == "clients" else self.host(whom) for who, whom in pairs if who == number]
@@ -86,7 +86,7 @@ class Network:
 
     def cut(self, one, others):
         """Both ways."""
-        self.deafen([pair for other in others for pair in ((one, other), (other, one))])
+        self.drop_between([pair for other in others for pair in ((one, other), (other, one))])
 
     def lose(self, percent):
         """Every node loses this share of what comes to it, from nodes and clients."""
@@ -100,7 +100,7 @@ class Network:
             _run(*self.enter(number), "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", *limit)
 
     def heal(self):
-        self.deafen([])
+        self.drop_between([])
         for number in self.nodes:
             _run(*self.enter(number), "tc", "qdisc", "delete", "dev", "eth0", "root", check=False)
 

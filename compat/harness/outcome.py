@@ -41,9 +41,9 @@ def table(paths):
         "| longest pause, s: p50 / p99 / most | verdict |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |",
     ]
-    for name in dict.fromkeys(result["trial"] for result in results):
+    for name in dict.fromkeys(result["case"] for result in results):
         for broker in ("parshall", "kafka"):
-            own = [result for result in results if (result["trial"], result["broker"]) == (name, broker)]
+            own = [result for result in results if (result["case"], result["broker"]) == (name, broker)]
             if not own:
                 continue
             wrong = sum(bool(result["wrong"]) for result in own)

@@ -35,7 +35,7 @@ def longest_gap_s(times, start, end, clipped=False):
 
 
 class Link:
-    """A connection that never blocks. `answers` takes whole responses, `ended` is told when it is over."""
+    """A connection that never blocks. `answers` takes whole responses, `ended` is on_metadata when it is over."""
 
     def __init__(self, selector, address, answers, ended):
         self.selector, self.answers, self.ended = selector, answers, ended
@@ -90,7 +90,7 @@ class Link:
             self.socket.close()
 
 
-class Lane:
+class PartitionProbe:
     """One partition under the probe."""
 
     def __init__(self, selector, topic, partition):
@@ -98,13 +98,13 @@ class Lane:
         self.link, self.leader, self.epoch = None, -1, -1
         # An error is answered by asking for the leader once, whoever that is then.
         self.must_ask = True
-        self.number, self.connections, self.next_send, self.heard = 0, 0, 0.0, time.monotonic()
+        self.number, self.connections, self.next_send, self.last_response = 0, 0, 0.0, time.monotonic()
         self.pending = collections.deque()
         self.acknowledged, self.sent_at, self.acknowledged_at = [], [], []
         self.errors = []
 
     def silent_s(self, now):
-        return now - max(self.heard, self.pending[0][1]) if self.pending else 0.0
+        return now - max(self.last_response, self.pending[0][1]) if self.pending else 0.0
 
     def wants_leader(self, now):
         return self.must_ask or self.link is None or self.silent_s(now) > SILENCE_S
@@ -136,14 +136,14 @@ class Lane:
     def answer(self, body):
         number, sent = self.pending.popleft()
         error, _offset = wire.produce_error(body)
-        self.heard = time.monotonic()
+        self.last_response = time.monotonic()
         if error:
-            self.errors.append((self.heard, error))
+            self.errors.append((self.last_response, error))
             self.must_ask = True
         else:
             self.acknowledged.append(number)
             self.sent_at.append(sent)
-            self.acknowledged_at.append(self.heard)
+            self.acknowledged_at.append(self.last_response)
 
     def disconnect(self):
         """What was on its way may have been taken or not; nobody will know."""
@@ -151,7 +151,7 @@ class Lane:
             self.link.close()
         self.link = None
         self.pending.clear()
-        self.heard = time.monotonic()
+        self.last_response = time.monotonic()
 
     def gap_s(self, start, end):
         return longest_gap_s(self.acknowledged_at, start, end)
@@ -169,8 +169,8 @@ class Probe(threading.Thread):
         super().__init__(daemon=True)
         self.addresses, self.topic = addresses, topic
         self.selector = selectors.DefaultSelector()
-        self.lanes = [Lane(self.selector, topic, partition) for partition in range(partitions)]
-        self.guides, self.asked = {}, {}
+        self.lanes = [PartitionProbe(self.selector, topic, partition) for partition in range(partitions)]
+        self.metadata_links, self.asked = {}, {}
         self.next_ask = 0.0
         self.over = threading.Event()
         self.broken = None
@@ -197,21 +197,21 @@ class Probe(threading.Thread):
     def ask(self, now):
         """Asks each node for the leaders, unless its last answer is still due; a node that keeps silent is tried anew."""
         for number, address in list(self.addresses.items()):
-            guide = self.guides.get(number)
-            if guide and self.asked[number] is not None and now - self.asked[number] > RECONNECT_S:
-                guide.close()
-                guide = None
-            if guide is None or not guide.open:
-                guide = Link(self.selector, address, lambda body, n=number: self.told(n, body), lambda n=number: self.lose(n))
-                self.guides[number], self.asked[number] = guide, None
-            if guide.open and self.asked[number] is None:
+            link = self.metadata_links.get(number)
+            if link and self.asked[number] is not None and now - self.asked[number] > RECONNECT_S:
+                link.close()
+                link = None
+            if link is None or not link.open:
+                link = Link(self.selector, address, lambda body, n=number: self.on_metadata(n, body), lambda n=number: self.lose(n))
+                self.metadata_links[number], self.asked[number] = link, None
+            if link.open and self.asked[number] is None:
                 self.asked[number] = now
-                guide.send(control.metadata_request([self.topic]))
+                link.send(control.metadata_request([self.topic]))
 
     def lose(self, number):
         self.asked[number] = None
 
-    def told(self, number, body):
+    def on_metadata(self, number, body):
         self.asked[number] = None
         view = control.read_metadata(body)
         now = time.monotonic()

@@ -5,7 +5,7 @@ import struct
 import time
 
 from harness import wire
-from harness.hostility import attack
+from harness.hostile_suite import attack
 
 # The start of a TLS 1.2 ClientHello.
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(194)
@@ -38,7 +38,7 @@ def claims(a):
         connection.send(struct.pack(">i", 100 << 20) + wire.header(wire.PRODUCE, 7))
     time.sleep(1)
     with a.connect() as other:
-        a.expect("another client", wire.metadata_errors(other.ask(wire.metadata("bystander"))), {"bystander": 0})
+        a.expect("another client", wire.metadata_errors(other.ask(wire.metadata("reference"))), {"reference": 0})
     for connection in connections:
         connection.close()
 

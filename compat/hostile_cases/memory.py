@@ -4,7 +4,7 @@ import struct
 import time
 
 from harness import wire
-from harness.hostility import MEMORY_MAX_BYTES, attack
+from harness.hostile_suite import MEMORY_MAX_BYTES, attack
 
 DESCRIBE_CONFIGS = 32
 # All that requests may take, and half as much that answers may.

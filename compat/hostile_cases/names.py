@@ -3,7 +3,7 @@
 import time
 
 from harness import wire
-from harness.hostility import attack
+from harness.hostile_suite import attack
 
 NAMES = [
     "../x",

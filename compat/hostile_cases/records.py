@@ -5,7 +5,7 @@ import random
 import struct
 
 from harness import wire
-from harness.hostility import attack
+from harness.hostile_suite import attack
 
 CORRUPT, INVALID_RECORD, UNSUPPORTED_COMPRESSION, TOO_LARGE, INVALID_TOPIC = 2, 87, 76, 10, 17
 GOOD = wire.batch()

@@ -21,7 +21,7 @@ REFUSALS = {
 }
 
 
-class Loyal(threading.Thread):
+class StaleLeaderClient(threading.Thread):
     def __init__(self, address, topic, name, partition=0):
         super().__init__(daemon=True)
         self.topic, self.partition, self.name_bytes = topic, partition, name.encode()
@@ -105,7 +105,7 @@ class Loyal(threading.Thread):
         """Whether the node ended the connection."""
         return not self.listener.is_alive()
 
-    def words(self):
+    def refusal_counts(self):
         return ", ".join(f"{count} x {REFUSALS.get(error, error)}" for error, count in sorted(self.refusals.items()))
 
     def finish(self, seconds=15):

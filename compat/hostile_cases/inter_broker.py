@@ -3,13 +3,13 @@
 import struct
 
 from harness import broker, wire
-from harness.hostility import attack
+from harness.hostile_suite import attack
 
 PORT = broker.free_port()
 SETTINGS = {"controller.quorum.voters": f"1@127.0.0.1:{PORT}", "node.id": "1"}
 FORWARD, QUORUM_JOIN, QUORUM_MESSAGES, QUORUM_HELLO = 124, 125, 126, 127
 STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED = 77, 31
-SOMEBODY = b"\7" * 16
+INCARNATION = b"\7" * 16
 
 
 def varint(number):
@@ -41,7 +41,7 @@ class Hello:
         self.cluster = self.answer[at + 21 : at + 21 + length].decode()
 
     def sender(self, node=None, directory=None):
-        return struct.pack(">i", self.node if node is None else node) + (directory or self.directory) + SOMEBODY + b"\0"
+        return struct.pack(">i", self.node if node is None else node) + (directory or self.directory) + INCARNATION + b"\0"
 
     def raft_id(self, node=None):
         return struct.unpack(">I", self.directory[:4])[0] << 32 | (self.node if node is None else node) + 1
@@ -56,13 +56,13 @@ def error(answer):
     return struct.unpack_from(">h", answer, 5)[0]
 
 
-def between():
+def connect():
     return wire.Connection(PORT)
 
 
 @attack(60, "messages of the quorum from no member of it", settings=SETTINGS)
 def quorum(a):
-    with between() as connection:
+    with connect() as connection:
         hello = Hello(connection)
         own = hello.raft_id()
         for node in (hello.node, 2, 99):
@@ -75,7 +75,7 @@ def quorum(a):
 
 @attack(60, "requests to the controller from no broker", settings=SETTINGS)
 def forwards(a):
-    with between() as connection:
+    with connect() as connection:
         hello = Hello(connection)
         for node in (hello.node, 2, 99):
             for api, version in ((19, 7), (56, 3), (62, 4), (63, 2), (64, 0), (67, 0), (20, 6)):
@@ -88,11 +88,11 @@ def forwards(a):
 @attack(60, "nodes that are nowhere want to be members", settings=SETTINGS)
 def joins(a):
     nowhere = broker.free_port()
-    with between() as connection:
+    with connect() as connection:
         hello = Hello(connection)
         for node, directory, port in ((9, b"\x09" * 16, nowhere), (9, b"\x09" * 16, PORT), (1, hello.directory, nowhere)):
             joining = struct.pack(">i", node) + directory + compact("127.0.0.1") + struct.pack(">H", port) + b"\0"
-            request = head(QUORUM_JOIN) + compact(hello.cluster) + joining + SOMEBODY + b"\1\0"
+            request = head(QUORUM_JOIN) + compact(hello.cluster) + joining + INCARNATION + b"\1\0"
             a.expect(f"node {node} at {port}", error(connection.ask(request)), CLUSTER_AUTHORIZATION_FAILED)
         a.expect("who is a member", Hello(connection).answer[4:], hello.answer[4:])
 
@@ -100,7 +100,7 @@ def joins(a):
 @attack(60, "fetches in followers' names", settings=SETTINGS)
 def followers(a):
     a.topic("fetched")
-    with between() as connection:
+    with connect() as connection:
         for replica in (1, 2, 3):
             for epoch in range(-1, 100):
                 state = struct.pack(">iq", replica, epoch) + b"\0"

@@ -63,6 +63,7 @@ class Fault:
             producer.over.set()
         for producer in producers:
             producer.join(20)
+            self.require(f"the producer of {producer.topic} did not end within 20 s", not producer.is_alive())
 
     def produce(self, server, topic, batches, partition=0, acks=-1):
         """Writes a fixed number of acknowledged batches; returns how many records that are."""
@@ -72,6 +73,8 @@ class Fault:
         while producer.acknowledged < batches * producer.BATCH and time.monotonic() < end:
             time.sleep(0.005)
         self.finish([producer])
+        if producer.acknowledged < batches * producer.BATCH:
+            raise TimeoutError(f"{producer.acknowledged} of {batches * producer.BATCH} records acknowledged after 60 s")
         return producer.acknowledged
 
     def verify(self, server, topic, acknowledged, errors=()):
@@ -126,6 +129,8 @@ def main():
     for module in pkgutil.iter_modules(fault_cases.__path__):
         importlib.import_module(f"fault_cases.{module.name}")
     chosen = sorted((f for f in FAULTS if not options.row or str(f[0]) in options.row), key=lambda f: (f[0], f[1]))
+    if not chosen:
+        raise SystemExit("no fault case matches; --list shows what there is")
     if options.list:
         print("\n".join(f"{row} {name}" for row, name, _ in chosen))
         return 0

@@ -22,10 +22,10 @@ import time
 import traceback
 import typing
 
-from . import cluster, control, disks, faulting, ledger, loyal, network, outcome, probe, replicas
+from . import cluster, control, disks, fault_suite, ledger, network, outcome, probe, replicas, stale_leader_client
 from .case import Skip
 
-TRIALS = {}
+CASES = {}
 PROBES = 3
 LOADED = 6
 # What the suite asks of a quick run on a machine that has other work: that nothing hangs.
@@ -42,13 +42,13 @@ class Registered:
     run: typing.Callable
 
 
-def trial(name, rows, does, cycles=1, quick=0):
+def case(name, rows, does, cycles=1, quick=0):
     """Registers a trial. `rows` are its numbers in the list of faults this project keeps, `does` what is injected in a cycle,
     `quick` how many cycles of it belong to the short form."""
 
     def register(function):
-        assert name not in TRIALS, name
-        TRIALS[name] = Registered(name, rows, does, cycles, quick, function)
+        assert name not in CASES, name
+        CASES[name] = Registered(name, rows, does, cycles, quick, function)
         return function
 
     return register
@@ -59,7 +59,7 @@ def percentile(values, percent):
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-class Work:
+class Workload:
     """What runs on a cluster while it is harmed: a load by a real client, and a probe of how long each partition stands still."""
 
     def __init__(self, servers, topics):
@@ -81,7 +81,7 @@ class Work:
         return self.probe.wait_for_all(time.monotonic() if since is None else since, seconds)
 
 
-class Trial(faulting.Fault):
+class ClusterTest(fault_suite.Fault):
     def __init__(self, registered, options, home):
         super().__init__(options.against, home)
         self.registered, self.options = registered, options
@@ -89,7 +89,7 @@ class Trial(faulting.Fault):
         self.cycles = options.cycles or (registered.quick if options.quick else registered.cycles)
         self.random = random.Random(registered.name)
         self.servers = self.work = None
-        self.loyal = []
+        self.stale_leader_clients = []
         self.pauses = collections.defaultdict(list)
         self.figures = {}
         self.limits = {}
@@ -113,7 +113,7 @@ class Trial(faulting.Fault):
         )
         self.undo.append(self.servers.kill)
         self.servers.start()
-        self.servers.wait_whole()
+        self.servers.wait_healthy()
         self.figures["first_start_s"] = round(self.servers.start_s, 3)
         return self.servers
 
@@ -128,8 +128,8 @@ class Trial(faulting.Fault):
         turns = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
         servers.control.create("probe", assignment=turns, **configs)
         servers.control.create("ledger", assignment=[turns[index % 3] for index in range(LOADED)], **configs)
-        servers.wait_whole()
-        self.work = Work(servers, {"probe": PROBES, "ledger": LOADED})
+        servers.wait_healthy()
+        self.work = Workload(servers, {"probe": PROBES, "ledger": LOADED})
         self.work.begin(rate, size, client)
         self.epoch = servers.control.quorum().epoch
         return servers, self.work
@@ -140,14 +140,14 @@ class Trial(faulting.Fault):
         self.work.topics[name] = partitions
         return name
 
-    def stay_with(self, node, topic, name="loyal"):
+    def start_stale_leader_client(self, node, topic, name="stale"):
         """A client that speaks to one node only, at work when this returns; it is asked to account for itself in the end."""
-        faithful = loyal.Loyal(node.address, topic, name)
-        faithful.start()
-        if not faithful.wait_for(lambda: len(faithful.acknowledged) > 10 and faithful.read, 30):
-            raise RuntimeError(f"node {node.number} does not serve {topic}: {faithful.words()}")
-        self.loyal.append(faithful)
-        return faithful
+        client = stale_leader_client.StaleLeaderClient(node.address, topic, name)
+        client.start()
+        if not client.wait_for(lambda: len(client.acknowledged) > 10 and client.read, 30):
+            raise RuntimeError(f"node {node.number} does not serve {topic}: {client.refusal_counts()}")
+        self.stale_leader_clients.append(client)
+        return client
 
     def read(self, topic, partitions):
         return ledger.read_all(self.servers.bootstrap, topic, partitions)[0]
@@ -158,15 +158,15 @@ class Trial(faulting.Fault):
         """The numbers of the cycles; what one left behind is healed before the next."""
         for cycle in range(self.cycles):
             if cycle:
-                self.between()
+                self.restore()
             yield cycle
             self.done += 1
 
-    def between(self):
+    def restore(self):
         """Whole again, with every partition led by its preferred replica, as at the beginning."""
-        self.fallen()
+        self.check_crashes()
         self.servers.heal()
-        self.servers.wait_whole()
+        self.servers.wait_healthy()
         self.servers.control.elect_preferred()
         self.wait_balanced()
         late = self.work.wait_for_all()
@@ -182,9 +182,9 @@ class Trial(faulting.Fault):
             time.sleep(0.05)
         raise RuntimeError(f"leaders did not return to the preferred replicas within {seconds} s")
 
-    def fallen(self):
+    def check_crashes(self):
         for node in self.servers.nodes.values():
-            if node.fell():
+            if node.crashed():
                 self.wrong.append(f"node {node.number} ended by itself with {node.process.returncode}")
             self.wrong += [f"node {node.number}: {line}" for line in node.panics()]
 
@@ -228,9 +228,9 @@ class Trial(faulting.Fault):
     def finish(self, tolerate_failures=False):
         """Heals, waits, reads everything back and compares; says and requires what has to be."""
         servers, work = self.servers, self.work
-        self.fallen()
+        self.check_crashes()
         servers.heal()
-        whole_s = servers.wait_whole()
+        whole_s = servers.wait_healthy()
         self.figures["elections"] = servers.control.quorum().epoch - self.epoch
         late = work.wait_for_all()
         self.require(f"{late} take no records in a cluster that is whole", not late)
@@ -238,28 +238,29 @@ class Trial(faulting.Fault):
         unanswered = work.load.finish()
         self.require(f"{unanswered} records of the load are without an answer", not unanswered)
         self.require(f"the client is broken: {work.load.broken}", not work.load.broken)
-        servers.wait_whole()
+        servers.wait_healthy()
         self.say(f"whole after {whole_s:.1f} s")
         self.settle(tolerate_failures)
-        for faithful in self.loyal:
-            self.settle_loyal(faithful)
+        for client in self.stale_leader_clients:
+            self.check_stale_leader_client(client)
         self.compare()
-        self.fallen()
-        self.judge_pauses()
+        self.check_crashes()
+        self.check_pauses()
 
     def settle(self, tolerate_failures=False):
         work, bootstrap = self.work, self.servers.bootstrap
         total = ledger.Account()
-        for name, count, judge in (
+        for name, count, compare in (
             ("ledger", LOADED, lambda values: ledger.settle_load(work.load, values)),
             ("probe", PROBES, lambda values: ledger.settle_probe(work.probe, values)),
         ):
             values, errors = ledger.read_all(bootstrap, name, count)
-            account = judge(values)
+            account = compare(values)
             self.say(f"{name}: {account}")
             if account.repeated:
                 account = self.explain_repeats(name, account, values)
             self.require(f"{name}: {account}", not account.wrong())
+            self.require(f"{name}: no record was acknowledged", account.acknowledged)
             self.require(f"{name}: reading it back met {dict(errors)}", not errors)
             total += account
         failed = len(work.load.failed)
@@ -290,15 +291,15 @@ class Trial(faulting.Fault):
 
     def account(self, account):
         """Adds to what the trial counted in all."""
-        so_far = self.figures.get("account")
-        self.figures["account"] = account if so_far is None else so_far + account
+        total = self.figures.get("account")
+        self.figures["account"] = account if total is None else total + account
 
-    def settle_loyal(self, faithful):
+    def check_stale_leader_client(self, client):
         """What one node said, also while the others had left it."""
-        values, errors = ledger.read_all(self.servers.bootstrap, faithful.topic, 1)
-        account, dirty = faithful.account(values[0]), faithful.dirty(values[0])
-        whose = f"{faithful.topic}, {faithful.name_bytes.decode()}"
-        self.say(f"{whose}: {account}; {len(faithful.read)} fetched, {dirty} of them not kept")
+        values, errors = ledger.read_all(self.servers.bootstrap, client.topic, 1)
+        account, dirty = client.account(values[0]), client.dirty(values[0])
+        whose = f"{client.topic}, {client.name_bytes.decode()}"
+        self.say(f"{whose}: {account}; {len(client.read)} fetched, {dirty} of them not kept")
         self.require(f"{whose}: {account}", not account.wrong())
         self.require(f"{whose}: {dirty} records were read that the cluster did not keep", not dirty)
         self.require(f"{whose}: reading it back met {dict(errors)}", not errors)
@@ -314,6 +315,7 @@ class Trial(faulting.Fault):
             time.sleep(1)
         self.say(f"{compared} batches compared on all replicas" if not wrong else f"replicas differ: {wrong}")
         self.wrong += wrong
+        self.require("no batches were compared", wrong or compared)
         self.figures["batches_compared"] = self.figures.get("batches_compared", 0) + compared
         self.figures["replicas_differing"] = self.figures.get("replicas_differing", 0) + len(wrong)
 
@@ -327,7 +329,9 @@ class Trial(faulting.Fault):
             compared += batches
         return wrong, compared
 
-    def judge_pauses(self):
+    def check_pauses(self):
+        unmeasured = sorted(set(self.limits) - set(self.pauses))
+        self.require(f"no pause was measured for {unmeasured}", not unmeasured)
         for label, measured in self.pauses.items():
             own = [pause["probe"] for pause in measured]
             found = {"p50": statistics.median(own), "p99": percentile(own, 99)}
@@ -343,7 +347,7 @@ class Trial(faulting.Fault):
         account = figures.pop("account", None)
         return {
             "broker": self.kind,
-            "trial": self.registered.name,
+            "case": self.registered.name,
             "rows": list(self.registered.rows),
             "does": self.registered.does,
             "cycles": self.done,
@@ -377,7 +381,7 @@ def arguments():
     return options
 
 
-def keep_nodes(home, directory):
+def copy_node_files(home, directory):
     for node in pathlib.Path(home).glob("node-*"):
         shutil.copytree(node, pathlib.Path(directory) / node.name, dirs_exist_ok=True)
 
@@ -385,9 +389,10 @@ def keep_nodes(home, directory):
 def run_one(chosen, options):
     """Returns "ok", "FAIL" or "skip", and why."""
     home = tempfile.mkdtemp(prefix="compat-cluster-")
-    one, started = Trial(chosen, options, home), time.monotonic()
+    one, started = ClusterTest(chosen, options, home), time.monotonic()
     try:
         chosen.run(one)
+        one.require("no cycle was run", one.done)
     except Skip as skip:
         return "skip", str(skip)
     except Exception as error:  # a trial that breaks is a failed trial, the others go on
@@ -395,10 +400,10 @@ def run_one(chosen, options):
         one.wrong.append(f"{type(error).__name__}: {error} ({pathlib.Path(where.filename).name}:{where.lineno})")
     finally:
         if one.servers:
-            one.fallen()
+            one.check_crashes()
         one.close()
         if one.wrong and options.keep:
-            keep_nodes(home, pathlib.Path(options.keep) / chosen.name)
+            copy_node_files(home, pathlib.Path(options.keep) / chosen.name)
         shutil.rmtree(home, ignore_errors=True)
     took = time.monotonic() - started
     if options.json:
@@ -418,8 +423,10 @@ def main():
         return 0
     for module in pkgutil.iter_modules(cluster_cases.__path__):
         importlib.import_module(f"cluster_cases.{module.name}")
-    chosen = [t for t in TRIALS.values() if any(fnmatch.fnmatch(t.name, glob) for glob in options.cases.split(","))]
+    chosen = [t for t in CASES.values() if any(fnmatch.fnmatch(t.name, glob) for glob in options.cases.split(","))]
     chosen = [t for t in chosen if t.quick or not options.quick]
+    if not chosen:
+        raise SystemExit("no cluster case matches; --list shows what there is")
     if options.list:
         print("\n".join(f"{t.name}: rows {', '.join(map(str, t.rows))}: {t.does}, {t.cycles} times" for t in chosen))
         return 0

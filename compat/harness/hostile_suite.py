@@ -20,11 +20,11 @@ MEMORY_MAX_BYTES = 64 << 20
 # A log line per peer and second is allowed; what attackers can make it write beyond that is bounded.
 LOG_MAX_BYTES = 256 << 10
 STALL_MAX_S = 2.0
-# Of the bystander's rounds one in a hundred may take so long. What takes 20 ms on a quiet machine takes longer on a busy one:
+# Of the reference client's rounds one in a hundred may take so long. What takes 20 ms on a quiet machine takes longer on a busy one:
 # a case that misses the goal says so, and only what is grossly late fails.
 P99_GOAL_S = 0.1
 P99_MAX_S = 1.0
-PEACE_S = 0.5
+BASELINE_S = 0.5
 # Whatever is done to it, the broker fits into a container of this size.
 PROCESS_MAX_BYTES = 256 << 20
 # What requests may take there: no attack needs a budget of its own to hold.
@@ -42,20 +42,20 @@ def attack(row, name, memory_max_bytes=MEMORY_MAX_BYTES, settings=None):
     return register
 
 
-class Bystander:
+class ReferenceClient:
     """A client that behaves, in a process of its own, so that the attack does not slow it down: it produces a record and
     fetches it, again and again, and remembers how long that took."""
 
     def __init__(self, port, topic):
         context = multiprocessing.get_context("fork")
-        self.over, (self.result, told) = context.Event(), context.Pipe(duplex=False)
-        self.process = context.Process(target=self._run, args=(port, topic, told), daemon=True)
+        self.over, (self.result, result_end) = context.Event(), context.Pipe(duplex=False)
+        self.process = context.Process(target=self._run, args=(port, topic, result_end), daemon=True)
         self.latencies, self.failures = [], []
 
     def start(self):
         self.process.start()
 
-    def _run(self, port, topic, told):
+    def _run(self, port, topic, result_end):
         latencies, failures = [], []
         try:
             with wire.Connection(port) as connection:
@@ -69,7 +69,7 @@ class Bystander:
                     self.over.wait(0.02)
         except (wire.Closed, OSError, struct.error) as error:
             failures.append(f"{type(error).__name__} {error}")
-        told.send((latencies, failures))
+        result_end.send((latencies, failures))
 
     def finish(self):
         self.over.set()
@@ -97,6 +97,11 @@ class Attack:
     def expect(self, what, actual, *wanted):
         if actual not in wanted:
             self.wrong.append(f"{what}: {actual}, expected {' or '.join(map(str, wanted))}")
+
+    def require(self, what, holds):
+        """Fails the case with the message `what` where the condition does not hold."""
+        if not holds:
+            self.wrong.append(what)
 
     def expect_closed(self, what, data, seconds=1.0):
         """Bytes after which the connection is closed."""
@@ -126,9 +131,9 @@ def _reset_peak(pid):
 def run_one(server, row, name, memory_max_bytes, function):
     """Runs one attack; returns what was wrong and a line of figures."""
     one = Attack(server)
-    bystander = Bystander(server.port, one.topic("bystander"))
-    bystander.start()
-    time.sleep(PEACE_S)
+    reference = ReferenceClient(server.port, one.topic("reference"))
+    reference.start()
+    time.sleep(BASELINE_S)
     _reset_peak(server.pid)
     memory, log = server.rss_bytes(), server.log_bytes()
     began = time.monotonic()
@@ -137,7 +142,7 @@ def run_one(server, row, name, memory_max_bytes, function):
     except Exception as error:  # the attack itself broke down: it failed, the others go on
         one.wrong.append(f"{type(error).__name__}: {error}")
     time.sleep(0.1)
-    bystander.finish()
+    reference.finish()
     if not server.alive():
         one.wrong.append(f"the broker ended with {server.process.returncode}")
         return one.wrong, "", False
@@ -148,17 +153,17 @@ def run_one(server, row, name, memory_max_bytes, function):
         one.wrong.append(f"it took {server.peak_bytes() >> 20} MiB, allowed {PROCESS_MAX_BYTES >> 20}")
     if logged > LOG_MAX_BYTES:
         one.wrong.append(f"{logged} bytes of log, allowed {LOG_MAX_BYTES}")
-    one.wrong += [f"bystander: {failure}" for failure in bystander.failures[:3]]
-    times = [took for _, took in bystander.latencies] or [float("inf")]
+    one.wrong += [f"reference client: {failure}" for failure in reference.failures[:3]]
+    times = [took for _, took in reference.latencies] or [float("inf")]
     if max(times) > STALL_MAX_S:
-        one.wrong.append(f"bystander: stalled for {max(times):.1f} s")
-    peace, p99 = bystander.p99_s(until=began), bystander.p99_s(since=began)
+        one.wrong.append(f"reference client: stalled for {max(times):.1f} s")
+    baseline, p99 = reference.p99_s(until=began), reference.p99_s(since=began)
     if p99 > P99_MAX_S:
-        one.wrong.append(f"bystander: one round in a hundred takes {p99 * 1000:.0f} ms")
-    late = f", above the goal of {P99_GOAL_S * 1000:.0f} (in peace {peace * 1000:.1f})" if p99 > P99_GOAL_S else ""
+        one.wrong.append(f"reference client: one round in a hundred takes {p99 * 1000:.0f} ms")
+    late = f", above the goal of {P99_GOAL_S * 1000:.0f} (baseline {baseline * 1000:.1f})" if p99 > P99_GOAL_S else ""
     return (
         one.wrong,
-        f"bystander p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms{late}, memory +{grown >> 20} MiB "
+        f"reference client p50 {statistics.median(times) * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms{late}, memory +{grown >> 20} MiB "
         f"to {server.peak_bytes() >> 20}, log +{logged} B",
         True,
     )
@@ -175,6 +180,8 @@ def main():
     for module in pkgutil.iter_modules(hostile_cases.__path__):
         importlib.import_module(f"hostile_cases.{module.name}")
     chosen = sorted((a for a in ATTACKS if not options.row or str(a[0]) in options.row), key=lambda a: (a[0], a[1]))
+    if not chosen:
+        raise SystemExit("no hostile case matches; --list shows what there is")
     if options.list:
         print("\n".join(f"{row} {name}" for row, name, *_ in chosen))
         return 0
