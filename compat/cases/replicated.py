@@ -13,11 +13,11 @@ REASSIGN = "reassign.ReassignPartitionsCommand"
 
 
 def _wait_for(what, seconds=60):
-    """Looks again until there is something, and returns it."""
+    """Polls until the result is true and returns it."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
         if time.monotonic() > deadline:
-            raise RuntimeError(f"it did not come to pass within {seconds} s")
+            raise RuntimeError(f"the condition did not hold within {seconds} s")
         time.sleep(0.05)
     return found
 

@@ -1,4 +1,4 @@
-"""Names groups as no one should, and reads the metrics as Prometheus' own library for Python does."""
+"""Creates groups with hostile names, and reads the metrics as Prometheus' own library for Python does."""
 
 import json
 import pathlib
@@ -58,14 +58,14 @@ def main(bootstrap, url):
     expect([s.value for s in received if s.labels["topic"] == "Topic.with_all-1"] == [7], received)
 
     # What the examples ask for is there, and what is there is documented.
-    told = {sample.name for family in families.values() for sample in family.samples} | set(families)
-    told |= {f"{family.name}_total" for family in families.values() if family.type == "counter"}
-    told |= {f"{f.name}_{s}" for f in families.values() if f.type == "histogram" for s in ("bucket", "sum", "count")}
+    exported = {sample.name for family in families.values() for sample in family.samples} | set(families)
+    exported |= {f"{family.name}_total" for family in families.values() if family.type == "counter"}
+    exported |= {f"{f.name}_{s}" for f in families.values() if f.type == "histogram" for s in ("bucket", "sum", "count")}
     dashboard = json.loads((DOCS / "examples/grafana.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     asked.append(re.sub(r"#.*", "", (DOCS / "examples/alerts.yml").read_text()))
     names = {name for expression in asked for name in re.findall(r"\b(?:parshall|process)_[a-z_]+\b", expression)}
-    expect(names and names <= told, sorted(names - told))
+    expect(names and names <= exported, sorted(names - exported))
     documented = (DOCS / "metrics.md").read_text()
     missing = [name for name in families if f"`{name}" not in documented]
     expect(not missing, missing)

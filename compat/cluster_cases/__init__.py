@@ -1,1 +1,1 @@
-"""Trials of a cluster for `cluster`, by what is done to it."""
+"""Cases of `cluster`, by kind of fault."""

@@ -103,7 +103,7 @@ def metadata_flipped_two(t):
         t.topic(f"made-{cycle}", 1)
         one.kill(), other.kill()
         for node in (one, other):
-            # The last one may be promised to nobody, as the node was killed while it wrote it.
+            # The last batch may be uncommitted: the node was killed while it wrote it.
             _flip_metadata(node, 2)
             _refuses_to_start(t, node)
         for node in (one, other):

@@ -68,7 +68,7 @@ def _flip(path):
 
 
 def _damage(t, cycle, of_leader):
-    """A node is down, one bit of its log flips, it comes back and leads that partition: does everybody read what was written?"""
+    """A node is down, one bit of its log flips, it comes back and leads that partition: can clients read every acknowledged record?"""
     servers, work = t.servers, t.work
     partition = cycle % cluster_test.LOADED
     found = servers.control.partitions(["ledger"])["ledger", partition]
@@ -118,7 +118,7 @@ def eio(t):
     servers, work = t.begin()
     for cycle in t.each():
         node = servers.leader(PROBED, cycle % cluster_test.PROBES)
-        node.exit_expected = True  # it may end, which is one way not to promise anything
+        node.exit_expected = True  # it may exit, so that it acknowledges nothing
         with t.pause("EIO", work.probe.led_by(node.number)):
             injection = Injection(t, node, "fdatasync,fsync:error=EIO:when=1..3")
             time.sleep(2)
@@ -193,7 +193,7 @@ def frozen_controller(t):
         node = servers.controller()
         t.undo.append(node.disk.thaw)
         frozen_at = time.monotonic()
-        # Of all partitions: those that others lead have a follower that hangs, and nobody who takes it out.
+        # Of all partitions: those that others lead have a follower that hangs, and the controller cannot remove it from the ISR.
         with t.pause("frozen"):
             node.disk.freeze()
         time.sleep(max(0.0, frozen_at + 20 - time.monotonic()))

@@ -17,7 +17,7 @@ def too_few(t):
         client = t.start_stale_leader_client(leader, topic)
         killed = time.monotonic()
         servers.nodes[others[0]].kill()
-        # Those that were appended before the set of in-sync replicas shrank hear of it, later ones are not even appended.
+        # Records appended before the ISR shrank get AFTER_APPEND, later ones are not appended.
         t.require("acks=all is not refused", client.wait_for(lambda: NOT_ENOUGH in client.refusals, 40))
         with control.Connection(leader.address) as connection:
             error, _ = wire.produce_error(connection.ask(wire.produce(topic, wire.batch([b"0:0:one:"]), acks=1)))

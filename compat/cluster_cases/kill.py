@@ -41,7 +41,7 @@ def controller(t):
         started = time.monotonic()
         with t.pause("kill", lanes):
             node.kill()
-        # Whoever wants to change something is kept waiting, not turned away for good.
+        # A change of metadata waits for the next controller and is not refused.
         servers.control.create(f"made-{cycle}", 3, 2)
         took = time.monotonic() - started
         t.say(f"a topic was created {took:.2f} s after the controller was gone")
@@ -113,5 +113,5 @@ def everything(t):
         t.require(f"directories were set aside: {aside}", not aside)
         if t.wrong:
             break
-    # Without a leader for longer than its patience the client gives records up, and is told so.
+    # Records whose delivery timeout ends without a leader are failed, and the client reports them.
     t.finish(tolerate_failures=True)

@@ -10,13 +10,13 @@ DUPLICATE_VOTER, VOTER_NOT_FOUND = 126, 127
 
 
 def _during(t, action, inject_fault):
-    """Does something that takes a while, and harms the cluster in the middle of it."""
+    """Runs an action in a thread and injects a fault while it runs."""
     failed = []
 
     def run():
         try:
             action()
-        except Exception as error:  # told below, by the trial's own thread
+        except Exception as error:  # raised below, in the thread of the case
             failed.append(error)
 
     thread = threading.Thread(target=run)
@@ -79,7 +79,7 @@ def members(t):
 
         directory, _end = control.quorum().voters[4]
         victim = servers.controller()
-        while victim is fourth:  # it may leave as the leader, too, but then there is nobody else to kill
+        while victim is fourth:  # the leader may be removed too, but the case kills another node
             fourth.pause(), time.sleep(3), fourth.resume()
             victim = servers.controller()
         with t.pause("removing the voter"):

@@ -1,4 +1,4 @@
-"""Nodes that cannot hear each other, one way or both, and networks that lose packets or are slow."""
+"""Network partitions, one-way and two-way, and networks that lose packets or are slow."""
 
 import time
 

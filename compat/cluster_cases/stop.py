@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT: a leader that was away for a while and does not know it."""
+"""SIGSTOP and SIGCONT: a leader that does not know that it was replaced."""
 
 import time
 
@@ -8,14 +8,14 @@ PROBED = "probe"
 
 
 def _pause_leader(t, cycle, node, seconds):
-    """Stops a node that leads a topic with a client of its own, lets another take over, and wakes it up."""
+    """Stops a node that leads a topic with a client of its own, lets another take over, and continues it."""
     servers, work = t.servers, t.work
     others = [number for number in servers.nodes if number != node.number]
     topic = t.topic(f"stale-{cycle}", 1, assignment=[[node.number, *others]], min_insync_replicas=2)
     client = t.start_stale_leader_client(node, topic)
     with t.pause("stop", work.probe.led_by(node.number)):
         node.pause()
-    # The others' log goes its own way meanwhile, so that the sleeper has something to cut off.
+    # The new leader appends records, so that the stopped one has to truncate its log.
     rival = t.start_stale_leader_client(servers.leader(topic), topic, "rival")
     time.sleep(seconds)
     with t.pause("continue"):
@@ -28,7 +28,7 @@ def _pause_leader(t, cycle, node, seconds):
         + ("closing the connection" if refused is None else f"{refused * 1000:.0f} ms")
         + f"; {late} acknowledged after waking; {client.refusal_counts() or 'nothing refused'}"
     )
-    t.require("a leader that was replaced in its sleep goes on as one", refused is not None or client.is_over())
+    t.require("a stopped leader that was replaced still acts as the leader", refused is not None or client.is_over())
     client.finish(), rival.finish()
 
 

@@ -109,7 +109,7 @@ def _ballast(mount, free_bytes):
 
 
 def _commit(connection, group, topic):
-    """Commits an offset as nobody's member: the error code. The topic of offsets comes with the question for it."""
+    """Commits an offset without a member id; returns the error code. FindCoordinator creates the offsets topic."""
     connection.ask(wire.header(10, 0) + wire.string(group))
     request = wire.header(8, 2) + wire.string(group) + struct.pack(">i", -1) + wire.string("") + struct.pack(">qi", -1, 1)
     request += wire.string(topic) + struct.pack(">iiq", 1, 0, 1) + wire.string("")

@@ -25,7 +25,7 @@ def _segments(directory):
 def _accepts_records(f, server, topic):
     values, _ = load.read_all(server.port, topic)
     count = f.produce(server, "goes-on" if f.topic(server, "goes-on") else "", 5)
-    f.require("it takes no records after that", count >= 50)
+    f.require("the broker accepts no records after the fault", count >= 50)
     return values
 
 
@@ -80,7 +80,7 @@ def _flip(f, clean, choose):
     target.write_bytes(data)
     server.start()
     values, errors = load.read_all(server.port, topic)
-    # Whoever reads checks the batch's checksum; a broker that serves it unseen lets the client find it.
+    # Clients verify the checksum of a batch, so the broker may serve it without a check.
     numbers = {int(value.split(b":")[1]) for value in values if value[-80:] == b"x" * 80}
     missing = sorted(set(range(acknowledged)) - numbers)
     f.say(

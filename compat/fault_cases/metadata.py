@@ -38,27 +38,27 @@ def _refuses(f, server):
     logged_before = server.log_bytes()
     try:
         server.start(wait_s=20)
-        return f.require("it starts although its metadata is damaged", False)
+        return f.require("the broker starts with damaged metadata", False)
     except RuntimeError as error:
-        f.require(f"it does not say how to go on: {error}", "parshall recover" in str(error))
-    f.require(f"it says a lot: {server.log_bytes() - logged_before} bytes", server.log_bytes() - logged_before < 10_000)
-    f.require("it changes files that it cannot read", _contents(server.data) == before)
+        f.require(f"the error does not name parshall recover: {error}", "parshall recover" in str(error))
+    f.require(f"it logs too much: {server.log_bytes() - logged_before} bytes", server.log_bytes() - logged_before < 10_000)
+    f.require("the broker changed damaged files", _contents(server.data) == before)
 
 
 def _accepts_records(f, server, topic, acknowledged, *words):
     before = _contents(server.data)
     shown = _recover(server, *words)
     f.expect("exit code of what would be done", shown.returncode, 0)
-    f.require("what would be done is done", _contents(server.data) == before)
+    f.require("the dry run changed files", _contents(server.data) == before)
     done = _recover(server, "--confirm", *words)
     f.expect("exit code", done.returncode, 0)
     f.say("; ".join(done.stdout.split("\n"))[:300] or done.stderr)
     kept = set(_contents(server.data).values())
-    f.require("a file is gone", all(content in kept for content in before.values()))
+    f.require("recover deleted a file", all(content in kept for content in before.values()))
     server.start()
     f.verify(server, topic, acknowledged)
     count = f.produce(server, topic, 5, 0)
-    f.require("it takes no records after that", count >= 50)
+    f.require("the broker accepts no records after the fault", count >= 50)
 
 
 def _flip(path, position):

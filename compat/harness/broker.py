@@ -39,7 +39,7 @@ def _ended(*_signal):
     raise SystemExit(143)
 
 
-# Whoever ends a command of ours does not leave its brokers running.
+# SIGTERM ends a suite through its cleanup, so that no broker keeps running.
 signal.signal(signal.SIGTERM, _ended)
 
 

@@ -37,7 +37,7 @@ def free_ports():
 
 
 class Node(broker.Broker):
-    """One process of a cluster. What it is told about the others it asks `cluster` for."""
+    """One process of a cluster. `cluster` knows the other nodes."""
 
     def __init__(self, cluster, number):
         super().__init__(cluster.home / f"node-{number}", cluster.settings, free_ports())
@@ -117,13 +117,13 @@ class Node(broker.Broker):
         return super().stop(wait_s)
 
     def panics(self):
-        """What a thread of it said when it ended without the process, once; Java's do not end like that."""
+        """New panic messages in its log, each reported once. Apache Kafka has none."""
         text = "".join(path.read_text(errors="replace") for path in self.logs())
         found = [line for line in text.splitlines() if " panicked at " in line]
         return [line for line in found if line not in self.reported_panics and not self.reported_panics.append(line)]
 
     def crashed(self):
-        """True when it ended and nobody had asked it to."""
+        """True when it exited without being stopped or killed by the suite."""
         return self.process is not None and self.process.poll() is not None and not self.exit_expected
 
     def wipe(self):

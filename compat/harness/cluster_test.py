@@ -1,6 +1,6 @@
-"""The command `cluster`: three brokers under load, faults, and the account of every acknowledged record afterwards.
+"""The command `cluster`: three brokers under load, faults, and a check of every acknowledged record afterwards.
 
-A trial starts a cluster, puts a load and a probe on it, does its harm in cycles, heals what it broke, waits until every
+A case starts a cluster, runs a load and a probe on it, injects faults in cycles, heals the cluster, waits until every
 replica is in sync, and then reads everything back and compares the replicas' logs byte by byte.
 """
 
@@ -28,7 +28,7 @@ from .case import Skip
 CASES = {}
 PROBES = 3
 LOADED = 6
-# What the suite asks of a quick run on a machine that has other work: that nothing hangs.
+# A quick run on a busy machine only asserts that no partition hangs.
 QUICK_PAUSE_MAX_S = 10.0
 
 
@@ -43,7 +43,7 @@ class Registered:
 
 
 def case(name, rows, does, cycles=1, quick=0):
-    """Registers a trial. `rows` are its numbers in the list of faults this project keeps, `does` what is injected in a cycle,
+    """Registers a case. `rows` are the numbers of its kinds of faults, `does` what is injected in a cycle,
     `quick` how many cycles of it belong to the short form."""
 
     def register(function):
@@ -60,7 +60,7 @@ def percentile(values, percent):
 
 
 class Workload:
-    """What runs on a cluster while it is harmed: a load by a real client, and a probe of how long each partition stands still."""
+    """What runs on a cluster during faults: the load of a real client, and a probe that measures pauses of each partition."""
 
     def __init__(self, servers, topics):
         self.servers, self.topics = servers, topics
@@ -74,7 +74,7 @@ class Workload:
         self.probe.start()
         late = self.probe.wait_for_all(time.monotonic(), 30)
         if late or not self.load.wait_for(rate // 2):
-            raise RuntimeError(f"the load does not come off the ground: {late} {dict(self.load.client_errors)}")
+            raise RuntimeError(f"the load does not start: {late} {dict(self.load.client_errors)}")
         time.sleep(1)
 
     def wait_for_all(self, since=None, seconds=60):
@@ -135,13 +135,13 @@ class ClusterTest(fault_suite.Fault):
         return servers, self.work
 
     def topic(self, name, partitions, assignment=None, **configs):
-        """A topic of the trial's own, whose replicas are compared in the end like the others'."""
+        """A further topic, whose replicas are compared at the end too."""
         self.servers.control.create(name, partitions, 3, assignment, **configs)
         self.work.topics[name] = partitions
         return name
 
     def start_stale_leader_client(self, node, topic, name="stale"):
-        """A client that speaks to one node only, at work when this returns; it is asked to account for itself in the end."""
+        """Starts a client that uses one node only. Its acknowledged records are checked at the end."""
         client = stale_leader_client.StaleLeaderClient(node.address, topic, name)
         client.start()
         if not client.wait_for(lambda: len(client.acknowledged) > 10 and client.read, 30):
@@ -152,10 +152,10 @@ class ClusterTest(fault_suite.Fault):
     def read(self, topic, partitions):
         return ledger.read_all(self.servers.bootstrap, topic, partitions)[0]
 
-    # Harming.
+    # Faults.
 
     def each(self):
-        """The numbers of the cycles; what one left behind is healed before the next."""
+        """The numbers of the cycles. The cluster is restored before each but the first."""
         for cycle in range(self.cycles):
             if cycle:
                 self.restore()
@@ -163,14 +163,14 @@ class ClusterTest(fault_suite.Fault):
             self.done += 1
 
     def restore(self):
-        """Whole again, with every partition led by its preferred replica, as at the beginning."""
+        """Heals the cluster and elects the preferred leaders, as at the beginning."""
         self.check_crashes()
         self.servers.heal()
         self.servers.wait_healthy()
         self.servers.control.elect_preferred()
         self.wait_balanced()
         late = self.work.wait_for_all()
-        self.require(f"{late} take no records in a cluster that is whole", not late)
+        self.require(f"{late} accept no records in a healthy cluster", not late)
         time.sleep(0.5 + self.random.random())
 
     def wait_balanced(self, seconds=30):
@@ -185,13 +185,13 @@ class ClusterTest(fault_suite.Fault):
     def check_crashes(self):
         for node in self.servers.nodes.values():
             if node.crashed():
-                self.wrong.append(f"node {node.number} ended by itself with {node.process.returncode}")
+                self.wrong.append(f"node {node.number} exited unexpectedly with {node.process.returncode}")
             self.wrong += [f"node {node.number}: {line}" for line in node.panics()]
 
     @contextlib.contextmanager
     def pause(self, label, lanes=None, until_acknowledged=True):
-        """Measures how long partitions stand still within the block, and until they go on. `lanes` are those that matter (all);
-        the others are told apart."""
+        """Measures pauses of partitions within the block, and until they accept records again. `lanes` are the partitions under
+        test (all); the others are measured separately."""
         work, start = self.work, time.monotonic()
         chosen = work.probe.lanes if lanes is None else lanes
         others = [lane for lane in work.probe.lanes if lane not in chosen]
@@ -199,7 +199,7 @@ class ClusterTest(fault_suite.Fault):
         yield start
         if until_acknowledged:
             late = work.wait_for_all()
-            self.require(f"{label}: {late} took no records for 60 s", not late)
+            self.require(f"{label}: {late} accepted no records for 60 s", not late)
         end = time.monotonic()
         measured = {
             "probe": max((lane.gap_s(start, end) for lane in chosen), default=0.0),
@@ -223,23 +223,23 @@ class ClusterTest(fault_suite.Fault):
         """What the pauses of a label must stay below, for Parshall."""
         self.limits[label] = {"p50": p50, "p99": p99}
 
-    # Accounting.
+    # Checks.
 
     def finish(self, tolerate_failures=False):
-        """Heals, waits, reads everything back and compares; says and requires what has to be."""
+        """Heals the cluster, reads all records back, compares the replicas and checks the pauses."""
         servers, work = self.servers, self.work
         self.check_crashes()
         servers.heal()
-        whole_s = servers.wait_healthy()
+        healthy_s = servers.wait_healthy()
         self.figures["elections"] = servers.control.quorum().epoch - self.epoch
         late = work.wait_for_all()
-        self.require(f"{late} take no records in a cluster that is whole", not late)
+        self.require(f"{late} accept no records in a healthy cluster", not late)
         work.probe.finish()
         unanswered = work.load.finish()
-        self.require(f"{unanswered} records of the load are without an answer", not unanswered)
-        self.require(f"the client is broken: {work.load.broken}", not work.load.broken)
+        self.require(f"{unanswered} records of the load have no response", not unanswered)
+        self.require(f"the client failed: {work.load.broken}", not work.load.broken)
         servers.wait_healthy()
-        self.say(f"whole after {whole_s:.1f} s")
+        self.say(f"healthy after {healthy_s:.1f} s")
         self.settle(tolerate_failures)
         for client in self.stale_leader_clients:
             self.check_stale_leader_client(client)
@@ -265,7 +265,7 @@ class ClusterTest(fault_suite.Fault):
             total += account
         failed = len(work.load.failed)
         if failed or work.load.client_errors:
-            self.say(f"the client failed {dict(work.load.refused)}, and mentioned {dict(work.load.client_errors)}")
+            self.say(f"failed deliveries {dict(work.load.refused)}, client errors {dict(work.load.client_errors)}")
         self.require(f"the client gave up {failed} records: {dict(work.load.refused)}", tolerate_failures or not failed)
         self.account(total)
         self.figures["client_failures"] = failed
@@ -290,12 +290,12 @@ class ClusterTest(fault_suite.Fault):
         return dataclasses.replace(account, repeated=account.repeated - own)
 
     def account(self, account):
-        """Adds to what the trial counted in all."""
+        """Adds to the counts of the case."""
         total = self.figures.get("account")
         self.figures["account"] = account if total is None else total + account
 
     def check_stale_leader_client(self, client):
-        """What one node said, also while the others had left it."""
+        """Checks what one node acknowledged and returned, also while it was a stale leader."""
         values, errors = ledger.read_all(self.servers.bootstrap, client.topic, 1)
         account, dirty = client.account(values[0]), client.dirty(values[0])
         whose = f"{client.topic}, {client.name_bytes.decode()}"
@@ -306,7 +306,7 @@ class ClusterTest(fault_suite.Fault):
         self.account(account)
 
     def compare(self, seconds=30):
-        """Every replica of every partition, up to the high watermark. What a node still mends is waited for."""
+        """Every replica of every partition, up to the high watermark. Repairs in progress are waited for."""
         end = time.monotonic() + seconds
         while True:
             wrong, compared = self._differences()
@@ -342,7 +342,7 @@ class ClusterTest(fault_suite.Fault):
                     self.require(f"{label}: {name} of {found[name]:.2f} s, {most} s are allowed", found[name] <= most)
 
     def record(self, seconds):
-        """The trial as one object, for a file."""
+        """The result of the case as a JSON object."""
         figures = dict(self.figures)
         account = figures.pop("account", None)
         return {
@@ -369,12 +369,12 @@ def arguments():
     parser.add_argument("--against", default="parshall", choices=cluster.KINDS)
     parser.add_argument("--kafka-home", metavar="DIR", help="measure the Apache Kafka in this directory (its jars or its distribution)")
     parser.add_argument("--cases", default="*", metavar="GLOB", help="by name, several separated by commas")
-    parser.add_argument("--cycles", type=int, metavar="N", help="how often each does its harm")
-    parser.add_argument("--busy", type=loops, metavar="CPU,DISK", help="how many loops keep the machine busy where a trial wants that")
+    parser.add_argument("--cycles", type=int, metavar="N", help="fault cycles of each case")
+    parser.add_argument("--busy", type=loops, metavar="CPU,DISK", help="how many loops keep the machine busy where a case needs that")
     parser.add_argument("--quick", action="store_true", help="the short form: a few cycles of what matters most")
-    parser.add_argument("--json", metavar="FILE", help="append what came out, one object per trial and line")
-    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs and data of trials that failed")
-    parser.add_argument("--table", nargs="+", metavar="FILE", help="no trial: a table of what such files hold")
+    parser.add_argument("--json", metavar="FILE", help="append the results, one object per case and line")
+    parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs and data of cases that failed")
+    parser.add_argument("--table", nargs="+", metavar="FILE", help="run nothing: print a table of what such files hold")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     options.against = "kafka" if options.kafka_home else options.against
@@ -395,7 +395,7 @@ def run_one(chosen, options):
         one.require("no cycle was run", one.done)
     except Skip as skip:
         return "skip", str(skip)
-    except Exception as error:  # a trial that breaks is a failed trial, the others go on
+    except Exception as error:  # a case that raises fails, the others go on
         where = traceback.extract_tb(error.__traceback__)[-1]
         one.wrong.append(f"{type(error).__name__}: {error} ({pathlib.Path(where.filename).name}:{where.lineno})")
     finally:

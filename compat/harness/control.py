@@ -1,7 +1,7 @@
 """What the fault suite asks a cluster and tells it: leaders, in-sync replicas, the quorum, reassignments, elections, voters.
 
 Raw requests to any node, because a client library hides what one node says and waits where the suite must look. Nodes may
-be dead, stopped, cut off or behind: whoever answers is heard, and the highest epoch is believed.
+be dead, stopped, cut off or behind: every response counts, and the highest epoch wins.
 """
 
 import concurrent.futures
@@ -219,7 +219,7 @@ class Control:
         return self._each(metadata_request(topics), read_metadata)
 
     def partitions(self, topics=None):
-        """(topic, partition) -> Partition, from whoever knows the highest leader epoch."""
+        """(topic, partition) -> Partition, from the node with the highest leader epoch."""
         newest = {}
         for view in self.views(topics).values():
             for key, partition in view.partitions.items():

@@ -40,7 +40,7 @@ class Disk:
         self.frozen = True
 
     def fill(self):
-        """Takes all the space that is left, for somebody else's file."""
+        """Fills the disk with a file that is not the broker's."""
         with open(self.mount / "filler", "wb", buffering=0) as filler:
             for size in (1 << 20, 1 << 12):
                 try:

@@ -1,5 +1,5 @@
-"""The command `hostile`: one broker, attacked in many ways. Besides what a case itself expects, every case requires that a
-well-behaved client goes on being served, that memory and the log stay bounded, and that the process lives.
+"""The command `hostile`: one broker under hostile input. Besides its own assertions, every case requires that a reference
+client is served in time, that memory and the log stay bounded, and that the broker does not exit.
 """
 
 import argparse
@@ -17,23 +17,22 @@ import time
 from . import broker, wire
 
 MEMORY_MAX_BYTES = 64 << 20
-# A log line per peer and second is allowed; what attackers can make it write beyond that is bounded.
+# The broker may log one line per peer and second. The total is bounded.
 LOG_MAX_BYTES = 256 << 10
 STALL_MAX_S = 2.0
-# Of the reference client's rounds one in a hundred may take so long. What takes 20 ms on a quiet machine takes longer on a busy one:
-# a case that misses the goal says so, and only what is grossly late fails.
+# The p99 of the reference client. A busy machine is slower: above the goal a case prints a note, above the maximum it fails.
 P99_GOAL_S = 0.1
 P99_MAX_S = 1.0
 BASELINE_S = 0.5
-# Whatever is done to it, the broker fits into a container of this size.
+# The broker fits into a container of this size in every case.
 PROCESS_MAX_BYTES = 256 << 20
-# What requests may take there: no attack needs a budget of its own to hold.
+# The request budget in a container of that size.
 CONTAINER = {"queued.max.request.bytes": PROCESS_MAX_BYTES // 8}
 ATTACKS = []
 
 
 def attack(row, name, memory_max_bytes=MEMORY_MAX_BYTES, settings=None):
-    """Registers an attack. `row` is its number in the list of faults this project keeps; `settings` ask for a broker of its own."""
+    """Registers a hostile case. `row` is the number of its kind of fault; with `settings` it gets a broker of its own."""
 
     def register(function):
         ATTACKS.append((row, name, memory_max_bytes, settings, function))
@@ -43,8 +42,8 @@ def attack(row, name, memory_max_bytes=MEMORY_MAX_BYTES, settings=None):
 
 
 class ReferenceClient:
-    """A client that behaves, in a process of its own, so that the attack does not slow it down: it produces a record and
-    fetches it, again and again, and remembers how long that took."""
+    """A well-behaved client in a process of its own, so that the suite does not slow it down. It produces a record, fetches it
+    and measures the latency, in a loop."""
 
     def __init__(self, port, topic):
         context = multiprocessing.get_context("fork")
@@ -76,7 +75,7 @@ class ReferenceClient:
         if self.result.poll(15):
             self.latencies, self.failures = self.result.recv()
         else:
-            self.failures.append("never answered")
+            self.failures.append("no response within 15 s")
             self.process.kill()
         self.process.join()
 
@@ -86,7 +85,7 @@ class ReferenceClient:
 
 
 class Attack:
-    """What a case gets."""
+    """The argument of a case."""
 
     def __init__(self, server):
         self.server, self.port, self.wrong = server, server.port, []
@@ -104,7 +103,7 @@ class Attack:
             self.wrong.append(what)
 
     def expect_closed(self, what, data, seconds=1.0):
-        """Bytes after which the connection is closed."""
+        """Asserts that the broker closes the connection after these bytes."""
         with self.connect() as connection:
             try:
                 connection.send(data)
@@ -129,7 +128,7 @@ def _reset_peak(pid):
 
 
 def run_one(server, row, name, memory_max_bytes, function):
-    """Runs one attack; returns what was wrong and a line of figures."""
+    """Runs one attack; returns its failures, a line of measurements and whether the broker is alive."""
     one = Attack(server)
     reference = ReferenceClient(server.port, one.topic("reference"))
     reference.start()
@@ -139,7 +138,7 @@ def run_one(server, row, name, memory_max_bytes, function):
     began = time.monotonic()
     try:
         function(one)
-    except Exception as error:  # the attack itself broke down: it failed, the others go on
+    except Exception as error:  # a case that raises fails, the others go on
         one.wrong.append(f"{type(error).__name__}: {error}")
     time.sleep(0.1)
     reference.finish()
@@ -150,7 +149,7 @@ def run_one(server, row, name, memory_max_bytes, function):
     if grown > memory_max_bytes:
         one.wrong.append(f"memory grew by {grown >> 20} MiB, allowed {memory_max_bytes >> 20}")
     if server.peak_bytes() > PROCESS_MAX_BYTES and server.kind == "parshall":
-        one.wrong.append(f"it took {server.peak_bytes() >> 20} MiB, allowed {PROCESS_MAX_BYTES >> 20}")
+        one.wrong.append(f"the process used {server.peak_bytes() >> 20} MiB, allowed {PROCESS_MAX_BYTES >> 20}")
     if logged > LOG_MAX_BYTES:
         one.wrong.append(f"{logged} bytes of log, allowed {LOG_MAX_BYTES}")
     one.wrong += [f"reference client: {failure}" for failure in reference.failures[:3]]
@@ -159,7 +158,7 @@ def run_one(server, row, name, memory_max_bytes, function):
         one.wrong.append(f"reference client: stalled for {max(times):.1f} s")
     baseline, p99 = reference.p99_s(until=began), reference.p99_s(since=began)
     if p99 > P99_MAX_S:
-        one.wrong.append(f"reference client: one round in a hundred takes {p99 * 1000:.0f} ms")
+        one.wrong.append(f"reference client: p99 is {p99 * 1000:.0f} ms")
     late = f", above the goal of {P99_GOAL_S * 1000:.0f} (baseline {baseline * 1000:.1f})" if p99 > P99_GOAL_S else ""
     return (
         one.wrong,
@@ -193,7 +192,7 @@ def main():
     try:
         for row, name, memory_max_bytes, settings, function in chosen:
             if options.against == "kafka":
-                settings = settings or {}  # some attacks leave it unable to serve the next
+                settings = settings or {}  # some cases leave it unable to serve the next
             if settings is not None or shared is None or not shared.alive():
                 server = broker.KINDS[options.against](
                     f"{home}/{time.monotonic_ns()}", {**(CONTAINER if options.against == "parshall" else {}), **(settings or {})}

@@ -1,4 +1,4 @@
-"""The account of a load: each record that a real client was told to send, when, what became of it, and whether it is there.
+"""The ledger of a load: each record that a real client sent, when, its delivery result, and whether it can be read back.
 
 The client is librdkafka with its own defaults for retries and back-off, idempotent and acks=all, at a steady rate. At the end
 everything is read back, by offset from every partition, and compared.
@@ -27,7 +27,7 @@ PRODUCER_SAYS = "librdkafka, idempotent, acks=all, delivery.timeout.ms=60000, ev
 
 
 class Load(threading.Thread):
-    """Sends numbered records to `topic`, each key's in order, until told to stop."""
+    """Sends numbered records to `topic`, each key's in order, until stopped."""
 
     def __init__(self, bootstrap, topic, rate=500, size=100, settings=None):
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ class Load(threading.Thread):
     def run(self):
         try:
             self._run()
-        except KafkaException as error:  # it is fatal, and said once
+        except KafkaException as error:  # a fatal error is reported once
             self.broken = self.broken or error.args[0]
 
     def _run(self):

@@ -27,7 +27,7 @@ KAFKA_CLUSTER_SETTINGS = {"broker.session.timeout.ms": 3000, "broker.heartbeat.i
 
 
 def expectation(name, against):
-    """The lines Apache Kafka gave, or ours where a difference is meant; that file opens with the reason as '#' lines."""
+    """The lines Apache Kafka gave, or ours where a difference is intended; that file opens with the reason as '#' lines."""
     own = EXPECT / f"{name}.parshall.txt"
     path = own if against != "kafka" and own.exists() else EXPECT / f"{name}.txt"
     if not path.exists():

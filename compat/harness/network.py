@@ -79,7 +79,7 @@ class Network:
         _run(*self.enter(number), self.nft, "-f", "-", text="\n".join(lines) + "\n")
 
     def drop_between(self, pairs):
-        """`pairs` of (who, whom): from now on, `who` hears nothing of `whom`, which may be "clients". Replaces what was."""
+        """`pairs` of (who, whom): drops all packets to `who` from `whom`, which may be "clients". Replaces earlier rules."""
         for number in self.nodes:
             sources = [self.clients() if whom == "clients" else self.host(whom) for who, whom in pairs if who == number]
             self._filter(number, [f"ip saddr {source} drop" for source in sources])

@@ -17,7 +17,7 @@ def _seconds(value):
 
 
 def _pauses(results):
-    """The longest pauses of what was hit, by label: "p50 / p99 / most"."""
+    """The longest pauses of the partitions under test, by label: "p50 / p99 / most"."""
     found = {}
     for result in results:
         for label, measured in result["pauses"].items():
@@ -34,7 +34,7 @@ def _sum(results, *names):
 
 
 def table(paths):
-    """Markdown. One line for each trial and broker; runs of the same trial are added up."""
+    """Markdown. One line per case and broker; runs of the same case are added up."""
     results = [json.loads(line) for path in paths for line in open(path)]
     lines = [
         "| row | injected | broker | times | acknowledged | lost | twice, out of order | batches compared | client errors "
@@ -58,7 +58,7 @@ def table(paths):
                 f"{sum(result.get('batches_compared', 0) for result in own):,}",
                 f"{sum(result.get('client_failures', 0) for result in own):,}",
                 _pauses(own),
-                "as it must" if not wrong else "not as it must",
+                "passed" if not wrong else "failed",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

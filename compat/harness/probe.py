@@ -1,4 +1,4 @@
-"""Measures for how long a partition takes no records, without the back-off of a client library in the figure.
+"""Measures how long a partition accepts no records, without the back-off of a client library in the figure.
 
 One record each 5 ms to a partition's leader, acks=all, never sent twice: so that whatever was acknowledged has to be found
 afterwards, once and in order. When an answer is an error, the connection ends, or nothing came back for 200 ms, it asks every
@@ -96,7 +96,7 @@ class PartitionProbe:
     def __init__(self, selector, topic, partition):
         self.selector, self.topic, self.partition = selector, topic, partition
         self.link, self.leader, self.epoch = None, -1, -1
-        # An error is answered by asking for the leader once, whoever that is then.
+        # An error is answered by asking for the leader once, even if it is the same.
         self.must_ask = True
         self.number, self.connections, self.next_send, self.last_response = 0, 0, 0.0, time.monotonic()
         self.pending = collections.deque()
@@ -146,7 +146,7 @@ class PartitionProbe:
             self.acknowledged_at.append(self.last_response)
 
     def disconnect(self):
-        """What was on its way may have been taken or not; nobody will know."""
+        """Requests in flight may have been appended or not; their result is unknown."""
         if self.link:
             self.link.close()
         self.link = None

@@ -1,7 +1,7 @@
-"""A client that stays with one node, whatever the others say: what a leader does that was stopped or cut off and does not know.
+"""A client that keeps using one node as the leader. It tests a stale leader: one that was stopped or cut off and replaced.
 
 It sends numbered records with acks=all and fetches, without waiting for answers, over one connection. Afterwards every record
-that the node acknowledged, and every record that it gave to read, has to be in the log that the cluster kept.
+that the node acknowledged, and every record that it returned to a fetch, has to be in the log of the cluster.
 """
 
 import threading
@@ -11,7 +11,7 @@ from . import control, ledger, load, wire
 
 EACH_S = 0.05
 PENDING_MAX = 400
-# What a broker answers that knows or suspects that it is not the leader, or that it cannot replicate.
+# Errors of a broker that is not the leader any more, or that cannot replicate.
 REFUSALS = {
     6: "NOT_LEADER_OR_FOLLOWER",
     7: "REQUEST_TIMED_OUT",
@@ -27,9 +27,9 @@ class StaleLeaderClient(threading.Thread):
         self.topic, self.partition, self.name_bytes = topic, partition, name.encode()
         self.number = 0
         self.acknowledged, self.acknowledged_at = [], []
-        # Number -> error, and how often there was each of them.
+        # Number -> error, and how often each error came.
         self.refused, self.refused_at, self.refusals = {}, [], {}
-        # What it was given to read, by offset.
+        # Fetched values by offset.
         self.read, self.next_offset = {}, 0
         self.lock = threading.Condition()
         self.pending = []
@@ -85,7 +85,7 @@ class StaleLeaderClient(threading.Thread):
             self.acknowledged_at.append(now)
 
     def refused_after(self, start, seconds=0.0):
-        """How long after `start` the node first refused a record, waiting so long for it; None when it did not."""
+        """Seconds from `start` to the first refused record, waiting up to `seconds` for it; None when there is none."""
         end = time.monotonic() + seconds
         while True:
             found = next((at for at in self.refused_at if at >= start), None)
@@ -102,14 +102,14 @@ class StaleLeaderClient(threading.Thread):
         return True
 
     def is_over(self):
-        """Whether the node ended the connection."""
+        """Whether the node closed the connection."""
         return not self.listener.is_alive()
 
     def refusal_counts(self):
         return ", ".join(f"{count} x {REFUSALS.get(error, error)}" for error, count in sorted(self.refusals.items()))
 
     def finish(self, seconds=15):
-        """Stops sending and waits for the answers that are due."""
+        """Stops sending and waits for outstanding responses."""
         self.over.set()
         self.join(5)
         end = time.monotonic() + seconds
@@ -118,12 +118,12 @@ class StaleLeaderClient(threading.Thread):
         self.connection.close()
 
     def account(self, values):
-        """What became of its records, given the (offset, value) pairs that the cluster kept. Nothing is ever sent twice."""
+        """Counts lost, repeated and reordered records in the (offset, value) pairs of the cluster. No record is sent twice."""
         fields = [value.split(b":") for _offset, value in values]
         numbers = [int(number) for _partition, number, name, *_ in fields if name == self.name_bytes]
         return ledger.account(numbers, self.acknowledged, self.number)
 
     def dirty(self, values):
-        """Of what the node gave to read, how many records are not what the cluster kept at that offset."""
+        """How many fetched records differ from the log of the cluster at their offset."""
         kept = dict(values)
         return sum(kept.get(offset) != value for offset, value in self.read.items())

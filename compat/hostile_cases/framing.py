@@ -1,4 +1,4 @@
-"""Bytes that are no Kafka request, or one that lies about its lengths."""
+"""Bytes that are not a Kafka request, and requests with wrong lengths."""
 
 import random
 import struct
@@ -31,7 +31,7 @@ def sizes(a):
         a.expect_closed(f"size {size}", struct.pack(">i", size) + b"\0" * max(0, min(size, 3)))
 
 
-@attack(42, "1,000 claims of 100 MB, then silence")
+@attack(42, "1,000 announced requests of 100 MB, then silence")
 def claims(a):
     connections = [a.connect() for _ in range(1000)]
     for connection in connections:
@@ -51,12 +51,12 @@ def idle(a):
         connection.ask(wire.header(wire.API_VERSIONS, 0))
     took = time.monotonic() - started
     if took > 30:
-        a.wrong.append(f"accepting them took {took:.0f} s")
+        a.wrong.append(f"accepting 10,000 connections took {took:.0f} s")
     for connection in connections:
         connection.close()
 
 
-@attack(43, "connections that send nothing or a byte now and then", settings={"connections.max.idle.ms": 2000})
+@attack(43, "idle connections and connections that trickle bytes", settings={"connections.max.idle.ms": 2000})
 def slow(a):
     silent, trickling = a.connect(), a.connect()
     whole = struct.pack(">i", 60) + wire.header(wire.METADATA, 1)
@@ -68,7 +68,7 @@ def slow(a):
             break
         time.sleep(0.5)
     if silent.closed_within(1) is None:
-        a.wrong.append(f"the silent one is open after {time.monotonic() - started:.0f} s")
+        a.wrong.append(f"the idle connection is still open after {time.monotonic() - started:.0f} s")
 
 
 @attack(44, "unknown APIs and versions")
@@ -90,15 +90,15 @@ def unknown(a):
         correlation, error, count = struct.unpack_from(">ihi", answer)
         a.expect("ApiVersions 99", (correlation, error, len(answer)), (77, 35, 10 + 6 * count))
         offered = {api: (low, high) for api, low, high in struct.iter_unpack(">hhh", answer[10:])}
-        a.expect("it says what it takes", 18 in offered, True)
+        a.expect("the response lists ApiVersions", 18 in offered, True)
         a.expect(
-            "the connection goes on",
+            "ApiVersions 0 on the same connection",
             struct.unpack_from(">ih", connection.ask(wire.header(wire.API_VERSIONS, 0, correlation=78))),
             (78, 0),
         )
 
 
-@attack(45, "lengths that lie inside a request")
+@attack(45, "wrong lengths inside a request")
 def lengths(a):
     cases = {
         "array of 2^31-1": wire.header(wire.METADATA, 1) + struct.pack(">i", 0x7FFFFFFF),

@@ -1,4 +1,4 @@
-"""The listener of brokers among themselves, reached by somebody who is no broker: a node with no others, whose port is open."""
+"""The inter-broker listener, used by a client that is not a broker. The cluster has one node and its controller port is open."""
 
 import struct
 
@@ -30,7 +30,7 @@ def head(api, version=0):
 
 
 class Hello:
-    """What is told to anybody who asks."""
+    """The response to a hello, which any client may send."""
 
     def __init__(self, connection):
         self.answer = connection.ask(head(QUORUM_HELLO) + struct.pack(">i", 99) + bytes(16) + b"\0\0")
@@ -60,7 +60,7 @@ def connect():
     return wire.Connection(PORT)
 
 
-@attack(60, "messages of the quorum from no member of it", settings=SETTINGS)
+@attack(60, "quorum messages from a sender that is not a voter", settings=SETTINGS)
 def quorum(a):
     with connect() as connection:
         hello = Hello(connection)
@@ -73,7 +73,7 @@ def quorum(a):
                     a.expect(f"a message of type {kind}", error(connection.ask(request)), CLUSTER_AUTHORIZATION_FAILED)
 
 
-@attack(60, "requests to the controller from no broker", settings=SETTINGS)
+@attack(60, "controller requests from a sender that is not a broker", settings=SETTINGS)
 def forwards(a):
     with connect() as connection:
         hello = Hello(connection)
@@ -85,7 +85,7 @@ def forwards(a):
                     a.expect(f"API {api}", error(connection.ask(request)), CLUSTER_AUTHORIZATION_FAILED)
 
 
-@attack(60, "nodes that are nowhere want to be members", settings=SETTINGS)
+@attack(60, "join requests of unreachable nodes", settings=SETTINGS)
 def joins(a):
     nowhere = broker.free_port()
     with connect() as connection:
@@ -94,10 +94,10 @@ def joins(a):
             joining = struct.pack(">i", node) + directory + compact("127.0.0.1") + struct.pack(">H", port) + b"\0"
             request = head(QUORUM_JOIN) + compact(hello.cluster) + joining + INCARNATION + b"\1\0"
             a.expect(f"node {node} at {port}", error(connection.ask(request)), CLUSTER_AUTHORIZATION_FAILED)
-        a.expect("who is a member", Hello(connection).answer[4:], hello.answer[4:])
+        a.expect("members after the refused joins", Hello(connection).answer[4:], hello.answer[4:])
 
 
-@attack(60, "fetches in followers' names", settings=SETTINGS)
+@attack(60, "follower fetches with forged replica ids", settings=SETTINGS)
 def followers(a):
     a.topic("fetched")
     with connect() as connection:

@@ -1,4 +1,4 @@
-"""Clients that ask for more than is good: identities without number, waits without end, answers that nobody reads."""
+"""Clients that exhaust limits: many client ids and groups, endless fetch waits, unread responses, large group metadata."""
 
 import socket
 import struct
@@ -47,13 +47,13 @@ def identities(a):
             for number in range(start, start + 500):
                 connection.frame(wire.header(wire.API_VERSIONS, 0, client=f"client-{number}"))
                 connection.frame(wire.header(22, 1) + struct.pack(">hi", -1, 1000))
-                # A request to leave: it names a group, but must not make one.
-                connection.frame(wire.header(13, 1) + wire.string(f"group-{number}") + wire.string("nobody"))
+                # LeaveGroup names a group and must not create it.
+                connection.frame(wire.header(13, 1) + wire.string(f"group-{number}") + wire.string("unknown-member"))
             for _ in range(1500):
                 connection.receive()
 
 
-@attack(53, "1,000 fetches that wait for ever")
+@attack(53, "1,000 fetches without a timeout")
 def endless_waits(a):
     topic = a.topic("endless")
     connections = [a.connect() for _ in range(1000)]
@@ -86,7 +86,7 @@ def never_reading(a):
     time.sleep(0.5)
 
 
-@attack(54, "requests without end, answers unread")
+@attack(54, "pipelined requests, responses unread")
 def pipelined(a):
     with a.connect(receive_buffer=4096) as connection:
         requests = [wire.header(wire.API_VERSIONS, 0, correlation=number) for number in range(1000)]
@@ -98,9 +98,9 @@ def pipelined(a):
             while sent < 1_000_000 * (len(request) + 4):
                 sent += connection.socket.send(block)
         except TimeoutError:
-            pass  # it stopped reading, as it should
+            pass  # back-pressure: the broker stopped reading
         else:
-            a.wrong.append("it took a million requests while nobody read the answers")
+            a.wrong.append("the broker read a million requests although the client reads no responses")
         whole = sent // (len(request) + 4)
         connection.socket.settimeout(30)
         answers = [struct.unpack_from(">ih", connection.receive()) for _ in range(whole)]
@@ -115,13 +115,13 @@ def half_closed(a):
         for correlation in range(100):
             connection.frame(wire.header(wire.API_VERSIONS, 0, correlation=correlation))
         answers = [struct.unpack_from(">i", connection.receive())[0] for _ in range(100)]
-        a.expect("in order", answers == list(range(100)), True)
+        a.expect("responses in order", answers == list(range(100)), True)
         connection.socket.shutdown(socket.SHUT_WR)
         if connection.closed_within(2) is None:
-            a.wrong.append("it is not closed after the client's end")
+            a.wrong.append("the connection is open 2 s after the client half-closed it")
 
 
-@attack(55, "group members with absurd settings")
+@attack(55, "group members with invalid configs")
 def members(a):
     with a.connect(timeout_s=20) as connection:
         wait_for_coordinator(connection)
@@ -132,7 +132,7 @@ def members(a):
                 INVALID_SESSION_TIMEOUT,
             )
         a.expect("no group id", join_error(connection.ask(join(""))), 24)
-        a.expect("an unknown member", join_error(connection.ask(join("absurd", member="nobody"))), 25)
+        a.expect("an unknown member", join_error(connection.ask(join("absurd", member="unknown-member"))), 25)
         none = (
             wire.header(wire.JOIN_GROUP, 2)
             + wire.string("absurd")
@@ -151,7 +151,7 @@ def fat_member(a):
         try:
             error = join_error(connection.ask(join("fat", metadata=bytes(20 << 20))))
             if a.server.kind == "parshall" and error == 0:
-                a.wrong.append("it was taken")
+                a.wrong.append("20 MB of member metadata were accepted")
         except wire.Closed:
             pass
 

@@ -1,4 +1,4 @@
-"""Clients that take memory and let nothing go on: claims that do not arrive, answers that nobody reads."""
+"""Clients that hold request and response memory: announced requests that never arrive, responses that are never read."""
 
 import struct
 import time
@@ -7,7 +7,7 @@ from harness import wire
 from harness.hostile_suite import MEMORY_MAX_BYTES, attack
 
 DESCRIBE_CONFIGS = 32
-# All that requests may take, and half as much that answers may.
+# The budget of requests. Responses have half as much.
 REQUESTS_BYTES = 48 << 20
 LARGEST_BYTES = 16 << 20
 SETTINGS = {"queued.max.request.bytes": REQUESTS_BYTES, "socket.request.max.bytes": LARGEST_BYTES}
@@ -19,7 +19,7 @@ def claim(size):
 
 
 def keep_sending(connection, data):
-    """Sends what the broker takes; returns whether the connection is still open."""
+    """Sends until the broker stops reading; returns whether the connection is still open."""
     try:
         connection.socket.sendall(data)
     except TimeoutError:
@@ -30,12 +30,12 @@ def keep_sending(connection, data):
 
 
 def large_answers(number):
-    """Requests for all settings of the broker, with what they mean."""
+    """DescribeConfigs requests for all configs of the broker, with documentation."""
     one = wire.header(DESCRIBE_CONFIGS, 3) + struct.pack(">ib", 1, 4) + wire.string("1") + struct.pack(">ibb", -1, 1, 1)
     return (struct.pack(">i", len(one)) + one) * number
 
 
-@attack(42, "a claim of which all but a little arrives", BUDGETS_BYTES, SETTINGS)
+@attack(42, "a 16 MiB request that stops 1 MiB short", BUDGETS_BYTES, SETTINGS)
 def almost_arrived(a):
     topic = a.topic("others")
     with a.connect() as holder:
@@ -43,12 +43,12 @@ def almost_arrived(a):
         large = wire.produce(topic, wire.batch([b"x" * 500_000]))
         for _ in range(5):
             with a.connect() as other:
-                a.expect("a larger request of another", wire.produce_error(other.ask(large))[0], 0)
+                a.expect("a 500 KB request of another client", wire.produce_error(other.ask(large))[0], 0)
         if holder.closed_within(30) is None:
-            a.wrong.append("it holds on to its memory")
+            a.wrong.append("the incomplete request is not closed within 30 s")
 
 
-@attack(42, "2,000 claims of which as much arrives as costs something", BUDGETS_BYTES, SETTINGS)
+@attack(42, "2,000 requests of 16 MiB that stop after 130 KB", BUDGETS_BYTES, SETTINGS)
 def partly_arrived(a):
     connections = [a.connect() for _ in range(2000)]
     for connection in connections:
@@ -59,7 +59,7 @@ def partly_arrived(a):
         connection.close()
 
 
-@attack(53, "200 clients that ask for much and read nothing", BUDGETS_BYTES, SETTINGS)
+@attack(53, "200 clients that request large responses and read none", BUDGETS_BYTES, SETTINGS)
 def large_unread(a):
     requests = large_answers(1000)
     connections = [a.connect(receive_buffer=4096) for _ in range(200)]
@@ -71,7 +71,7 @@ def large_unread(a):
         connection.close()
 
 
-@attack(54, "a client that asks for much without end, and one that asks for little")
+@attack(54, "a client with large responses beside one with small requests")
 def bulk(a):
     requests = large_answers(200)
     with a.connect(timeout_s=60) as bulky, a.connect() as other:

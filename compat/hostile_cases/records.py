@@ -1,4 +1,4 @@
-"""Record batches that are broken, too large, or far larger than they look."""
+"""Record batches that are corrupt, too large, or expand when decompressed."""
 
 import gzip
 import random
@@ -12,12 +12,12 @@ GOOD = wire.batch()
 
 
 def errors(a, topic, cases):
-    """Sends every batch on one connection, which must survive them all; after each, a good one is taken."""
+    """Sends every batch on one connection, which must stay open; a valid batch after each must be accepted."""
     with a.connect() as connection:
         for what, (records, *wanted) in cases.items():
             error, _ = wire.produce_error(connection.ask(wire.produce(topic, records)))
             a.expect(what, error, *wanted)
-            a.expect(f"a good batch after {what}", wire.produce_error(connection.ask(wire.produce(topic, GOOD)))[0], 0)
+            a.expect(f"a valid batch after {what}", wire.produce_error(connection.ask(wire.produce(topic, GOOD)))[0], 0)
 
 
 @attack(46, "broken batches")
@@ -110,4 +110,4 @@ def produce_oddities(a):
             + one
         )
         connection.ask(twice)
-        a.expect("afterwards", wire.produce_error(connection.ask(wire.produce(topic, GOOD)))[0], 0)
+        a.expect("a valid batch afterwards", wire.produce_error(connection.ask(wire.produce(topic, GOOD)))[0], 0)

@@ -81,7 +81,7 @@ def batched(bench):
 
 @case("batched-all")
 def batched_all(bench):
-    """On disk before the acknowledgement with Parshall, in the page cache with Kafka: what each does when nobody changes a setting."""
+    """On disk before the acknowledgement with Parshall, in the page cache with Kafka: the default configs of each."""
     return _produce(bench, "1 KiB, 16 KiB batches, acks=all, 3 partitions", 2_000_000, 1024, 3, ["acks=all", *BATCHES])
 
 
