@@ -13,16 +13,7 @@ def _member(line):
 def _prepared(c):
     topic, group = c.name("input"), c.name("app")
     c.create(topic, "--partitions", 2)
-    c.tool(
-        "ConsoleProducer",
-        "--topic",
-        topic,
-        "--reader-property",
-        "parse.key=true",
-        "--reader-property",
-        "key.separator=:",
-        stdin="".join(f"{key}:{key}\n" for key in "abcdefghij"),
-    )
+    c.produce_keyed(topic, "".join(f"{key}:{key}\n" for key in "abcdefghij"))
     c.tool("ConsoleConsumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", 10, sort=True)
     return topic, group
 

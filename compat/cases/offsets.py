@@ -9,16 +9,7 @@ from harness.case import case
 
 def _fill(c, topic, partitions, records):
     c.create(topic, "--partitions", partitions)
-    c.tool(
-        "ConsoleProducer",
-        "--topic",
-        topic,
-        "--reader-property",
-        "parse.key=true",
-        "--reader-property",
-        "key.separator=:",
-        stdin="".join(f"{number}:record {number}\n" for number in range(records)),
-    )
+    c.produce_keyed(topic, "".join(f"{number}:record {number}\n" for number in range(records)))
 
 
 @case("offsets-get")

@@ -82,10 +82,8 @@ class Broker:
     bootstrap = property(lambda self: f"127.0.0.1:{self.port}")
     pid = property(lambda self: self.process.pid)
 
-    def start(self, wait_s=90, wrap=(), environment=None):
-        """Starts it and waits until it answers. `wrap` goes before the command line (strace, faketime ...)."""
-        command = [*wrap, *self._command()]
-        started = time.monotonic()
+    def _spawn(self, command, environment=None):
+        """Runs the command line as a session of its own, with its output in stdout.log."""
         with open(self.home / "stdout.log", "ab") as out:
             self.process = subprocess.Popen(
                 list(map(str, command)),
@@ -95,6 +93,12 @@ class Broker:
                 start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
+
+    def start(self, wait_s=90, wrap=(), environment=None):
+        """Starts it and waits until it answers. `wrap` goes before the command line (strace, faketime ...)."""
+        command = [*wrap, *self._command()]
+        started = time.monotonic()
+        self._spawn(command, environment)
         while not answers(self.port):
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.kind} ended with {self.process.returncode} at start:\n{self.log_tail()}")

@@ -117,6 +117,11 @@ class Context:
                 return
         self.say(f"{topic} did not appear")
 
+    def produce_keyed(self, topic, lines):
+        """Produces records with the console producer from lines of KEY:VALUE."""
+        keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+        self.tool("ConsoleProducer", "--topic", topic, *keyed, stdin=lines)
+
     def java(self, name, timeout_s=120):
         """Runs a scenario of compat/java; what it prints is the transcript."""
         result = self.driver.start("case", name, [self.bootstrap, self.tag], timeout_s=timeout_s)()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import time
 
 from . import broker, control, install, wire
@@ -68,15 +67,7 @@ class Node(broker.Broker):
         namespace = self.cluster.network.enter(self.number) if self.cluster.network else []
         command = [*namespace, *wrap, *self._command()]
         self.started_at, self.stopped, self.exit_expected = time.monotonic(), False, False
-        with open(self.home / "stdout.log", "ab") as out:
-            self.process = subprocess.Popen(
-                list(map(str, command)),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, **(environment or {})},
-            )
+        self._spawn(command, environment)
         return self
 
     def wait_ready(self, wait_s=90):
