@@ -51,15 +51,15 @@ def full(f):
         except OSError:
             pass
     f.say(f"filled {free >> 20} MiB with ballast")
-    f.require("nothing was refused", _wait(lambda: producers[0].refusals.get(STORAGE_ERROR), 30) or not server.alive())
-    f.require("the broker ended", server.alive())
+    f.require("no produce request was refused", _wait(lambda: producers[0].refusals.get(STORAGE_ERROR), 30) or not server.alive())
+    f.require("the broker exited", server.alive())
     stuck = producers[0].acknowledged
     time.sleep(1)
     f.say(f"refused with {producers[0].refusals} at {stuck} records")
     _served(f, server, topic)
     ballast.unlink()
     started = time.monotonic()
-    f.require("it does not go on within 5 s of space", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
+    f.require("no records accepted within 5 s of free space", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
     f.say(f"went on after {time.monotonic() - started:.1f} s")
     f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])
@@ -152,15 +152,15 @@ def delete_oldest_policy(f):
     f.say(f"{sent} MiB sent to {total >> 20} MiB of disk, of which {least_free >> 20} MiB were free at least")
     f.require(f"only {sent} MiB were sent", sent > 2 * (total >> 20))
     f.require(f"refused with {[producer.refusals for producer in producers]}", not any(p.refusals for p in producers))
-    # By a segment, and by what is written between two looks.
+    # By a segment, and by what is written between two checks.
     f.require("the disk was fuller than the threshold allows", least_free > 0.3 * total - (8 << 20))
-    f.require("the broker ended", server.alive())
+    f.require("the broker exited", server.alive())
     time.sleep(1.5)
     f.expect("free space is back at the threshold", shutil.disk_usage(mount).free >= 0.3 * total - (1 << 20), True)
     f.verify(server, kept, [acknowledged])
     starts = [_earliest(server, topic) for topic in topics]
     f.say(f"the two topics begin at {starts}")
-    f.require("one topic alone gave way", all(starts))
+    f.require("only one topic was trimmed", all(starts))
 
 
 @fault(11, "disk full, disk.capacity.policy=stop-produce")
@@ -175,7 +175,7 @@ def stop_produce_policy(f):
 
     f.require("a group cannot commit", _wait(commits, 20))
     ballast = _ballast(mount, shutil.disk_usage(mount).total // 10)
-    f.require("nothing was refused", _wait(lambda: producers[0].refusals.get(STORAGE_ERROR), 5))
+    f.require("no produce request was refused", _wait(lambda: producers[0].refusals.get(STORAGE_ERROR), 5))
     stuck = producers[0].acknowledged
     time.sleep(1)
     f.expect("acknowledged beyond the threshold", producers[0].acknowledged, stuck)
@@ -183,7 +183,7 @@ def stop_produce_policy(f):
     f.require("a group cannot commit beyond the threshold", commits())
     ballast.unlink()
     started = time.monotonic()
-    f.require("it does not go on within 5 s of space", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
+    f.require("no records accepted within 5 s of free space", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
     f.say(f"went on after {time.monotonic() - started:.1f} s")
     f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])
@@ -199,14 +199,14 @@ def file_size(f):
     producers = f.producers(server, topic)
     f.require("fewer than 500 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 500, 20))
     f.command(prlimit, f"--pid={server.pid}", "--fsize=200000:unlimited")
-    f.require("nothing was refused", _wait(lambda: producers[0].refusals or not server.alive(), 30))
-    f.require("the broker ended", server.alive())
+    f.require("no produce request was refused", _wait(lambda: producers[0].refusals or not server.alive(), 30))
+    f.require("the broker exited", server.alive())
     stuck = producers[0].acknowledged
     f.say(f"refused with {producers[0].refusals} at {stuck} records")
     f.require(f"refused with {producers[0].refusals}", set(producers[0].refusals) <= {STORAGE_ERROR, 6})
     _served(f, server, topic)
     f.command(prlimit, f"--pid={server.pid}", "--fsize=unlimited:unlimited")
-    f.require("it does not go on within 5 s", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
+    f.require("no records accepted within 5 s", _wait(lambda: producers[0].acknowledged > stuck + 100, 5))
     f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])
 
@@ -257,7 +257,7 @@ def sync_fails(f):
     producers = f.producers(server, topic)
     f.require("fewer than 500 records were acknowledged within 20 s", _wait(lambda: producers[0].acknowledged > 500, 20))
     injection = Injection(f, server, "fdatasync,fsync:error=EIO:when=1..3")
-    f.require("nothing was refused", _wait(lambda: producers[0].refusals or not server.alive(), 20))
+    f.require("no produce request was refused", _wait(lambda: producers[0].refusals or not server.alive(), 20))
     time.sleep(0.5)
     stuck = producers[0].acknowledged
     time.sleep(1.5)
@@ -290,7 +290,7 @@ def read_fails(f):
             f.require("a fetch of what cannot be read answers 0", error != 0)
         except wire.Closed:
             f.say("the connection is closed")
-    f.require("the broker ended", server.alive())
+    f.require("the broker exited", server.alive())
     injection.end()
     server.stop()
     server.start()
@@ -316,7 +316,7 @@ def descriptors(f):
         except OSError:
             break
     time.sleep(3)
-    f.require("the broker ended", server.alive())
+    f.require("the broker exited", server.alive())
     before = producers[0].acknowledged
     time.sleep(0.5)
     f.require("the old connection is not served", producers[0].acknowledged > before)
@@ -359,11 +359,11 @@ def clock(f):
         now.write_text(jump + "\n")
         before = producers[0].acknowledged
         f.require(
-            f"it does not go on after the clock jumped to {jump}",
+            f"no records accepted after the clock jumped to {jump}",
             _wait(lambda: producers[0].acknowledged > before + 100, 10),
         )
         time.sleep(2)
         f.say(f"clock {jump}: {producers[0].acknowledged} acknowledged, refused {producers[0].refusals}")
-    f.require("the broker ended", server.alive())
+    f.require("the broker exited", server.alive())
     f.finish(producers)
     f.verify(server, topic, [producers[0].acknowledged])

@@ -200,5 +200,5 @@ def unknown_files(f):
     (directory / "core.dump").write_bytes(bytes(100))
     server.start()
     f.verify(server, topic, [acknowledged])
-    f.require("it removed what is not its own", (server.data / "notes.txt").exists())
+    f.require("the broker removed a file that is not its own", (server.data / "notes.txt").exists())
     shutil.rmtree(server.data / "lost+found")
