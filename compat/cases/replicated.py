@@ -1,4 +1,4 @@
-"""Kafka's tools on three brokers: replicas that are placed, moved, lost and led by others, and the quorum behind them."""
+"""Kafka's tools on three brokers: replica placement, reassignment, failures, leader elections, and the metadata quorum."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def _restart_brokers(c):
 
 
 def _described(line):
-    """A topic, with the in-sync replicas in order: who came back last is chance."""
+    """A topic, with the in-sync replicas in order: the order of their return is random."""
     return re.sub(r"(?<= Isr: )[\d,]+", lambda ids: ",".join(sorted(ids[0].split(","))), described(line))
 
 
@@ -142,14 +142,14 @@ def elections(c):
 
 @case("replicated-reassign", nodes=3)
 def reassign(c):
-    """kafka-reassign-partitions: made up, begun, looked at, and what is refused."""
+    """kafka-reassign-partitions: generate, execute, verify, and refused plans."""
     topic = c.name("moving")
     c.create(topic, "--replica-assignment", "1:2,2:1")
     named = c.file("topics.json", {"version": 1, "topics": [{"topic": topic}]})
     seen = []
 
     def generated(line):
-        """What is proposed begins with a broker by chance."""
+        """The proposed replicas begin with a random broker."""
         seen.append(line)
         return re.sub(r'"replicas":\[[\d,]+\]', '"replicas":[...]', line) if len(seen) > 2 else line
 
@@ -176,7 +176,7 @@ def reassign(c):
 
 @case("replicated-throttle", nodes=3)
 def throttle(c):
-    """A move that is throttled: it goes on as fast as it may, is looked at, sped up, ended and called off."""
+    """A move that is throttled: it keeps to the rate, is verified, sped up, completed and cancelled."""
     topic = c.name("throttled")
     c.create(topic, "--replica-assignment", "1:2")
     megabytes = 5
@@ -245,7 +245,7 @@ def deletion(c):
 
 @case("replicated-quorum", nodes=3)
 def quorum(c):
-    """kafka-metadata-quorum and kafka-cluster: who votes, who leads, who is there."""
+    """kafka-metadata-quorum and kafka-cluster: voters, the leader and the brokers."""
 
     def status(line):
         """What is there, without offsets, ids and times."""

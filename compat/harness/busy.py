@@ -1,4 +1,4 @@
-"""Other work for the machine: processes that burn CPU, and processes that write and sync."""
+"""Background load for the machine: processes that use CPU, and processes that write and sync."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ while True:
 
 @contextlib.contextmanager
 def busy(home, spinning, writing):
-    """So many of each, which write to files in `home`, for as long as the block takes."""
+    """Runs `spinning` and `writing` processes for the duration of the block; the files are in `home`."""
     commands = [[SPIN]] * spinning + [[WRITE, str(home / f"busy-{number}")] for number in range(writing)]
     started = []
     try:

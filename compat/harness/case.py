@@ -59,7 +59,7 @@ def load(package):
 
 
 class Context:
-    """What a case gets to work with. `broker` is a harness.cluster.Cluster for a case of several nodes."""
+    """The argument of a case. `broker` is a harness.cluster.Cluster for a case of several nodes."""
 
     def __init__(self, name, bootstrap, tag, driver, broker=None):
         self.case, self.bootstrap, self.tag, self.driver, self.broker = name, bootstrap, tag, driver, broker
@@ -67,7 +67,7 @@ class Context:
         self.home = tempfile.TemporaryDirectory(prefix="compat-case-")
 
     def name(self, base):
-        """A topic or group name of this run's own."""
+        """A topic or group name that is unique to this run."""
         return f"{base}-{self.tag}"
 
     def say(self, text):

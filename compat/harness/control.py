@@ -1,4 +1,4 @@
-"""What the fault suite asks a cluster and tells it: leaders, in-sync replicas, the quorum, reassignments, elections, voters.
+"""Admin requests of the cluster suite: leaders, in-sync replicas, the quorum, reassignments, elections, voters.
 
 Raw requests to any node, because a client library hides what one node says and waits where the suite must look. Nodes may
 be dead, stopped, cut off or behind: every response counts, and the highest epoch wins.
@@ -186,7 +186,7 @@ def read_quorum(response):
 
 
 class Unreachable(Exception):
-    """No node gave an answer."""
+    """No node gave a response that counts."""
 
 
 class Control:
@@ -203,7 +203,7 @@ class Control:
             return connection.ask(request)
 
     def _each(self, request, read, timeout_s=1.0):
-        """What each node that answers says, by its number. All are asked at once: some may be cut off."""
+        """The response of each node that answers, by its number. All are asked at once: some may be cut off."""
 
         def one(number):
             try:
@@ -252,7 +252,7 @@ class Control:
 
     def anywhere(self, request, read, good, seconds=30, numbers=None):
         """Asks one node after the other until `read` of an answer is in `good`; returns that and how long it took.
-        What a broker that has no controller answers is retriable, and so is no answer."""
+        Errors of a broker without a controller are retried, and so are connection errors."""
         started, last = time.monotonic(), None
         while time.monotonic() - started < seconds:
             for number in numbers or list(self.addresses()):

@@ -1,4 +1,4 @@
-"""One JVM that runs any number of Kafka's tools and of our Java cases, so that their start is paid once.
+"""One JVM that runs any number of Kafka's tools and of our Java cases, so that the JVM starts once.
 
 It speaks JSON lines with compat/java/Driver.java. Commands run on threads of their own in there, so several may be under way.
 """
@@ -50,7 +50,7 @@ def _java(home):
 
 
 def alone(name, *arguments, timeout_s=60):
-    """Runs a tool in a JVM of its own: for those that leave work to the end of theirs."""
+    """Runs a tool in a JVM of its own: for tools that do work when their JVM exits."""
     with tempfile.TemporaryDirectory(prefix="compat-tool-") as home:
         command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)

@@ -17,7 +17,7 @@ FAULTS = []
 
 
 def fault(row, name):
-    """Registers a fault. `row` is its number in the list of faults this project keeps."""
+    """Registers a fault. `row` is the number of its kind of fault."""
 
     def register(function):
         FAULTS.append((row, name, function))
@@ -27,7 +27,7 @@ def fault(row, name):
 
 
 class Fault:
-    """What a case gets: directories of its own, brokers that end with it, and words for what it did and found."""
+    """The argument of a case: its directory, its brokers, which are killed when it ends, and its failures."""
 
     def __init__(self, kind, home):
         self.kind, self.home, self.wrong, self.undo = kind, pathlib.Path(home), [], []
@@ -145,7 +145,7 @@ def main():
             skipped += 1
             print(f"skip {row} {name}: {skip}", flush=True)
             continue
-        except Exception as error:  # a case that breaks is a failed case, the others go on
+        except Exception as error:  # a case that raises fails, the others go on
             one.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             one.close()

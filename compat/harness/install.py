@@ -1,6 +1,6 @@
-"""Brings the clients that judge the broker: Kafka's jars (Maven Central), Python clients (PyPI) and a few Debian packages.
+"""Installs the clients of the suites: Kafka's jars (Maven Central), Python clients (PyPI) and a few Debian packages.
 
-Everything lands in one cache directory and is made once; a second call only looks. Nothing else here touches the network.
+Everything is cached in one directory and installed once. Only this module downloads anything.
 """
 
 import contextlib

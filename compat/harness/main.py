@@ -15,7 +15,7 @@ import cases
 from . import broker, case, cluster, driver, install
 
 EXPECT = install.COMPAT / "expect"
-# What makes a run quick on both sides; everything else stays at its default.
+# Configs that shorten a run with both brokers; all others stay at their defaults.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 1000,
@@ -43,7 +43,7 @@ def run_one(chosen, bootstrap, tag, jvm, server):
         chosen.run(context)
     except case.Skip as skip:
         return None, str(skip)
-    except Exception as error:  # a case that breaks is a failed case, the others go on
+    except Exception as error:  # a case that raises fails, the others go on
         context.say(f"{type(error).__name__}: {error}")
     return context.lines, None
 
@@ -80,7 +80,7 @@ def choose(names):
 
 
 def write(name, lines, differs):
-    """Takes a transcript down as what is expected from now on."""
+    """Writes a transcript as the expected one."""
     head, suffix = ([f"# {differs}"], ".parshall.txt") if differs else ([], ".txt")
     (EXPECT / f"{name}{suffix}").write_text("\n".join([*head, *lines]) + "\n")
 

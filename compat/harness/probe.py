@@ -120,7 +120,7 @@ class PartitionProbe:
         self.link.send(wire.produce(self.topic, wire.batch([value]), acks=-1, partition=self.partition))
 
     def found(self, partition, address):
-        """What a node says about the leader."""
+        """Handles what a node reports about the leader."""
         if partition.leader < 0 or partition.epoch < self.epoch or address is None:
             return
         self.must_ask = False
@@ -188,7 +188,7 @@ class Probe(threading.Thread):
                 for key, events in self.selector.select(min(max(due, 0.001), SEND_EACH_S)):
                     if key.data.open:
                         key.data.handle(events)
-        except Exception as error:  # a probe that broke must not look like a cluster that stands still
+        except Exception as error:  # a failed probe must not look like a paused cluster
             self.broken = error
         finally:
             for key in list(self.selector.get_map().values()):
@@ -221,7 +221,7 @@ class Probe(threading.Thread):
                 lane.found(partition, self.addresses.get(partition.leader))
 
     def wait_for_all(self, since, seconds=60, lanes=None):
-        """Until each partition acknowledged something after `since`; the names of those that did not within `seconds`."""
+        """Waits until each partition acknowledged a record after `since`; returns the names of those that did not within `seconds`."""
         end = time.monotonic() + seconds
         while True:
             still = [lane.partition for lane in lanes or self.lanes if lane.acknowledged_since(since) is None]

@@ -1,6 +1,6 @@
 """A raw Kafka connection for the hostile cases: frames of any bytes, and the few requests a well-behaved client needs.
 
-Written from the protocol, not from a client library, so that it can say what no client would.
+Written from the protocol, not from a client library, so that it can send what no client would.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""The cases: what is done to each of the two brokers. Each returns a list of (name, figures)."""
+"""The benchmark cases, run against each of the two brokers. Each returns a list of (name, figures)."""
 
 import time
 
