@@ -61,7 +61,7 @@ def case_groups_are_listed_searched_and_sorted(c):
     expect(page.get_by_role("status").filter(has_text="2 groups")).to_be_visible()
     expect(row(page, "Groups", far)).to_contain_text("180")
     expect(row(page, "Groups", near).get_by_text("Empty")).to_be_visible()
-    page.get_by_role("region", name="Groups").get_by_role("link", name="Lag, records").click()
+    page.get_by_role("region", name="Groups").get_by_role("link", name="Lag (records)").click()
     rows = page.get_by_role("region", name="Groups").get_by_role("rowheader")
     expect(rows).to_have_text([far, near])
     page.get_by_label("Find a group").fill(unique_name("unknown"))
@@ -77,7 +77,7 @@ def case_a_group_shows_members_lag_and_rebalances(c):
         expect(page.locator(".pill").get_by_text("Stable")).to_be_visible(timeout=30_000)
         expect(page.get_by_role("region", name="Members").get_by_role("rowheader")).to_have_count(2, timeout=30_000)
         expect(row(page, "Partitions", topic).first).to_contain_text("127.0.0.1", timeout=15_000)
-        expect(page.locator("dt", has_text="Catches up").locator("+ dd")).to_have_text("caught up", timeout=30_000)
+        expect(page.locator("dt", has_text="Catch-up").locator("+ dd")).to_have_text("caught up", timeout=30_000)
         expect(page.locator("#chart-lag canvas")).to_be_visible()
         expect(page.locator("#chart-lag-seconds canvas")).to_be_visible()
         page.get_by_label("Find a topic").fill("no such thing")
@@ -134,7 +134,7 @@ def case_offsets_are_reset_after_a_preview(c):
     page.get_by_label("to confirm").fill(group)
     button.click()
     expect(page.get_by_text("The offsets have been moved.")).to_be_visible()
-    expect(page.locator("dt", has_text="Lag, records").locator("+ dd")).to_have_text("200")
+    expect(page.locator("dt", has_text="Lag (records)").locator("+ dd")).to_have_text("200")
     # One partition only, and forward: records are skipped.
     page.get_by_role("link", name="Reset offsets").click()
     page.get_by_label("Topic").fill(topic)
@@ -147,7 +147,7 @@ def case_offsets_are_reset_after_a_preview(c):
     expect(page.get_by_text(f"partition 1 of topic {topic}, forward by 30 records")).to_be_visible()
     page.get_by_label("to confirm").fill(group)
     page.get_by_role("button", name="Reset the offsets").click()
-    expect(page.locator("dt", has_text="Lag, records").locator("+ dd")).to_have_text("170")
+    expect(page.locator("dt", has_text="Lag (records)").locator("+ dd")).to_have_text("170")
 
 
 def case_offsets_are_reset_to_an_offset_the_end_and_a_time(c):
@@ -177,7 +177,7 @@ def case_offsets_are_reset_to_an_offset_the_end_and_a_time(c):
     page.get_by_label("to confirm").fill(group)
     page.get_by_role("button", name="Reset the offsets").click()
     expect(page.get_by_text("The offsets have been moved.")).to_be_visible()
-    expect(page.locator("dt", has_text="Lag, records").locator("+ dd")).to_have_text("0")
+    expect(page.locator("dt", has_text="Lag (records)").locator("+ dd")).to_have_text("0")
 
 
 def case_a_stale_preview_is_shown_again(c):

@@ -290,7 +290,7 @@ def case_produce_message(c):
     topic = new_topic(broker, 3)
     url = messages_url(page, console_url, topic)
     page.goto(url)
-    page.get_by_role("link", name="Write a record").click()
+    page.get_by_role("link", name="Produce message").click()
     page.get_by_label("Key").fill("k")
     page.get_by_label("Value", exact=True).fill('<b>"first"</b>\nsecond')
     page.get_by_label("Headers").fill("a=1\nb = two = 2")
@@ -325,7 +325,7 @@ def case_live_tail(c):
     write.flush()
     url = messages_url(page, console_url, topic)
     page.goto(f"{url}?value=good")
-    page.get_by_role("button", name="Follow new records").click()
+    page.get_by_role("button", name="Live tail").click()
     new = page.get_by_role("region", name="New records", exact=True).locator("tbody tr")
     page.get_by_text("Waiting for new records.").wait_for()
     assert page.locator("tbody[aria-live=off]").count() == 1
@@ -349,7 +349,7 @@ def case_live_tail(c):
     count = new.count()
     write("good while paused")
     write.flush()
-    page.get_by_role("button", name="Follow new records").click()
+    page.get_by_role("button", name="Live tail").click()
     page.get_by_text("good while paused").wait_for(state="detached")
     # Records produced before the new connection is open are not shown.
     after = page.get_by_text("good after")
@@ -367,14 +367,14 @@ def case_live_tail_ends_when_the_tab_is_hidden(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = new_topic(broker)
     page.goto(messages_url(page, console_url, topic))
-    page.get_by_role("button", name="Follow new records").click()
+    page.get_by_role("button", name="Live tail").click()
     page.get_by_text("Waiting for new records.").wait_for()
     page.evaluate("""() => {
         Object.defineProperty(document, "hidden", { value: true, configurable: true });
         document.dispatchEvent(new Event("visibilitychange"));
     }""")
     page.get_by_text("It ended when this tab was hidden.").wait_for()
-    page.get_by_role("button", name="Follow new records").wait_for()
+    page.get_by_role("button", name="Live tail").wait_for()
 
 
 def case_many_partitions(c):

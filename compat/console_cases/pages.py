@@ -26,7 +26,7 @@ def case_overview(c):
     c.go()
     expect(c.page.locator("h1")).to_have_text("local")
     # Topics of other cases may cause a warning.
-    expect(c.page.locator(".pill").first).to_have_text(re.compile("Well|Needs a look"))
+    expect(c.page.locator(".pill").first).to_have_text(re.compile("Healthy|Warning"))
     rows = c.page.get_by_role("region", name="Brokers").locator("tbody tr")
     expect(rows).to_have_count(c.replicas)
     expect(rows.first).to_contain_text("up")
@@ -196,7 +196,7 @@ def case_keyboard_navigation(c):
 
 def case_theme_is_remembered(c):
     c.go()
-    c.page.get_by_role("button", name="Light or dark").click()
+    c.page.get_by_role("button", name="Theme").click()
     dark = c.page.evaluate("getComputedStyle(document.body).backgroundColor")
     c.go("/topics")
     assert c.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark != "rgb(255, 255, 255)"
@@ -234,7 +234,7 @@ def case_json(c):
         assert time.monotonic() < until, topic
         time.sleep(0.1)
     status = json.loads(fetch(c, "/api/v1/clusters/local/status")[2])
-    assert status["status"] in ("Well", "Needs a look"), status
+    assert status["status"] in ("Healthy", "Warning"), status
     status, _, text = fetch(c, "/api/v1/clusters/local/topics/none")
     assert (status, "error" in json.loads(text)) == (404, True)
     assert fetch(c, "/api/v1/clusters/elsewhere")[0] == 404
