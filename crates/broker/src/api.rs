@@ -52,6 +52,8 @@ mod quorum_leader;
 mod quorum_messages;
 mod remove_raft_voter;
 mod sync_group;
+#[cfg(test)]
+mod test_support;
 mod unregister_broker;
 
 use std::future::Future;

@@ -6,6 +6,7 @@
 //!   `max.request.partition.size.limit`. The cursor says where the next page begins.
 //! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when
 //!   its partition is negative, every topic is INVALID_REQUEST.
+//! - A partition without a leader, or with one that the client cannot reach, has leader -1 and no error.
 //! - A name that cannot be a topic's is INVALID_TOPIC_EXCEPTION for that topic (Kafka fails the request: -1).
 
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse {
     let image = broker.metadata.load_full();
@@ -56,39 +57,47 @@ pub(super) async fn handle(
     for (name, partitions) in parts {
         pace.step(1 + partitions.len()).await;
         topics.push(match image.topic(name) {
-            Some(topic) => describe(&image, topic, partitions),
+            Some(topic) => describe(&image, &context.listener, topic, partitions),
             None => unknown(name),
         });
     }
     DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() }
 }
 
-fn describe(image: &MetadataImage, topic: &Topic, partitions: Range<usize>) -> DescribeTopicPartitionsResponseTopic {
+fn describe(
+    image: &MetadataImage,
+    listener: &str,
+    topic: &Topic,
+    partitions: Range<usize>,
+) -> DescribeTopicPartitionsResponseTopic {
+    let partition = |index| describe_partition(image, listener, index, &topic.partitions[index]);
     DescribeTopicPartitionsResponseTopic {
         error_code: ErrorCode::NONE,
         name: Some(topic.name.to_string()),
         topic_id: topic.id,
         is_internal: is_internal(&topic.name),
-        partitions: partitions.map(|index| describe_partition(image, index, &topic.partitions[index])).collect(),
+        partitions: partitions.map(partition).collect(),
         topic_authorized_operations: operations::TOPIC,
     }
 }
 
 fn describe_partition(
     image: &MetadataImage,
+    listener: &str,
     index: usize,
     partition: &Partition,
 ) -> DescribeTopicPartitionsResponsePartition {
+    let is_reachable = nodes::is_reachable(image, listener, partition.leader);
     DescribeTopicPartitionsResponsePartition {
-        error_code: if partition.leader == NO_LEADER { ErrorCode::LEADER_NOT_AVAILABLE } else { ErrorCode::NONE },
+        error_code: ErrorCode::NONE,
         partition_index: index as i32,
-        leader_id: partition.leader,
+        leader_id: if is_reachable { partition.leader } else { NO_LEADER },
         leader_epoch: partition.leader_epoch,
         replica_nodes: partition.replicas.clone(),
         isr_nodes: partition.isr.clone(),
         eligible_leader_replicas: Some(partition.eligible_leader_replicas.clone()),
         last_known_elr: Some(partition.last_known_elr.clone()),
-        offline_replicas: nodes::offline_replicas(image, partition),
+        offline_replicas: nodes::offline_replicas(image, listener, partition),
     }
 }
 
@@ -137,7 +146,36 @@ fn page<'a>(
 
 #[cfg(test)]
 mod tests {
+    use wire::Uuid;
+    use wire::state::metadata::{PartitionRecord, RegisterBrokerRecord};
+
     use super::*;
+    use crate::api::test_support::{TestBroker, context, endpoint, led_by, registration};
+
+    /// `KRaftMetadataCache.getPartitionMetadataForDescribeTopicResponse` of Kafka 4.3.1.
+    #[tokio::test]
+    async fn a_leader_that_the_client_cannot_reach_is_none() {
+        let broker = TestBroker::start().await;
+        let elsewhere = RegisterBrokerRecord { end_points: vec![endpoint("OTHER", 2)], ..registration(2) };
+        let fenced = RegisterBrokerRecord { fenced: true, ..registration(3) };
+        broker.commit([elsewhere.into(), fenced.into()]).await;
+        let leaderless = PartitionRecord {
+            isr: vec![],
+            eligible_leader_replicas: Some(vec![3]),
+            last_known_elr: Some(vec![1]),
+            ..led_by(NO_LEADER, &[1, 3])
+        };
+        let partitions = [led_by(1, &[1, 2]), led_by(2, &[2, 1]), led_by(3, &[3, 1]), leaderless];
+        broker.create("t", Uuid([7; 16]), &partitions).await;
+        let request = DescribeTopicPartitionsRequest { response_partition_limit: 100, ..Default::default() };
+        let response = handle(&broker, &context(0), request).await;
+        let found = &response.topics[0].partitions;
+        assert!(found.iter().all(|partition| partition.error_code == ErrorCode::NONE));
+        let told: Vec<_> = found.iter().map(|p| (p.leader_id, &*p.replica_nodes, &*p.offline_replicas)).collect();
+        assert_eq!(told, [(1, &[1, 2][..], &[2][..]), (-1, &[2, 1], &[2]), (3, &[3, 1], &[3]), (-1, &[1, 3], &[3])]);
+        assert_eq!(found[3].eligible_leader_replicas, Some(vec![3]));
+        assert_eq!(found[3].last_known_elr, Some(vec![1]));
+    }
 
     type Paged = (Vec<(&'static str, Range<usize>)>, Option<(String, i32)>);
 

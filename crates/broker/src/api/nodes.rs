@@ -19,8 +19,17 @@ pub(super) fn reachable<'a>(
     image.brokers().filter_map(move |broker| Some((broker, broker.endpoint(listener)?)))
 }
 
-/// The replicas of a partition that are on brokers which do not serve (`KRaftMetadataCache.getOfflineReplicas`).
-pub(super) fn offline_replicas(image: &MetadataImage, partition: &Partition) -> Vec<i32> {
-    let is_offline = |id: &&i32| image.broker(**id).is_none_or(|broker| broker.fenced);
-    partition.replicas.iter().filter(is_offline).copied().collect()
+/// Whether the client can be sent to a broker: it is registered, and has the listener. It may be fenced.
+pub(super) fn is_reachable(image: &MetadataImage, listener: &str, id: i32) -> bool {
+    image.broker(id).is_some_and(|broker| broker.endpoint(listener).is_some())
+}
+
+/// Whether a broker serves, and at the client's listener.
+pub(super) fn is_online(image: &MetadataImage, listener: &str, id: i32) -> bool {
+    image.broker(id).is_some_and(|broker| !broker.fenced && broker.endpoint(listener).is_some())
+}
+
+/// The replicas of a partition that the client cannot use now (`KRaftMetadataCache.getOfflineReplicas`).
+pub(super) fn offline_replicas(image: &MetadataImage, listener: &str, partition: &Partition) -> Vec<i32> {
+    partition.replicas.iter().copied().filter(|id| !is_online(image, listener, *id)).collect()
 }
