@@ -106,3 +106,74 @@ fn refuse(topics: Vec<TopicRequest>) -> DescribeQuorumResponse {
     });
     DescribeQuorumResponse { error_message: Some(String::new()), topics: topics.collect(), ..Default::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, endpoint, voter};
+
+    fn asked(topic: &str, partitions: impl IntoIterator<Item = i32>) -> DescribeQuorumRequest {
+        let partitions = partitions.into_iter().map(|partition_index| PartitionRequest { partition_index });
+        DescribeQuorumRequest {
+            topics: vec![TopicRequest { topic_name: topic.to_owned(), partitions: partitions.collect() }],
+        }
+    }
+
+    #[tokio::test]
+    async fn voters_and_observers_are_told_apart() {
+        let broker = TestBroker::start().await;
+        broker.quorum.join(voter(2), false).await.expect("the quorum takes an observer");
+        let response = handle(&broker, &context(2), asked(CLUSTER_METADATA, [0])).await;
+        assert_eq!((response.error_code, response.topics.len()), (ErrorCode::NONE, 1));
+        let partition = &response.topics[0].partitions[0];
+        assert_eq!((partition.error_code, partition.leader_id), (ErrorCode::NONE, 1));
+        let keys = |replicas: &[ReplicaState]| {
+            replicas.iter().map(|replica| (replica.replica_id, replica.replica_directory_id)).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&partition.current_voters), [(1, voter(1).directory_id)]);
+        assert_eq!(keys(&partition.observers), [(2, voter(2).directory_id)]);
+        assert_eq!(partition.current_voters[0].log_end_offset, partition.high_watermark);
+        let silent = &partition.observers[0];
+        assert_eq!((silent.last_fetch_timestamp, silent.last_caught_up_timestamp), (-1, -1), "it has never answered");
+
+        let addresses = response.nodes.iter().map(|node| {
+            let [listener] = &node.listeners[..] else { panic!("{node:?}") };
+            (node.node_id, listener.host.as_str(), listener.port)
+        });
+        assert_eq!(addresses.collect::<Vec<_>>(), [(1, "node-1", 9093), (2, "node-2", 9093)]);
+    }
+
+    #[tokio::test]
+    async fn a_node_without_a_listener_for_brokers_names_those_for_clients() {
+        let broker = TestBroker::start().await;
+        let image = broker.metadata.load();
+        let alone = Voter { host: String::new(), port: 0, ..voter(1) };
+        let client = endpoint("PLAINTEXT", 1);
+        let listener = Listener { name: client.name, host: client.host, port: client.port };
+        assert_eq!(node(&alone, "BETWEEN", &image).listeners, [listener]);
+        let unknown = Voter { host: String::new(), port: 0, ..voter(2) };
+        assert!(node(&unknown, "BETWEEN", &image).listeners.is_empty());
+        assert_eq!(node(&voter(1), "BETWEEN", &image).listeners[0].name, "BETWEEN");
+    }
+
+    #[tokio::test]
+    async fn a_quorum_without_a_leader_tells_nothing() {
+        let broker = TestBroker::without_quorum();
+        let response = handle(&broker, &context(2), asked(CLUSTER_METADATA, [0])).await;
+        assert_eq!((response.error_code, response.topics.len()), (ErrorCode::NOT_CONTROLLER, 0));
+        // That a topic is none of the quorum's needs no leader.
+        let response = handle(&broker, &context(2), asked("t", [0])).await;
+        assert_eq!(response.error_code, ErrorCode::NONE);
+        assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+
+    #[tokio::test]
+    async fn a_request_has_so_many_partitions_and_no_more() {
+        let broker = TestBroker::without_quorum();
+        for (count, code, answered) in [(10_000, ErrorCode::NONE, 10_000), (10_001, ErrorCode::INVALID_REQUEST, 0)] {
+            let response = handle(&broker, &context(2), asked("t", 0..count)).await;
+            let partitions: usize = response.topics.iter().map(|topic| topic.partitions.len()).sum();
+            assert_eq!((response.error_code, partitions), (code, answered));
+        }
+    }
+}

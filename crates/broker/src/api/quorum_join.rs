@@ -56,3 +56,53 @@ async fn join(
         error => (ErrorCode::REQUEST_TIMED_OUT, Some(error.to_string())),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::Uuid;
+    use wire::api::quorum_join::VoterNode;
+
+    use super::*;
+    use crate::api::test_support::{CLUSTER_ID, NODE_ID, TestBroker, context, voter};
+
+    fn request(cluster_id: &str) -> QuorumJoinRequest {
+        let Voter { node_id, directory_id, host, port } = voter(5);
+        QuorumJoinRequest {
+            cluster_id: cluster_id.to_owned(),
+            node: VoterNode { node_id, directory_id, host, port },
+            incarnation_id: Uuid([5; 16]),
+            wants_to_vote: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_of_another_cluster_is_told_which_one_this_is() {
+        let broker = TestBroker::start().await;
+        let response = handle(&broker, &context(0), request("other")).await;
+        assert_eq!(response.error_code, ErrorCode::INCONSISTENT_CLUSTER_ID);
+        assert!(response.error_message.is_some_and(|message| message.contains(CLUSTER_ID)));
+        assert_eq!(broker.quorum.status().borrow().voters.members().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_the_leader_takes_a_node_in() {
+        let broker = TestBroker::without_quorum();
+        let response = handle(&broker, &context(0), request(CLUSTER_ID)).await;
+        assert_eq!((response.error_code, response.leader_id), (ErrorCode::NOT_CONTROLLER, -1));
+        // Which cluster it is needs no leader.
+        let response = handle(&broker, &context(0), request("other")).await;
+        assert_eq!(response.error_code, ErrorCode::INCONSISTENT_CLUSTER_ID);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_nothing_answers_for_is_not_taken_in() {
+        let broker = TestBroker::start().await;
+        let mut request = request(CLUSTER_ID);
+        // A name that is no host's.
+        request.node.host = "no host".to_owned();
+        let response = handle(&broker, &context(0), request).await;
+        assert_eq!(response.error_code, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        assert_eq!((response.leader_id, response.error_message.is_some()), (NODE_ID, true));
+        assert_eq!(broker.quorum.status().borrow().voters.members().count(), 1);
+    }
+}

@@ -56,3 +56,54 @@ async fn remove(broker: &Broker, request: &RemoveRaftVoterRequest) -> Result<(),
 fn refuse(error_code: ErrorCode, error_message: Option<String>) -> RemoveRaftVoterResponse {
     RemoveRaftVoterResponse { error_code, error_message, ..Default::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::test_support::{CLUSTER_ID, TestBroker, context, voter};
+
+    fn request(node_id: i32) -> RemoveRaftVoterRequest {
+        RemoveRaftVoterRequest {
+            cluster_id: Some(CLUSTER_ID.to_owned()),
+            voter_id: node_id,
+            voter_directory_id: voter(node_id).directory_id,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_vote_cannot_lose_its_vote() {
+        let broker = TestBroker::start().await;
+        broker.quorum.join(voter(2), false).await.expect("the quorum takes an observer");
+        let other_cluster = RemoveRaftVoterRequest { cluster_id: Some("other".to_owned()), ..request(1) };
+        let other_disk = RemoveRaftVoterRequest { voter_directory_id: voter(9).directory_id, ..request(1) };
+        for (request, code) in [
+            (other_cluster, ErrorCode::INCONSISTENT_CLUSTER_ID),
+            (request(9), ErrorCode::VOTER_NOT_FOUND),
+            (other_disk, ErrorCode::VOTER_NOT_FOUND),
+            (request(2), ErrorCode::VOTER_NOT_FOUND),
+        ] {
+            let response = handle(&broker, &context(0), request.clone()).await;
+            assert_eq!(response.error_code, code, "{request:?}");
+            assert!(response.error_message.is_some(), "{request:?}");
+        }
+        let status = broker.quorum.status().borrow().clone();
+        assert_eq!((status.voters.voters.len(), status.voters.observers.len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn the_last_voter_stays() {
+        let broker = TestBroker::start().await;
+        for cluster_id in [None, Some(CLUSTER_ID.to_owned())] {
+            let response = handle(&broker, &context(0), RemoveRaftVoterRequest { cluster_id, ..request(1) }).await;
+            assert_eq!(response.error_code, ErrorCode::INVALID_REQUEST);
+        }
+        assert!(broker.quorum.leader_epoch().is_some());
+    }
+
+    #[tokio::test]
+    async fn without_a_leader_no_vote_is_taken() {
+        let broker = TestBroker::without_quorum();
+        let response = handle(&broker, &context(0), request(2)).await;
+        assert_eq!((response.error_code, response.error_message), (ErrorCode::NOT_CONTROLLER, None));
+    }
+}
