@@ -77,3 +77,61 @@ fn creatable(broker: &Broker, name: &str) -> Option<CreatableTopic> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use metadata::NO_LEADER;
+    use wire::api::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+
+    use super::*;
+    use crate::api::metadata::handle;
+    use crate::api::test_support::{TestBroker, context};
+
+    async fn ask(broker: &TestBroker, names: &[String], allows: bool) -> MetadataResponse {
+        let named = |name: &String| MetadataRequestTopic { name: Some(name.clone()), ..Default::default() };
+        let topics = Some(names.iter().map(named).collect());
+        let request = MetadataRequest { topics, allow_auto_topic_creation: allows, ..Default::default() };
+        handle(broker, &context(12), request).await
+    }
+
+    fn created(broker: &TestBroker) -> usize {
+        broker.metadata.load().topic_count()
+    }
+
+    #[tokio::test]
+    async fn a_topic_comes_into_being_where_both_the_client_and_the_broker_allow_it() {
+        for (setting, allows, topics) in [("true", true, 1), ("true", false, 0), ("false", true, 0)] {
+            let broker = TestBroker::start_with(&[("auto.create.topics.enable", setting)]).await;
+            let response = ask(&broker, &["t".to_owned()], allows).await;
+            assert_eq!(response.topics[0].error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            assert_eq!(created(&broker), topics, "{setting} {allows}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_request_brings_so_many_topics_into_being_and_the_next_the_others() {
+        let broker = TestBroker::start().await;
+        let names: Vec<String> = (0..=CREATED_MAX).map(|n| format!("t{n}")).collect();
+        let response = ask(&broker, &names, true).await;
+        assert_eq!(response.topics.len(), names.len(), "each of them is answered");
+        assert_eq!(created(&broker), CREATED_MAX);
+        ask(&broker, &names, true).await;
+        assert_eq!(created(&broker), names.len());
+    }
+
+    #[tokio::test]
+    async fn internal_topics_are_told_as_such_and_only_that_of_offsets_is_created() {
+        let broker = TestBroker::start_with(&[("offsets.topic.num.partitions", "3"), ("num.partitions", "2")]).await;
+        let names = ["__transaction_state", CONSUMER_OFFSETS, "a/b", "t"].map(str::to_owned);
+        let response = ask(&broker, &names, true).await;
+        let told: Vec<_> = response.topics.iter().map(|topic| (topic.is_internal, topic.error_code)).collect();
+        let (unknown, invalid) = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::INVALID_TOPIC_EXCEPTION);
+        assert_eq!(told, [(true, unknown), (true, unknown), (false, invalid), (false, unknown)]);
+        let image = broker.metadata.load_full();
+        let partitions = |name: &str| image.topic(name).map(|topic| topic.partitions.len());
+        assert_eq!((partitions(CONSUMER_OFFSETS), partitions("t")), (Some(3), Some(2)));
+        assert_eq!(image.topic_count(), 2);
+        assert!(image.topics().flat_map(|topic| &topic.partitions).all(|partition| partition.leader != NO_LEADER));
+        assert_eq!(image.topic_config(CONSUMER_OFFSETS).get("cleanup.policy").map(String::as_str), Some("compact"));
+    }
+}

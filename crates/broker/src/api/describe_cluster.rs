@@ -55,3 +55,33 @@ fn check_endpoint_type(endpoint_type: i8) -> Result<(), (ErrorCode, String)> {
         other => Err((ErrorCode::UNSUPPORTED_ENDPOINT_TYPE, format!("Unsupported endpoint type {other}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::state::metadata::RegisterBrokerRecord;
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, endpoint, registration};
+
+    #[tokio::test]
+    async fn fenced_brokers_are_told_of_when_the_client_asks_for_them() {
+        let broker = TestBroker::start().await;
+        let elsewhere = RegisterBrokerRecord { end_points: vec![endpoint("OTHER", 2)], ..registration(2) };
+        let fenced = RegisterBrokerRecord { fenced: true, ..registration(3) };
+        let no_rack = RegisterBrokerRecord { rack: None, ..registration(4) };
+        broker.commit([elsewhere.into(), fenced.into(), no_rack.into()]).await;
+        let ask = async |include_fenced_brokers| {
+            let request = DescribeClusterRequest { include_fenced_brokers, ..Default::default() };
+            let response = handle(&broker, &context(2), request).await;
+            assert_eq!((response.error_code, response.controller_id), (ErrorCode::NONE, 1));
+            let told = |node: DescribeClusterBroker| (node.broker_id, node.host, node.port, node.rack, node.is_fenced);
+            response.brokers.into_iter().map(told).collect::<Vec<_>>()
+        };
+        let node = |id: i32, is_fenced| {
+            let rack = (id != 4).then(|| format!("rack-{id}"));
+            (id, format!("broker-{id}"), 9000 + id, rack, is_fenced)
+        };
+        assert_eq!(ask(false).await, [node(1, false), node(4, false)]);
+        assert_eq!(ask(true).await, [node(1, false), node(3, true), node(4, false)]);
+    }
+}

@@ -99,3 +99,99 @@ fn find_group(
         ..Default::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use metadata::NO_LEADER;
+    use wire::Uuid;
+    use wire::state::metadata::{PartitionChangeRecord, RegisterBrokerRecord};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, endpoint, led_by, registration};
+
+    const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+    /// All groups are on one partition, which a broker leads.
+    async fn start(leader: i32) -> TestBroker {
+        let broker = TestBroker::start().await;
+        let elsewhere = RegisterBrokerRecord { end_points: vec![endpoint("OTHER", 3)], ..registration(3) };
+        let fenced = RegisterBrokerRecord { fenced: true, ..registration(4) };
+        broker.commit([registration(2).into(), elsewhere.into(), fenced.into()]).await;
+        broker.create(OFFSETS_TOPIC, TOPIC_ID, &[led_by(leader, &[leader])]).await;
+        broker
+    }
+
+    fn keys(keys: &[&str], key_type: i8) -> FindCoordinatorRequest {
+        let coordinator_keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        FindCoordinatorRequest { coordinator_keys, key_type, ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn each_key_is_answered_in_the_order_of_the_request() {
+        let broker = start(2).await;
+        let response = handle(&broker, &context(4), keys(&["b", "a", "b"], GROUP)).await;
+        let found = |key: &str| Coordinator {
+            key: key.to_owned(),
+            node_id: 2,
+            host: "broker-2".to_owned(),
+            port: 9002,
+            error_message: Some(String::new()),
+            ..Default::default()
+        };
+        assert_eq!(response.coordinators, [found("b"), found("a"), found("b")]);
+
+        let response = handle(&broker, &context(4), keys(&["a", "b"], TRANSACTION)).await;
+        let refused = |found: &Coordinator| (found.key.clone(), found.error_code, found.node_id, found.port);
+        let refused: Vec<_> = response.coordinators.iter().map(refused).collect();
+        let invalid = ErrorCode::INVALID_REQUEST;
+        assert_eq!(refused, [("a".to_owned(), invalid, -1, -1), ("b".to_owned(), invalid, -1, -1)]);
+        for key_type in [SHARE, 3, -1] {
+            let response = handle(&broker, &context(6), keys(&["a"], key_type)).await;
+            assert_eq!(response.coordinators[0].error_code, invalid, "{key_type}");
+        }
+    }
+
+    #[tokio::test]
+    async fn older_versions_have_one_key_and_name_the_absence_of_an_error() {
+        let broker = start(2).await;
+        let ask = async |key_type| {
+            let request = FindCoordinatorRequest { key: "a".to_owned(), key_type, ..Default::default() };
+            handle(&broker, &context(3), request).await
+        };
+        let found = ask(GROUP).await;
+        assert_eq!((found.error_code, found.error_message.as_deref()), (ErrorCode::NONE, Some("NONE")));
+        assert_eq!((found.node_id, &*found.host, found.port), (2, "broker-2", 9002));
+        assert!(found.coordinators.is_empty());
+        let refused = ask(TRANSACTION).await;
+        assert_eq!((refused.error_code, refused.node_id, refused.port), (ErrorCode::INVALID_REQUEST, -1, -1));
+        assert!(refused.error_message.is_some_and(|message| message != "NONE"));
+    }
+
+    #[tokio::test]
+    async fn a_coordinator_that_the_client_cannot_reach_is_not_available() {
+        let broker = start(3).await;
+        for leader in [3, 4, NO_LEADER, 9] {
+            let change = PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, leader, ..Default::default() };
+            broker.commit([change.into()]).await;
+            let response = handle(&broker, &context(4), keys(&["a"], GROUP)).await;
+            let found = &response.coordinators[0];
+            assert_eq!(found.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE, "{leader}");
+            assert_eq!((found.node_id, &*found.host, found.port), (-1, "", -1), "{leader}");
+        }
+        let at_other = RequestContext { listener: "OTHER".into(), ..context(4) };
+        let change = PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, leader: 3, ..Default::default() };
+        broker.commit([change.into()]).await;
+        assert_eq!(handle(&broker, &at_other, keys(&["a"], GROUP)).await.coordinators[0].node_id, 3);
+    }
+
+    #[tokio::test]
+    async fn only_groups_bring_the_topic_of_offsets_into_being() {
+        let broker = TestBroker::start_with(&[("offsets.topic.num.partitions", "1")]).await;
+        for key_type in [TRANSACTION, SHARE] {
+            handle(&broker, &context(6), keys(&["a"], key_type)).await;
+            assert!(broker.metadata.load().topic(OFFSETS_TOPIC).is_none());
+        }
+        handle(&broker, &context(6), keys(&["a"], GROUP)).await;
+        assert_eq!(broker.metadata.load().topic(OFFSETS_TOPIC).map(|topic| topic.partitions.len()), Some(1));
+    }
+}
