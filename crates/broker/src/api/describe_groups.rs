@@ -60,3 +60,60 @@ fn size_bytes(group: &DescribedGroup) -> usize {
     });
     members.sum::<usize>() + group.group_id.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context};
+    use crate::api::{join_group, offset_commit};
+
+    /// A group that has an offset, and no members.
+    async fn start() -> TestBroker {
+        let broker = TestBroker::start().await;
+        broker.serve_groups().await;
+        let partition = OffsetCommitRequestPartition { committed_offset: 3, ..Default::default() };
+        let topic = OffsetCommitRequestTopic {
+            name: "__consumer_offsets".to_owned(),
+            partitions: vec![partition],
+            ..Default::default()
+        };
+        let request = OffsetCommitRequest {
+            group_id: "g".to_owned(),
+            generation_id_or_member_epoch: -1,
+            topics: vec![topic],
+            ..Default::default()
+        };
+        let response = offset_commit::handle(&broker, &context(9), request).await;
+        assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::NONE);
+        broker
+    }
+
+    async fn ask(broker: &TestBroker, version: i16, groups: &[&str]) -> Vec<DescribedGroup> {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let request = DescribeGroupsRequest { groups, include_authorized_operations: true };
+        handle(broker, &context(version), request).await.groups
+    }
+
+    #[tokio::test]
+    async fn each_group_is_answered_once_in_the_order_of_the_request() {
+        let broker = start().await;
+        let groups = ask(&broker, 6, &["nope", "g", "nope", "g"]).await;
+        let told: Vec<_> = groups.iter().map(|group| (&*group.group_id, &*group.group_state)).collect();
+        assert_eq!(told, [("nope", "Dead"), ("g", "Empty")]);
+    }
+
+    #[tokio::test]
+    async fn operations_are_told_of_groups_without_an_error() {
+        let broker = start().await;
+        for (version, code, operations) in [(5, ErrorCode::NONE, 3400), (6, ErrorCode::GROUP_ID_NOT_FOUND, i32::MIN)] {
+            let groups = ask(&broker, version, &["nope", "g"]).await;
+            assert_eq!((groups[0].error_code, groups[0].authorized_operations), (code, operations), "{version}");
+            assert_eq!((groups[1].error_code, groups[1].authorized_operations), (ErrorCode::NONE, 3400));
+        }
+        let request = DescribeGroupsRequest { groups: vec!["g".to_owned()], include_authorized_operations: false };
+        let unasked = handle(&broker, &context(6), request).await;
+        assert_eq!(unasked.groups[0].authorized_operations, i32::MIN);
+    }
+}

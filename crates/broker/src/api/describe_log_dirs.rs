@@ -76,3 +76,43 @@ fn describe(partition: &Partition) -> DescribeLogDirsPartition {
         is_future_key: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::Uuid;
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, batch, context, led_by, registration};
+    use crate::partition::replica::Promised;
+
+    #[tokio::test]
+    async fn a_follower_lags_by_what_its_leader_has_more() {
+        let broker = TestBroker::start().await;
+        broker.commit([registration(2).into()]).await;
+        let partitions = [led_by(1, &[1, 2]), led_by(2, &[1, 2]), led_by(2, &[2])];
+        broker.create("t", Uuid([7; 16]), &partitions).await;
+        broker.append("t", 0);
+        let follower = broker.partitions.find_by_name("t", 1).expect("it is a replica");
+        let promises = Promised { high_watermark: 5, durable_offset: 0 };
+        follower.append_from_leader(0, 0, &batch().bytes, promises, 0).expect("it follows");
+        let size = batch().bytes.len() as i64;
+        for topics in [None, Some(vec![DescribableLogDirTopic { topic: "t".to_owned(), partitions: vec![2, 1, 0] }])] {
+            let response = handle(&broker, &context(5), DescribeLogDirsRequest { topics }).await;
+            let [topic] = &response.results[0].topics[..] else { panic!("{response:?}") };
+            let told: Vec<_> =
+                topic.partitions.iter().map(|p| (p.partition_index, p.partition_size, p.offset_lag)).collect();
+            assert_eq!(told, [(0, size, 0), (1, size, 4)], "the third is on another broker");
+        }
+    }
+
+    #[tokio::test]
+    async fn topics_are_told_in_the_order_of_their_names() {
+        let broker = TestBroker::start().await;
+        for (name, id) in [("b", 1), ("c", 2), ("a", 3)] {
+            broker.create(name, Uuid([id; 16]), &[led_by(1, &[1])]).await;
+        }
+        let response = handle(&broker, &context(5), DescribeLogDirsRequest { topics: None }).await;
+        let names: Vec<_> = response.results[0].topics.iter().map(|topic| topic.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+}

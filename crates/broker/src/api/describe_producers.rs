@@ -103,3 +103,57 @@ fn state(producer: &storage::ProducerState) -> ProducerState {
         current_txn_start_offset: producer.current_txn_first_offset.unwrap_or(-1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::Uuid;
+    use wire::api::describe_producers::TopicRequest;
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, led_by, registration};
+
+    fn asked(name: &str, partition_indexes: &[i32]) -> TopicRequest {
+        TopicRequest { name: name.to_owned(), partition_indexes: partition_indexes.to_vec() }
+    }
+
+    async fn ask(broker: &TestBroker, topics: Vec<TopicRequest>) -> Vec<(String, Vec<PartitionResponse>)> {
+        let response = handle(broker, &context(0), DescribeProducersRequest { topics }).await;
+        response.topics.into_iter().map(|topic| (topic.name, topic.partitions)).collect()
+    }
+
+    #[tokio::test]
+    async fn only_the_leader_tells_of_producers() {
+        let broker = TestBroker::start().await;
+        broker.commit([registration(2).into()]).await;
+        let partitions = [led_by(1, &[1, 2]), led_by(2, &[1, 2]), led_by(2, &[2])];
+        broker.create("t", Uuid([7; 16]), &partitions).await;
+        let told = ask(&broker, vec![asked("t", &[0, 1, 2, 3, -1])]).await;
+        let codes: Vec<_> =
+            told[0].1.iter().map(|partition| (partition.partition_index, partition.error_code)).collect();
+        let (no_leader, unknown) = (ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        assert_eq!(codes, [(0, ErrorCode::NONE), (1, no_leader), (2, no_leader), (3, unknown), (-1, unknown)]);
+    }
+
+    #[tokio::test]
+    async fn a_partition_that_is_named_again_is_left_out() {
+        let broker = TestBroker::start().await;
+        broker.create("t", Uuid([7; 16]), &[led_by(1, &[1]), led_by(1, &[1])]).await;
+        let topics = vec![asked("t", &[1, 1]), asked("u", &[1]), asked("t", &[0, 1])];
+        let told = ask(&broker, topics).await;
+        let indexes = |partitions: &[PartitionResponse]| partitions.iter().map(|p| p.partition_index).collect();
+        let told: Vec<(&str, Vec<i32>)> = told.iter().map(|(name, there)| (name.as_str(), indexes(there))).collect();
+        assert_eq!(told, [("t", vec![1]), ("u", vec![1]), ("t", vec![0])]);
+    }
+
+    #[tokio::test]
+    async fn why_a_name_is_no_topics_is_said_with_its_first_partition() {
+        let broker = TestBroker::start().await;
+        let told = ask(&broker, vec![asked("a/b", &[0, 1]), asked("", &[5])]).await;
+        for (name, partitions) in told {
+            for (at, partition) in partitions.iter().enumerate() {
+                assert_eq!(partition.error_code, ErrorCode::INVALID_TOPIC_EXCEPTION, "{name}");
+                assert_eq!(partition.error_message.is_some(), at == 0, "{name}");
+            }
+        }
+    }
+}

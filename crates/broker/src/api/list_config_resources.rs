@@ -73,3 +73,55 @@ fn names(image: &MetadataImage, kind: ResourceKind) -> Vec<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::state::metadata::{ConfigRecord, RegisterBrokerRecord};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, registration};
+
+    async fn ask(broker: &TestBroker, version: i16, types: &[i8]) -> Result<Vec<(i8, String)>, ErrorCode> {
+        let request = ListConfigResourcesRequest { resource_types: types.to_vec() };
+        let response = handle(broker, &context(version), request).await;
+        let listed = response.config_resources.into_iter().map(|listed| (listed.resource_type, listed.resource_name));
+        if response.error_code.is_none() { Ok(listed.collect()) } else { Err(response.error_code) }
+    }
+
+    /// A second broker, which is fenced, and settings of a group and of all brokers.
+    async fn start() -> TestBroker {
+        let broker = TestBroker::start().await;
+        let setting = |resource_type, resource_name: &str, name: &str| ConfigRecord {
+            resource_type,
+            resource_name: resource_name.to_owned(),
+            name: name.to_owned(),
+            value: Some("50000".to_owned()),
+        };
+        let group = setting(ResourceKind::Group as i8, "g", "consumer.session.timeout.ms");
+        let all_brokers = setting(ResourceKind::Broker as i8, "", "message.max.bytes");
+        let fenced = RegisterBrokerRecord { fenced: true, ..registration(2) };
+        broker.commit([fenced.into(), group.into(), all_brokers.into()]).await;
+        broker
+    }
+
+    #[tokio::test]
+    async fn brokers_are_listed_as_such_and_for_their_loggers() {
+        let broker = start().await;
+        let both = |kind| vec![(kind, "1".to_owned()), (kind, "2".to_owned())];
+        assert_eq!(ask(&broker, 1, &[4]).await, Ok(both(4)), "what all brokers have is no resource of its own");
+        assert_eq!(ask(&broker, 1, &[8]).await, Ok(both(8)));
+        assert_eq!(ask(&broker, 1, &[8, 32, 8]).await, Ok([both(8), vec![(32, "g".to_owned())]].concat()));
+    }
+
+    #[tokio::test]
+    async fn no_types_are_all_types_and_an_unknown_one_fails_the_request() {
+        let broker = start().await;
+        let all = ask(&broker, 1, &[]).await.expect("all types are known");
+        assert_eq!(all.len(), 5, "{all:?}");
+        for unknown in [0, 1, 64, -1] {
+            assert_eq!(ask(&broker, 1, &[4, unknown]).await, Err(ErrorCode::UNSUPPORTED_VERSION), "{unknown}");
+        }
+        // Version 0 has no types, and lists client metrics.
+        assert_eq!(ask(&broker, 0, &[4, 1]).await, Ok(Vec::new()));
+    }
+}
