@@ -31,3 +31,43 @@ pub(super) async fn handle(
         CreateTopicsResponse { topics: names.into_iter().map(refused).collect(), ..Default::default() }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::ErrorCode;
+    use wire::api::create_topics::CreatableTopic;
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context};
+
+    fn request(timeout_ms: i32, validate_only: bool) -> CreateTopicsRequest {
+        let topic = CreatableTopic {
+            name: "t".to_owned(),
+            num_partitions: -1,
+            replication_factor: -1,
+            ..CreatableTopic::default()
+        };
+        CreateTopicsRequest { topics: vec![topic], timeout_ms, validate_only }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_out_of_time_creates_nothing() {
+        let broker = TestBroker::start().await;
+        let response = handle(&broker, &context(7), request(0, false)).await;
+        let [topic] = &response.topics[..] else { panic!("{response:?}") };
+        assert_eq!((topic.name.as_str(), topic.error_code), ("t", ErrorCode::REQUEST_TIMED_OUT));
+        assert_eq!((topic.num_partitions, topic.replication_factor, &topic.configs), (-1, -1, &Some(Vec::new())));
+        assert!(broker.metadata.load().topic("t").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_is_only_validated_is_answered_as_if_it_were_created() {
+        let broker = TestBroker::start_with(&[("num.partitions", "3")]).await;
+        for (validate_only, topics) in [(true, 0), (false, 1)] {
+            let response = handle(&broker, &context(7), request(60_000, validate_only)).await;
+            let topic = &response.topics[0];
+            assert_eq!((topic.error_code, topic.num_partitions, topic.replication_factor), (ErrorCode::NONE, 3, 1));
+            assert_eq!(broker.metadata.load().topic_count(), topics);
+        }
+    }
+}

@@ -39,3 +39,47 @@ pub(super) async fn handle(
         DeleteTopicsResponse { responses: topics.into_iter().map(refused).collect(), ..Default::default() }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::{ErrorCode, Uuid};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, led_by};
+
+    const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+    fn both(timeout_ms: i32) -> DeleteTopicsRequest {
+        let by_id = DeleteTopicState { name: None, topic_id: TOPIC_ID };
+        let by_name = DeleteTopicState { name: Some("nope".to_owned()), topic_id: Uuid::ZERO };
+        DeleteTopicsRequest { topics: vec![by_id, by_name], topic_names: vec!["u".to_owned()], timeout_ms }
+    }
+
+    async fn ask(broker: &TestBroker, version: i16, timeout_ms: i32) -> Vec<(Option<String>, Uuid, ErrorCode)> {
+        let response = handle(broker, &context(version), both(timeout_ms)).await;
+        response.responses.into_iter().map(|topic| (topic.name, topic.topic_id, topic.error_code)).collect()
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_out_of_time_is_answered_as_it_named_the_topics() {
+        let broker = TestBroker::start().await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        let late = ErrorCode::REQUEST_TIMED_OUT;
+        let refused = [(None, TOPIC_ID, late), (Some("nope".to_owned()), Uuid::ZERO, late)];
+        assert_eq!(ask(&broker, 6, 0).await, refused);
+        assert_eq!(ask(&broker, 5, 0).await, [(Some("u".to_owned()), Uuid::ZERO, late)]);
+        assert!(broker.metadata.load().topic("t").is_some());
+    }
+
+    #[tokio::test]
+    async fn names_alone_count_before_version_6_and_states_since() {
+        let broker = TestBroker::start().await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        broker.create("u", Uuid([8; 16]), &[led_by(1, &[1])]).await;
+        let unknown = (Some("nope".to_owned()), Uuid::ZERO, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        assert_eq!(ask(&broker, 6, 1000).await, [(Some("t".to_owned()), TOPIC_ID, ErrorCode::NONE), unknown]);
+        assert!(broker.metadata.load().topic("u").is_some());
+        assert_eq!(ask(&broker, 5, 1000).await, [(Some("u".to_owned()), Uuid([8; 16]), ErrorCode::NONE)]);
+        assert_eq!(broker.metadata.load().topic_count(), 0);
+    }
+}
