@@ -162,3 +162,70 @@ fn check_broker(node_id: i32, name: &str, or: &str) -> Result<(), Refusal> {
         Err(_) => Err(Refusal::invalid(format!("Broker id must be an integer, but it is: {name}"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::test_support::{TestBroker, context};
+
+    const GROUP: i8 = ResourceKind::Group as i8;
+
+    fn resource(resource_type: i8, name: &str, keys: Option<&[&str]>) -> DescribeConfigsResource {
+        DescribeConfigsResource {
+            resource_type,
+            resource_name: name.to_owned(),
+            configuration_keys: keys.map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()),
+        }
+    }
+
+    async fn ask(broker: &TestBroker, resources: Vec<DescribeConfigsResource>) -> Vec<DescribeConfigsResult> {
+        let request = DescribeConfigsRequest { resources, include_synonyms: true, include_documentation: true };
+        handle(broker, &context(4), request).await.results
+    }
+
+    #[tokio::test]
+    async fn a_resource_is_answered_once_for_the_same_keys() {
+        let broker = TestBroker::start().await;
+        let key = "consumer.session.timeout.ms";
+        let resources = vec![
+            resource(GROUP, "g", Some(&[key])),
+            resource(GROUP, "g", Some(&[key])),
+            resource(GROUP, "h", Some(&[key])),
+            resource(GROUP, "g", None),
+        ];
+        let results = ask(&broker, resources).await;
+        let told: Vec<_> = results.iter().map(|result| (&*result.resource_name, result.configs.len() == 1)).collect();
+        assert_eq!(told, [("g", true), ("h", true), ("g", false)]);
+    }
+
+    #[tokio::test]
+    async fn client_metrics_have_no_settings() {
+        let broker = TestBroker::start().await;
+        let results = ask(&broker, vec![resource(ResourceKind::ClientMetrics as i8, "m", None)]).await;
+        assert_eq!((results[0].error_code, results[0].configs.len()), (ErrorCode::NONE, 0));
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_so_many_bytes_of_settings() {
+        let broker = TestBroker::start().await;
+        let kind = ResourceKind::Broker as i8;
+        let all = ask(&broker, vec![resource(kind, "1", None)]).await.remove(0);
+        let names: Vec<String> = all.configs.into_iter().map(|config| config.name).collect();
+        // Each of them asks for all settings, and for another one that does not exist.
+        let resources = (0..SETTINGS_MAX / names.len()).map(|n| DescribeConfigsResource {
+            resource_type: kind,
+            resource_name: "1".to_owned(),
+            configuration_keys: Some([&names[..], &[n.to_string()]].concat()),
+        });
+        let results = ask(&broker, resources.collect()).await;
+        let refused = results.iter().position(|result| !result.error_code.is_none()).expect("the last are too many");
+        let (described, refused) = results.split_at(refused);
+        assert!(refused.iter().all(|result| result.error_code == ErrorCode::POLICY_VIOLATION));
+        assert!(refused.iter().all(|result| result.configs.is_empty()));
+        let settings = described.iter().flat_map(|result| &result.configs);
+        assert!(settings.clone().count() < SETTINGS_MAX, "their bytes were too many before");
+        let bytes: usize = settings.map(size_bytes).sum();
+        let last: usize = described.iter().next_back().map_or(0, |last| last.configs.iter().map(size_bytes).sum());
+        assert!(bytes >= DESCRIBED_BYTES_MAX && bytes - last < DESCRIBED_BYTES_MAX, "{bytes}");
+    }
+}

@@ -40,3 +40,47 @@ pub(super) async fn handle(
     });
     IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::api::incremental_alter_configs::AlterableConfig;
+    use wire::{ErrorCode, Uuid};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context, led_by};
+
+    fn set(resource_type: ResourceKind, resource_name: &str, name: &str, value: &str) -> AlterConfigsResource {
+        let config = AlterableConfig { name: name.to_owned(), config_operation: 0, value: Some(value.to_owned()) };
+        let resource_name = resource_name.to_owned();
+        AlterConfigsResource { resource_type: resource_type as i8, resource_name, configs: vec![config] }
+    }
+
+    #[tokio::test]
+    async fn resources_are_answered_in_the_order_of_the_request_whoever_decides() {
+        let broker = TestBroker::start().await;
+        broker.create("t", Uuid([7; 16]), &[led_by(1, &[1])]).await;
+        let own = |broker: &TestBroker| {
+            let levels = broker.env.loggers.levels();
+            let level = levels.all().into_iter().find(|(name, _)| *name == "storage");
+            let level = level.map(|(_, level)| level.to_string());
+            (level, broker.metadata.load().topic_config("t").get("segment.ms").cloned())
+        };
+        let before = own(&broker);
+        for validate_only in [true, false] {
+            let resources = vec![
+                set(ResourceKind::Topic, "nope", "segment.ms", "9000"),
+                set(ResourceKind::BrokerLogger, "1", "storage", "TRACE"),
+                set(ResourceKind::Broker, "2", "message.max.bytes", "9000"),
+                set(ResourceKind::Topic, "t", "segment.ms", "9000"),
+            ];
+            let request = IncrementalAlterConfigsRequest { resources, validate_only };
+            let response = handle(&broker, &context(1), request).await;
+            let told: Vec<_> = response.responses.iter().map(|r| (&*r.resource_name, r.error_code)).collect();
+            let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            let (none, invalid) = (ErrorCode::NONE, ErrorCode::INVALID_REQUEST);
+            assert_eq!(told, [("nope", unknown), ("1", none), ("2", invalid), ("t", none)]);
+            assert_eq!(own(&broker) == before, validate_only);
+        }
+        assert_eq!(own(&broker), (Some("trace".to_owned()), Some("9000".to_owned())));
+    }
+}

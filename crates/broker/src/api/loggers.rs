@@ -121,3 +121,64 @@ fn invalid(message: String) -> Refusal {
 fn not_allowed(operation: &str) -> Refusal {
     invalid(format!("{operation} operation is not allowed for the BROKER_LOGGER resource"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELETE: i8 = 1;
+    const SUBTRACT: i8 = 3;
+
+    fn config(name: &str, config_operation: i8, value: Option<&str>) -> AlterableConfig {
+        AlterableConfig { name: name.to_owned(), config_operation, value: value.map(str::to_owned) }
+    }
+
+    fn set(loggers: &Loggers, configs: &[AlterableConfig], validate_only: bool) -> ErrorCode {
+        let resource =
+            AlterConfigsResource { resource_type: 8, resource_name: "1".to_owned(), configs: configs.to_vec() };
+        let (code, message) = alter(loggers, 1, &resource, validate_only);
+        assert_eq!(message.is_some(), !code.is_none());
+        code
+    }
+
+    fn level(loggers: &Loggers, name: &str) -> Option<String> {
+        describe(loggers, Some(&[name.to_owned()])).pop()?.value
+    }
+
+    #[test]
+    fn each_logger_that_is_asked_for_is_told_once() {
+        let loggers = Loggers::default();
+        let names = |keys: Option<&[&str]>| {
+            let keys: Option<Vec<String>> = keys.map(|keys| keys.iter().map(|key| (*key).to_owned()).collect());
+            describe(&loggers, keys.as_deref()).into_iter().map(|logger| logger.name).collect::<Vec<_>>()
+        };
+        let all = names(None);
+        assert!(all.contains(&"root".to_owned()) && all.contains(&"broker.api".to_owned()), "{all:?}");
+        assert_eq!(names(Some(&[])), all);
+        assert_eq!(names(Some(&["root", "nope", "broker", "root"])), ["broker", "root"]);
+    }
+
+    #[test]
+    fn a_level_is_that_of_the_logger_above_until_it_is_set_and_after_it_is_deleted() {
+        let loggers = Loggers::default();
+        let change = [config("broker", 0, Some("TRACE")), config("broker.net", 0, Some("ERROR"))];
+        assert_eq!(set(&loggers, &change, true), ErrorCode::NONE);
+        assert_eq!(level(&loggers, "broker.net"), level(&loggers, "root"), "that was only a question");
+        assert_eq!(set(&loggers, &change, false), ErrorCode::NONE);
+        let levels = ["broker", "broker.api", "broker.net"].map(|name| level(&loggers, name));
+        assert_eq!(levels, ["TRACE", "TRACE", "ERROR"].map(|level| Some(level.to_owned())));
+        assert_eq!(set(&loggers, &[config("broker.net", DELETE, None)], false), ErrorCode::NONE);
+        assert_eq!(level(&loggers, "broker.net").as_deref(), Some("TRACE"));
+    }
+
+    #[test]
+    fn operations_of_lists_and_unknown_ones_are_refused() {
+        let loggers = Loggers::default();
+        let good = config("storage", 0, Some("TRACE"));
+        for operation in [SUBTRACT, 4, -1] {
+            let change = [good.clone(), config("broker", operation, Some("TRACE"))];
+            assert_eq!(set(&loggers, &change, false), ErrorCode::INVALID_REQUEST, "{operation}");
+        }
+        assert_eq!(level(&loggers, "storage"), level(&loggers, "root"), "a resource is altered as a whole");
+    }
+}
