@@ -87,7 +87,6 @@ mod tests {
             listeners: vec![Listener { name: "CONTROLLER".to_owned(), host, port }],
             ack_when_committed: false,
             timeout_ms: 60_000,
-            ..Default::default()
         }
     }
 

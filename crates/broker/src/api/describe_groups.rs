@@ -66,8 +66,8 @@ mod tests {
     use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 
     use super::*;
+    use crate::api::offset_commit;
     use crate::api::test_support::{TestBroker, context};
-    use crate::api::{join_group, offset_commit};
 
     /// A group that has an offset, and no members.
     async fn start() -> TestBroker {

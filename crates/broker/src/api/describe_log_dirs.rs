@@ -83,7 +83,6 @@ mod tests {
 
     use super::*;
     use crate::api::test_support::{TestBroker, batch, context, led_by, registration};
-    use crate::partition::replica::Promised;
 
     #[tokio::test]
     async fn a_follower_lags_by_what_its_leader_has_more() {
@@ -92,9 +91,7 @@ mod tests {
         let partitions = [led_by(1, &[1, 2]), led_by(2, &[1, 2]), led_by(2, &[2])];
         broker.create("t", Uuid([7; 16]), &partitions).await;
         broker.append("t", 0);
-        let follower = broker.partitions.find_by_name("t", 1).expect("it is a replica");
-        let promises = Promised { high_watermark: 5, durable_offset: 0 };
-        follower.append_from_leader(0, 0, &batch().bytes, promises, 0).expect("it follows");
+        broker.follow("t", 1, 5);
         let size = batch().bytes.len() as i64;
         for topics in [None, Some(vec![DescribableLogDirTopic { topic: "t".to_owned(), partitions: vec![2, 1, 0] }])] {
             let response = handle(&broker, &context(5), DescribeLogDirsRequest { topics }).await;

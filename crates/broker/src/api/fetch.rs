@@ -545,3 +545,126 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> P
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::api::fetch::{FetchPartition, FetchTopic};
+    use wire::state::metadata::PartitionChangeRecord;
+    use wire::{Uuid, frame};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, batch, context, led_by, registration};
+
+    const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+    fn asked(partition: i32, fetch_offset: i64) -> FetchPartition {
+        FetchPartition { partition, fetch_offset, partition_max_bytes: 1 << 20, ..Default::default() }
+    }
+
+    fn request(partitions: Vec<FetchPartition>) -> FetchRequest {
+        let topics = vec![FetchTopic { topic: "t".to_owned(), topic_id: TOPIC_ID, partitions }];
+        FetchRequest { topics, max_bytes: 1 << 20, ..Default::default() }
+    }
+
+    async fn fetch(broker: &TestBroker, version: i16, request: FetchRequest) -> FetchResponse {
+        let call = Call { correlation_id: 1, context: context(version) };
+        let frame = answer(Arc::clone(broker), call, request).await.expect("it is answered").into_bytes();
+        frame::read_response::<FetchRequest>(&frame.slice(4..), version).expect("it is of its version").1
+    }
+
+    fn bytes(partition: &PartitionData) -> usize {
+        partition.records.as_ref().map_or(0, Records::len)
+    }
+
+    /// Partition 0 is led here, and partition 1 by broker 2, which has told of one of its two records that all have it.
+    async fn start(settings: &[(&str, &str)]) -> TestBroker {
+        let broker = TestBroker::start_with(settings).await;
+        broker.commit([registration(2).into()]).await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1]), led_by(2, &[1, 2])]).await;
+        broker.append("t", 0);
+        broker.append("t", 0);
+        broker.follow("t", 1, 0);
+        broker.follow("t", 1, 1);
+        broker
+    }
+
+    #[tokio::test]
+    async fn a_follower_is_read_since_version_11_up_to_what_all_have() {
+        let broker = start(&[]).await;
+        for version in [4, 10] {
+            let response = fetch(&broker, version, request(vec![asked(1, 0)])).await;
+            assert_eq!(response.responses[0].partitions[0].error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER, "{version}");
+        }
+        for version in [11, 18] {
+            let response = fetch(&broker, version, request(vec![asked(1, 0)])).await;
+            let partition = &response.responses[0].partitions[0];
+            assert_eq!((partition.error_code, partition.high_watermark), (ErrorCode::NONE, 1), "{version}");
+            assert_eq!(bytes(partition), batch().bytes.len(), "{version}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_with_an_old_epoch_is_told_the_leader_since_version_16() {
+        let broker = start(&[]).await;
+        let change = PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, leader: 1, ..Default::default() };
+        broker.commit([change.into()]).await;
+        let request = request(vec![FetchPartition { current_leader_epoch: 0, ..asked(0, 0) }]);
+        for (version, is_told) in [(9, false), (15, false), (16, true), (18, true)] {
+            let response = fetch(&broker, version, request.clone()).await;
+            let partition = &response.responses[0].partitions[0];
+            assert_eq!(partition.error_code, ErrorCode::FENCED_LEADER_EPOCH, "{version}");
+            let leader = (partition.current_leader.leader_id, partition.current_leader.leader_epoch);
+            assert_eq!(leader, if is_told { (1, 1) } else { (-1, -1) }, "{version}");
+            let nodes: Vec<_> = response.node_endpoints.iter().map(|node| (node.node_id, node.port)).collect();
+            assert_eq!(nodes, if is_told { vec![(1, 9001)] } else { vec![] }, "{version}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_partition_that_is_named_twice_the_last_mention_counts() {
+        let broker = start(&[]).await;
+        let response = fetch(&broker, 12, request(vec![asked(0, 9), asked(0, 1)])).await;
+        let [partition] = &response.responses[0].partitions[..] else { panic!("{response:?}") };
+        assert_eq!((partition.error_code, bytes(partition)), (ErrorCode::NONE, batch().bytes.len()));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_read_what_this_log_never_had_is_told_where_they_part() {
+        let broker = start(&[]).await;
+        let change = PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, leader: 1, ..Default::default() };
+        broker.commit([change.clone().into()]).await;
+        broker.commit([change.into()]).await;
+        broker.append("t", 0);
+        // The log has two records of epoch 0, and one of epoch 2.
+        for (last_fetched_epoch, fetch_offset, diverging) in
+            [(0, 2, (-1, -1)), (0, 3, (0, 2)), (1, 2, (0, 2)), (2, 3, (-1, -1)), (-1, 3, (-1, -1))]
+        {
+            let asked = FetchPartition { last_fetched_epoch, ..asked(0, fetch_offset) };
+            let response = fetch(&broker, 12, request(vec![asked])).await;
+            let partition = &response.responses[0].partitions[0];
+            assert_eq!(partition.error_code, ErrorCode::NONE);
+            let told = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset);
+            assert_eq!(told, diverging, "{last_fetched_epoch} {fetch_offset}");
+            assert!(diverging == (-1, -1) || bytes(partition) == 0);
+        }
+        let unknown = FetchPartition { last_fetched_epoch: 3, ..asked(0, 3) };
+        let response = fetch(&broker, 12, request(vec![unknown])).await;
+        assert_eq!(response.responses[0].partitions[0].error_code, ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_waits_for_no_more_than_may_be_sent_and_no_longer_than_five_minutes() {
+        let broker = start(&[("fetch.max.bytes", "1024")]).await;
+        let waits = FetchRequest { min_bytes: i32::MAX, max_wait_ms: i32::MAX, ..request(vec![asked(0, 0)]) };
+        let began = Instant::now();
+        fetch(&broker, 12, waits.clone()).await;
+        assert_eq!(began.elapsed().as_secs(), WAIT_MAX.as_secs(), "there are two small records");
+        while broker.partitions.find_by_name("t", 0).expect("it is here").view().size_bytes() < 1024 {
+            broker.append("t", 0);
+        }
+        let began = Instant::now();
+        let response = fetch(&broker, 12, waits).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!((1..=1024).contains(&bytes(&response.responses[0].partitions[0])));
+    }
+}

@@ -285,3 +285,120 @@ fn response(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use metadata::CONSUMER_OFFSETS;
+    use wire::api::produce::TopicProduceData;
+    use wire::frame;
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, batch, context, led_by, registration};
+
+    const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+    /// A record for each of some partitions of a topic.
+    fn request(acks: i16, name: &str, topic_id: Uuid, partitions: &[i32]) -> ProduceRequest {
+        let records = Some(Records::Inline(batch().bytes));
+        let partition_data =
+            partitions.iter().map(|&index| PartitionProduceData { index, records: records.clone() }).collect();
+        let topic_data = vec![TopicProduceData { name: name.to_owned(), topic_id, partition_data }];
+        ProduceRequest { acks, timeout_ms: 60_000, topic_data, ..Default::default() }
+    }
+
+    fn send(broker: &TestBroker, context: RequestContext, request: ProduceRequest) -> PendingProduce {
+        let mut commits = PendingCommits::default();
+        let pending = start(broker, Call { correlation_id: 1, context }, request, &mut commits);
+        commits.commit();
+        pending
+    }
+
+    async fn answer(pending: &mut PendingProduce) -> ProduceResponse {
+        let version = pending.call.context.api_version;
+        let frame = poll_fn(|cx| pending.poll(cx)).await.expect("it is answered").into_bytes();
+        frame::read_response::<ProduceRequest>(&frame.slice(4..), version).expect("it is of its version").1
+    }
+
+    async fn codes(broker: &TestBroker, context: RequestContext, request: ProduceRequest) -> Vec<ErrorCode> {
+        let response = answer(&mut send(broker, context, request)).await;
+        let partitions = response.responses.iter().flat_map(|topic| &topic.partition_responses);
+        partitions.map(|partition| partition.error_code).collect()
+    }
+
+    #[tokio::test]
+    async fn a_client_at_the_wrong_broker_is_told_the_leader_since_version_10() {
+        let broker = TestBroker::start().await;
+        broker.commit([registration(2).into()]).await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1]), led_by(2, &[1, 2])]).await;
+        for (version, is_told) in [(9, false), (10, true), (13, true)] {
+            let request = request(1, "t", TOPIC_ID, &[0, 1]);
+            let response = answer(&mut send(&broker, context(version), request)).await;
+            let [own, other] = &response.responses[0].partition_responses[..] else { panic!("{response:?}") };
+            assert_eq!((own.error_code, own.current_leader.leader_id), (ErrorCode::NONE, -1));
+            assert_eq!((other.error_code, other.base_offset), (ErrorCode::NOT_LEADER_OR_FOLLOWER, -1));
+            let leader = (other.current_leader.leader_id, other.current_leader.leader_epoch);
+            assert_eq!(leader, if is_told { (2, 0) } else { (-1, -1) }, "{version}");
+            let nodes: Vec<_> = response.node_endpoints.iter().map(|node| (node.node_id, &*node.host)).collect();
+            assert_eq!(nodes, if is_told { vec![(2, "broker-2")] } else { vec![] }, "{version}");
+        }
+    }
+
+    #[tokio::test]
+    async fn topics_are_named_by_id_since_version_13() {
+        let broker = TestBroker::start().await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        let (none, unknown) = (ErrorCode::NONE, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        assert_eq!(codes(&broker, context(13), request(1, "", TOPIC_ID, &[0, 1])).await, [none, unknown]);
+        assert_eq!(
+            codes(&broker, context(13), request(1, "t", Uuid([8; 16]), &[0])).await,
+            [ErrorCode::UNKNOWN_TOPIC_ID]
+        );
+        assert_eq!(codes(&broker, context(12), request(1, "t", Uuid([8; 16]), &[0, 1])).await, [none, unknown]);
+        assert_eq!(codes(&broker, context(12), request(1, "nope", TOPIC_ID, &[0])).await, [unknown]);
+    }
+
+    #[tokio::test]
+    async fn only_the_admin_client_writes_to_internal_topics() {
+        let broker = TestBroker::start().await;
+        broker.create(CONSUMER_OFFSETS, TOPIC_ID, &[led_by(1, &[1])]).await;
+        for (client_id, code) in [
+            (Some("__admin_client"), ErrorCode::NONE),
+            (Some("admin"), ErrorCode::INVALID_TOPIC_EXCEPTION),
+            (None, ErrorCode::INVALID_TOPIC_EXCEPTION),
+        ] {
+            let context = RequestContext { client_id: client_id.map(str::to_owned), ..context(12) };
+            assert_eq!(codes(&broker, context, request(1, CONSUMER_OFFSETS, TOPIC_ID, &[0])).await, [code]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_is_not_replicated_in_time_is_not_acknowledged() {
+        let broker = TestBroker::start().await;
+        broker.commit([registration(2).into()]).await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1, 2]), led_by(1, &[1])]).await;
+        assert_eq!(send(&broker, context(12), request(1, "t", TOPIC_ID, &[0])).deadline(), None, "it does not wait");
+        let mut pending = send(&broker, context(12), request(-1, "t", TOPIC_ID, &[0]));
+        let deadline = pending.deadline().expect("it waits for a follower");
+        pending.expire(deadline - Duration::from_millis(1));
+        assert!(poll_fn(|cx| Poll::Ready(pending.poll(cx).is_pending())).await);
+        pending.expire(deadline);
+        let response = answer(&mut pending).await;
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!((partition.error_code, partition.base_offset), (ErrorCode::REQUEST_TIMED_OUT, -1));
+        assert_eq!(codes(&broker, context(12), request(-1, "t", TOPIC_ID, &[1])).await, [ErrorCode::NONE]);
+    }
+
+    #[tokio::test]
+    async fn a_request_without_acknowledgement_has_no_answer_if_it_succeeds() {
+        let broker = TestBroker::start().await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        let mut pending = send(&broker, context(12), request(0, "t", TOPIC_ID, &[0]));
+        let frame = poll_fn(|cx| pending.poll(cx)).await.expect("the connection stays");
+        assert!(frame.into_bytes().is_empty());
+        let mut pending = send(&broker, context(12), request(0, "t", TOPIC_ID, &[0, 1]));
+        let closed = poll_fn(|cx| pending.poll(cx)).await.err();
+        assert!(matches!(closed, Some(CloseReason::SilentProduceFailed)));
+    }
+}

@@ -98,8 +98,8 @@ mod tests {
     async fn a_node_that_nothing_answers_for_is_not_taken_in() {
         let broker = TestBroker::start().await;
         let mut request = request(CLUSTER_ID);
-        // A name that is no host's.
-        request.node.host = "no host".to_owned();
+        // No process listens at port 0.
+        (request.node.host, request.node.port) = ("127.0.0.1".to_owned(), 0);
         let response = handle(&broker, &context(0), request).await;
         assert_eq!(response.error_code, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
         assert_eq!((response.leader_id, response.error_message.is_some()), (NODE_ID, true));

@@ -29,6 +29,7 @@ use crate::controller::{Controller, Publisher};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic};
+use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
 use crate::producer_ids::ProducerIds;
 
@@ -186,6 +187,17 @@ impl TestBroker {
         let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
         partition.enqueue(batch(), Acks::Leader, &completion, 0, &mut commits);
         commits.commit();
+    }
+
+    /// Appends a record to a partition that is followed here, as if its leader had sent it and told this high watermark.
+    pub(super) fn follow(&self, topic: &str, index: i32, high_watermark: i64) {
+        let partition = self.partitions.find_by_name(topic, index).expect("the partition is here");
+        let (end, epoch) = (partition.view().log_end_offset(), partition.leader_epoch());
+        let mut bytes = batch().bytes.to_vec();
+        bytes[..8].copy_from_slice(&end.to_be_bytes());
+        bytes[12..16].copy_from_slice(&epoch.to_be_bytes());
+        let promises = Promised { high_watermark, durable_offset: 0 };
+        partition.append_from_leader(epoch, end, &bytes.into(), promises, 0).expect("it follows");
     }
 }
 
