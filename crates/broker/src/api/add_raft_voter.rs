@@ -86,7 +86,7 @@ mod tests {
             voter_directory_id: directory_id,
             listeners: vec![Listener { name: "CONTROLLER".to_owned(), host, port }],
             ack_when_committed: false,
-            timeout_ms: 60_000,
+            timeout_ms: 10_000,
         }
     }
 

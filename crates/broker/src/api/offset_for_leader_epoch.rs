@@ -84,6 +84,7 @@ mod tests {
     async fn an_epoch_ends_where_the_next_one_of_the_log_begins() {
         let broker = TestBroker::start().await;
         broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        assert_eq!(ask(&broker, -1, 0).await, (ErrorCode::NONE, 0, 0), "an empty log");
         broker.append("t", 0);
         broker.append("t", 0);
         elect(&broker, 1).await;

@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_nothing_answers_for_is_not_taken_in() {
         let broker = TestBroker::start().await;
-        let mut request = request(CLUSTER_ID);
+        let mut request = QuorumJoinRequest { wants_to_vote: false, ..request(CLUSTER_ID) };
         // No process listens at port 0.
         (request.node.host, request.node.port) = ("127.0.0.1".to_owned(), 0);
         let response = handle(&broker, &context(0), request).await;
