@@ -1,4 +1,4 @@
-//! Requests and who answers them: one file per API.
+//! Requests and their handlers: one file per API.
 //!
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
@@ -74,12 +74,12 @@ use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
 
-/// What requests of a connection know of their sender.
+/// The sender of a connection's requests.
 pub struct Peer {
     pub address: SocketAddr,
-    /// Name of the listener that it came to.
+    /// Name of the listener that it connected to.
     pub listener: Arc<str>,
-    /// Whether that is the one of brokers among themselves.
+    /// Whether that is the inter-broker listener.
     pub is_inter_broker: bool,
 }
 
@@ -91,7 +91,7 @@ pub struct RequestContext {
     pub client_address: SocketAddr,
     /// Name of the listener that the request came to. The client is told the brokers' addresses of the same name.
     pub listener: Arc<str>,
-    /// Whether that is the one of brokers among themselves: then the sender is one.
+    /// Whether that is the inter-broker listener: then the sender is a broker.
     pub is_inter_broker: bool,
 }
 
@@ -127,7 +127,7 @@ impl Started {
         }
     }
 
-    /// Of a Produce: when its batches got how far.
+    /// How long the stages of a Produce took.
     pub fn timings(&self) -> Option<ProduceTimings> {
         match self {
             Self::Produce(pending) => Some(pending.timings()),
@@ -251,7 +251,7 @@ fn served(to_broker: bool) -> impl Iterator<Item = &'static Api> {
 
 macro_rules! handlers {
     (clients { $($module:ident $request:ident;)* } brokers { $($inner_module:ident $inner_request:ident;)* }) => {
-        /// The APIs that this broker serves to everybody.
+        /// The APIs that this broker serves at every listener.
         pub const SERVED: &[Api] = &[
             table::produce::ProduceRequest::API,
             table::fetch::FetchRequest::API,
@@ -259,7 +259,7 @@ macro_rules! handlers {
             $(table::$module::$request::API,)*
         ];
 
-        /// The APIs that it serves only at the listener of brokers among themselves.
+        /// The APIs that it serves only at the inter-broker listener.
         const BETWEEN_BROKERS: &[Api] = &[$(table::$inner_module::$inner_request::API,)*];
 
         /// Starts a request that has a handler `handle(broker, context, request)`.

@@ -58,9 +58,7 @@ mod tests {
     async fn what_is_only_validated_stays_as_it_was() {
         let broker = TestBroker::start().await;
         broker.create("1", Uuid([7; 16]), &[led_by(1, &[1])]).await;
-        let names = |broker: &TestBroker| {
-            broker.metadata.load().topic_config("1").keys().map(|name| name.to_string()).collect::<Vec<_>>()
-        };
+        let names = |broker: &TestBroker| broker.metadata.load().topic_config("1").keys().cloned().collect::<Vec<_>>();
         assert_eq!(replace(&broker, ResourceKind::Topic, &["segment.ms"], false).await, ErrorCode::NONE);
         assert_eq!(replace(&broker, ResourceKind::Topic, &["retention.ms"], true).await, ErrorCode::NONE);
         assert_eq!(names(&broker), ["segment.ms"]);

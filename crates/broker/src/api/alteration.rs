@@ -36,10 +36,10 @@ macro_rules! resources {
 
 resources! { alter_configs incremental_alter_configs }
 
-/// What became of one resource: NONE and no message, or why it is as before.
+/// The outcome of one resource: NONE and no message, or why it is as before.
 pub(super) type AlterationResult = (ErrorCode, Option<String>);
 
-/// Alters resources. `here` is what becomes of one that the broker sees to itself; `ask` has the controller decide
+/// Alters resources. `here` alters a resource that the broker decides about itself; `ask` has the controller decide
 /// about the others that the broker does not refuse, one outcome each. Answers the kind, name and outcome of every
 /// resource, in the order of the request.
 pub(super) async fn alter<R: Resource>(

@@ -1,4 +1,4 @@
-//! Topics that come into being because a client asked for them (`kafka.server.AutoTopicCreationManager`).
+//! Topics that are created because a client asked for them (`kafka.server.AutoTopicCreationManager`).
 
 use metadata::{CONSUMER_OFFSETS, is_internal, validate_name};
 use platform::Allowed;
@@ -9,7 +9,7 @@ use wire::api::metadata::MetadataResponseTopic;
 use super::{Pace, RequestContext};
 use crate::{Broker, offsets_topic};
 
-/// How many topics one request may bring into being. The client asks again, and then it is the turn of the next.
+/// How many topics one request creates. The client asks again, and the next are created then.
 const CREATED_MAX: usize = 1_000;
 
 /// Answers for topics that do not exist. Those that may exist are created first, if `creates` says so; all the same the
@@ -45,14 +45,15 @@ pub(super) async fn answer(
     answers
 }
 
-/// Failures are the client's to see when it asks again: the topic is still not there.
+/// A client sees a failure when it asks again: the topic is still missing.
 async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
     let topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
     match broker.controller.ask(CreateTopicsRequest { topics, ..Default::default() }).await {
         Ok(answer) => {
             for result in answer.topics.iter().filter(|result| !result.error_code.is_none()) {
                 let (topic, error) = (&result.name, result.error_code);
-                tracing::debug!(topic, %error, message = result.error_message, "a topic was asked for and is not created");
+                let message = &result.error_message;
+                tracing::debug!(topic, %error, message, "a topic was asked for and is not created");
             }
         }
         Err(error) => {
@@ -64,7 +65,7 @@ async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
     }
 }
 
-/// The topic as it comes into being by itself. None for one that is reserved for what is not served.
+/// The topic with the broker's defaults. None for an internal topic of APIs that are not served.
 fn creatable(broker: &Broker, name: &str) -> Option<CreatableTopic> {
     match name {
         CONSUMER_OFFSETS => Some(offsets_topic::creatable(&broker.config(), broker.metadata.load().brokers().count())),

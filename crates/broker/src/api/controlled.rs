@@ -7,8 +7,8 @@ use wire::ErrorCode;
 
 use crate::controller::ControllerError;
 
-/// Waits for the controller for as long as the client does. A request without time is not begun; one whose time runs
-/// out may still come about.
+/// Waits for the controller for as long as the client does. A request without time is not begun; one that times out
+/// may still be carried out.
 pub(super) async fn within<T>(
     timeout_ms: i32,
     answer: impl Future<Output = Result<T, ControllerError>>,

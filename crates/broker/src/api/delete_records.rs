@@ -62,7 +62,7 @@ pub(super) async fn handle(
     DeleteRecordsResponse { topics, ..Default::default() }
 }
 
-/// What became of one partition here.
+/// The outcome of one partition on this broker.
 type Deleted = (i32, Result<Deletion, ErrorCode>);
 
 /// What this leader has deleted, and its followers may not have yet.
@@ -90,20 +90,20 @@ fn delete_in(broker: &Broker, topic: DeleteRecordsTopic) -> (String, Vec<Deleted
 
 /// Each topic and each of its partitions once, in the order in which they are first named.
 fn last_of_each(asked: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
-    let mut topic_places: HashMap<String, usize> = HashMap::new();
-    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    let mut topic_indexes: HashMap<String, usize> = HashMap::new();
+    let mut indexes: HashMap<(usize, i32), usize> = HashMap::new();
     let mut topics: Vec<DeleteRecordsTopic> = Vec::with_capacity(asked.len());
     for topic in asked {
-        let at = *topic_places.entry(topic.name.clone()).or_insert(topics.len());
+        let at = *topic_indexes.entry(topic.name.clone()).or_insert(topics.len());
         if at == topics.len() {
             topics.push(DeleteRecordsTopic { name: topic.name, partitions: Vec::new() });
         }
         let partitions = &mut topics[at].partitions;
         for partition in topic.partitions {
-            match places.get(&(at, partition.partition_index)) {
-                Some(&place) => partitions[place] = partition,
+            match indexes.get(&(at, partition.partition_index)) {
+                Some(&index) => partitions[index] = partition,
                 None => {
-                    places.insert((at, partition.partition_index), partitions.len());
+                    indexes.insert((at, partition.partition_index), partitions.len());
                     partitions.push(partition);
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Behaviour:
 //! - Null is all partitions. Of those that are named, the ones that are not here are left out.
-//! - A leader lags behind nobody: `offset_lag` is 0. A follower lags by what it lacks of the high watermark that its
+//! - The `offset_lag` of a leader is 0. A follower lags by what it lacks of the high watermark that its
 //!   leader has told. No log moves between directories: `is_future_key` is never set.
 //! - Version 4 has the size of the disk and what is free of it (KIP-827), version 5 whether the directory takes no new
 //!   partitions (KIP-1066): it does.

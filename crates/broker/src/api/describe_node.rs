@@ -1,8 +1,8 @@
-//! DescribeNode (key 123), version 0, ours: what this node knows of itself, for another that shows the whole cluster.
+//! DescribeNode (key 123), version 0, ours: the metrics of this node, for a node that shows the whole cluster.
 //!
 //! Behaviour:
 //! - Another cluster's node, which has come to an address that changed hands, is told INCONSISTENT_CLUSTER_ID.
-//! - Whoever is no member of the cluster is told CLUSTER_AUTHORIZATION_FAILED.
+//! - A sender that is no member of the cluster is told CLUSTER_AUTHORIZATION_FAILED.
 //! - A page that is too long to be sent around is MESSAGE_TOO_LARGE.
 
 use std::sync::Arc;

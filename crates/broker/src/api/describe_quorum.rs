@@ -1,4 +1,4 @@
-//! DescribeQuorum (key 55), versions 0-2: the voters of the metadata log and how far each of them is.
+//! DescribeQuorum (key 55), versions 0-2: the voters and observers of the metadata log, and how far each has got.
 //!
 //! Behaviour:
 //! - Answers for partition 0 of `__cluster_metadata` alone. A request that names anything else, or more, is

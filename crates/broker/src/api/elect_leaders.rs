@@ -1,8 +1,8 @@
 //! ElectLeaders (key 43), versions 0-2: make the preferred replica, or any replica, leader.
 //!
 //! Behaviour:
-//! - Preferred (0): the first replica leads again if it is in sync. Unclean (1): any replica leads if nobody does. What
-//!   is the case already is ELECTION_NOT_NEEDED.
+//! - Preferred (0): the first replica leads again if it is in sync. Unclean (1): any replica leads if none does. A
+//!   partition that needs no election is ELECTION_NOT_NEEDED.
 //! - All partitions (null): those that need no election are left out, so each topic is there without partitions, as in
 //!   Kafka.
 //! - More partitions than a broker can have are INVALID_REQUEST as a whole: the answer is much larger than the request.

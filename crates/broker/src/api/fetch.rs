@@ -8,7 +8,7 @@
 //! - Of a partition that is named twice, the last mention counts, as in Kafka.
 //! - Fetch sessions as of KIP-227: see [`sessions`].
 //! - Leader epochs are checked (KIP-320); a `last_fetched_epoch` that diverges is answered with where it does
-//!   (KIP-595). Who has the wrong leader is told the right one (KIP-951).
+//!   (KIP-595). A client at the wrong broker is told the leader (KIP-951).
 //! - Consumers of version 11 on may read from a follower, up to what it knows to be replicated, and are sent to one of
 //!   their own rack (KIP-392). Older ones read from the leader.
 //! - Followers, whose requests come to the inter-broker listener, read to the end of the log: see [`followers`].
@@ -46,11 +46,11 @@ use crate::partition::{FetchWait, Isolation, Partition, PartitionTable, Reader, 
 
 /// Followers are no preferred replicas before.
 const FOLLOWER_READS_SINCE: i16 = 11;
-/// The longest that a request is parked, whatever it says. A client whose connection is gone has asked anew long
-/// before.
+/// The longest that a request is parked, whatever its `max_wait_ms`. A client whose connection is gone has asked again
+/// long before.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Who has the wrong leader is told the right one since.
+/// A client at the wrong broker is told the leader since.
 const LEADER_HINTS_SINCE: i16 = 16;
 
 /// What fetches are served from: the part of the broker that replication needs.
@@ -70,7 +70,7 @@ pub(crate) struct FetchContext<'a> {
     pub(crate) version: i16,
     pub(crate) listener: &'a str,
     pub(crate) is_inter_broker: bool,
-    /// What is copied is charged to, and whose it is.
+    /// What copied records are charged to, and the address of the client.
     pub(crate) memory: Option<(&'a Memory, IpAddr)>,
 }
 
@@ -164,7 +164,7 @@ async fn read(
     FetchPass { fetched_ms: None, is_urgent: !is_warm, ..reading }.all(targets).await
 }
 
-/// Who fetches.
+/// The sender of a fetch.
 enum Sender {
     Follower(Follower),
     Consumer {
@@ -304,13 +304,15 @@ impl FetchPass<'_> {
             pace.step(1).await;
             let left = i64::from(self.limits.max_bytes) - reads.bytes;
             let bytes_max = i64::from(target.max_bytes).min(left).max(0);
-            let room =
+            let budget =
                 ReadBudget { bytes_max, is_first: reads.bytes == 0, is_quota_exceeded, is_urgent: self.is_urgent };
             let read = match (&target.partition, self.sender) {
                 (Err(code), _) => Err(*code),
-                (Ok(partition), Sender::Follower(follower)) => follower.read(partition, target, room, self.fetched_ms),
+                (Ok(partition), Sender::Follower(follower)) => {
+                    follower.read(partition, target, budget, self.fetched_ms)
+                }
                 (Ok(partition), Sender::Consumer { isolation, rack }) => {
-                    self.for_consumer(partition, target, room, *isolation, rack.as_deref())
+                    self.for_consumer(partition, target, budget, *isolation, rack.as_deref())
                 }
             };
             let read = read.unwrap_or_else(Read::error);
@@ -330,7 +332,7 @@ impl FetchPass<'_> {
         &self,
         partition: &Arc<Partition>,
         target: &Target,
-        room: ReadBudget,
+        budget: ReadBudget,
         isolation: Isolation,
         rack: Option<&str>,
     ) -> Result<Read, ErrorCode> {
@@ -351,7 +353,7 @@ impl FetchPass<'_> {
             read.urgent = true;
             return Ok(read);
         }
-        read_span(partition, target, room, partition.end_offset(isolation), &mut read)?;
+        read_span(partition, target, budget, partition.end_offset(isolation), &mut read)?;
         Ok(read)
     }
 
@@ -398,22 +400,22 @@ fn find_divergence(
 fn read_span(
     partition: &Arc<Partition>,
     target: &Target,
-    room: ReadBudget,
+    budget: ReadBudget,
     end_offset: i64,
     read: &mut Read,
 ) -> Result<(), ErrorCode> {
-    if room.bytes_max == 0 && !room.is_first {
+    if budget.bytes_max == 0 && !budget.is_first {
         return Ok(());
     }
-    let (view, bytes_max) = (partition.view(), room.bytes_max as u32);
-    let span = match room.is_urgent {
+    let (view, bytes_max) = (partition.view(), budget.bytes_max as u32);
+    let span = match budget.is_urgent {
         true => view.span_at_once(target.fetch_offset, end_offset, bytes_max),
         false => view.span(target.fetch_offset, end_offset, bytes_max),
     };
     match span {
         Err(ReadError::Cold) => read.is_cold = true,
         // Only the first batch of an answer may exceed the limits.
-        Ok(span) => read.span = span.filter(|span| i64::from(span.length) <= room.bytes_max || room.is_first),
+        Ok(span) => read.span = span.filter(|span| i64::from(span.length) <= budget.bytes_max || budget.is_first),
         Err(error) => {
             read.error = error_code(partition, &error);
             read.urgent = true;
@@ -426,7 +428,8 @@ fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
     match error {
         ReadError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         ReadError::Corrupt { .. } => {
-            tracing::warn!(topic = %partition.topic, partition = partition.index, %error, "a stored batch is unreadable");
+            let (topic, index) = (&partition.topic, partition.index);
+            tracing::warn!(%topic, partition = index, %error, "a stored batch is unreadable");
             partition.note_damage();
             partition.damage_error()
         }
@@ -512,7 +515,7 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> P
         None => Records::Inline(bytes::Bytes::new()),
         Some(span) if answered.copies(&span) => match span.read_cached() {
             Ok(bytes) => Records::Inline(bytes.into()),
-            // Whoever sends it has it read in first.
+            // The connection reads it in before it sends it.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => answered.send_from_file(span),
             Err(error) => {
                 tracing::error!(topic = %target.topic, partition = target.index, %error, "a read failed");

@@ -3,8 +3,8 @@
 //! Behaviour:
 //! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it. The topic is
 //!   created when it is first asked for.
-//! - Transactions (key type 1) have no coordinator yet: INVALID_REQUEST. Clients ask again after any error that a Kafka
-//!   gives for a while, and with this one they tell their user.
+//! - Transactions (key type 1) have no coordinator yet: INVALID_REQUEST. Clients retry after the errors that Kafka
+//!   answers while there is no coordinator; this one they report.
 //! - Share groups (key type 2) are not served: INVALID_REQUEST, as by a Kafka that has them turned off. Other key types
 //!   are INVALID_REQUEST too.
 

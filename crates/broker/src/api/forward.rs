@@ -1,11 +1,11 @@
 //! Forward (key 124), version 0, ours: a request that another broker sends to the active controller.
 //!
 //! Behaviour:
-//! - Whoever is not the active controller answers NOT_CONTROLLER, and the sender looks for the one that is.
-//! - Only members of the cluster may, and on their own behalf only in their own name: the others are told
+//! - A node that is not the active controller answers NOT_CONTROLLER, and the sender looks for the active one.
+//! - Only members of the cluster may send one, and what a broker asks for itself comes from that broker alone: else
 //!   CLUSTER_AUTHORIZATION_FAILED.
-//! - A Forward is a sign of life of the broker that sends it, unless that is still about to register: then another
-//!   process may be the broker of its number.
+//! - A Forward is a sign of life of the broker that sends it. Before the broker has registered it is none, as another
+//!   process may have its id.
 
 use std::sync::Arc;
 

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn resources_are_answered_in_the_order_of_the_request_whoever_decides() {
+    async fn resources_are_answered_in_the_order_of_the_request() {
         let broker = TestBroker::start().await;
         broker.create("t", Uuid([7; 16]), &[led_by(1, &[1])]).await;
         let own = |broker: &TestBroker| {

@@ -2,8 +2,8 @@
 //!
 //! Behaviour:
 //! - Each answer has an id that was never given before. The controller gives out blocks of them, written to the
-//!   metadata log first; what is left of a block when the broker stops, however it stops, is lost.
-//! - A producer without transactions that shows the id and epoch it has (KIP-360) gets a new id too, as from Kafka.
+//!   metadata log first; what is left of a block when the broker stops is lost.
+//! - A producer without transactions that sends the id and epoch it has (KIP-360) gets a new id too, as from Kafka.
 //!   An id without an epoch, or the other way round, is INVALID_REQUEST.
 //!
 //! Skipped: transactions. A transactional id is UNSUPPORTED_VERSION, on which a producer gives up at once; an empty one

@@ -1,4 +1,4 @@
-//! JoinGroup (key 11), versions 0-9: a member comes in, or comes back for a rebalance.
+//! JoinGroup (key 11), versions 0-9: a member joins, or joins again for a rebalance.
 //!
 //! Behaviour:
 //! - The answer waits until the rebalance has all members, or its time is up.

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_a_node_that_he_cannot_reach() {
+    fn a_client_is_not_told_of_a_node_that_it_cannot_reach() {
         let metadata = metadata(&[1, 2, NO_LEADER]);
         let mut hints = Hints::new(&metadata, "OTHER");
         assert_eq!(hints.find(WRONG, "t", Uuid::ZERO, 0), Some((1, 10)));

@@ -1,4 +1,4 @@
-//! LeaveGroup (key 13), versions 0-5: members leave, or are made to leave.
+//! LeaveGroup (key 13), versions 0-5: members leave, or are removed.
 //!
 //! Behaviour:
 //! - Version 3 names several members; a static one may be named by its instance id alone (KIP-345).

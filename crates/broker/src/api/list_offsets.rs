@@ -1,4 +1,4 @@
-//! ListOffsets (key 2), versions 1-11: offsets by time, or by place in the log.
+//! ListOffsets (key 2), versions 1-11: offsets by time, or by position in the log.
 //!
 //! Behaviour:
 //! - A timestamp of 0 or above finds the first record at or after it, with that record's timestamp.
@@ -100,7 +100,7 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
     ListOffsetsResponse { topics, ..Default::default() }
 }
 
-/// A place in a log, as it is answered.
+/// A position in a log, as it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FoundOffset {
     offset: i64,
@@ -211,8 +211,8 @@ fn max_timestamp(partition: &Partition, end_offset: i64) -> Result<Option<FoundO
 fn first_at(partition: &Partition, timestamp: i64, end_offset: i64) -> Result<Option<FoundOffset>, LookupError> {
     let mut batch = partition.view().batch_for_timestamp(timestamp, end_offset)?;
     while let Some(header) = batch {
-        if let Some(place) = first_in(partition, &header, timestamp, end_offset)? {
-            return Ok(Some(place));
+        if let Some(found) = first_in(partition, &header, timestamp, end_offset)? {
+            return Ok(Some(found));
         }
         // The record that made the batch match lies below the log's start, which is within the batch.
         let later = partition.view().headers(header.next_offset(), end_offset);

@@ -3,7 +3,7 @@
 //! Behaviour:
 //! - All of them (null), or those of the partitions that are named. A topic or partition that does not exist is no
 //!   error, as in Kafka.
-//! - The controller answers, so that whoever has just begun a move finds it, whichever broker is asked.
+//! - The controller answers: a client finds a move that it has just begun at any broker.
 
 use std::sync::Arc;
 

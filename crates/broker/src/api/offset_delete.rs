@@ -1,8 +1,8 @@
 //! OffsetDelete (key 47), version 0: forgets a group's positions in some partitions (KIP-496).
 //!
 //! Behaviour:
-//! - Topics that the group's members consume keep theirs: GROUP_SUBSCRIBED_TO_TOPIC. A group whose members do not tell,
-//!   because they are no consumers, must be empty: NON_EMPTY_GROUP.
+//! - Topics that the group's members consume keep theirs: GROUP_SUBSCRIBED_TO_TOPIC. A group that is no consumer
+//!   group does not say what it consumes, and must be empty: NON_EMPTY_GROUP.
 //! - An offset that does not exist is deleted without an error.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a client may do, as the sets of bits in which Kafka answers it (KIP-430): bit n is `AclOperation` n.
 //!
-//! Without an authorizer everybody may do everything that the resource knows.
+//! Without an authorizer every client may do everything that the resource supports.
 
 /// Not asked for, or not known.
 pub(super) const NOT_ASKED: i32 = i32::MIN;

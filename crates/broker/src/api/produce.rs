@@ -41,7 +41,7 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 const INLINE_BYTES_MAX: usize = 1 << 20;
 const COMPRESSED_WEIGHT: usize = 4;
 
-/// Who has the wrong leader is told the right one since.
+/// A client at the wrong broker is told the leader since.
 const LEADER_HINTS_SINCE: i16 = 10;
 
 /// A Produce whose batches are queued, or are being checked before.
@@ -49,7 +49,7 @@ pub struct PendingProduce {
     broker: Arc<Broker>,
     call: Call,
     acks: Acks,
-    /// The topics of the request, in its order; the completion has a place for each of their partitions.
+    /// The topics of the request, in its order; the completion has a slot for each of their partitions.
     topics: Vec<Topic>,
     completion: Arc<ProduceCompletion>,
     deadline: Option<Instant>,
@@ -69,8 +69,8 @@ pub(super) fn start(
     request: ProduceRequest,
     commits: &mut PendingCommits,
 ) -> PendingProduce {
-    let places = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
-    let completion = Arc::new(ProduceCompletion::new(places));
+    let slots = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
+    let completion = Arc::new(ProduceCompletion::new(slots));
     let acks = match request.acks {
         0 => Ok(Acks::None),
         1 => Ok(Acks::Leader),
@@ -129,7 +129,7 @@ fn queue(
 ) -> Vec<Topic> {
     let transactional = request.transactional_id.is_some();
     let from_admin_client = context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
-    let mut place = 0;
+    let mut slot = 0;
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
@@ -147,10 +147,10 @@ fn queue(
                 Ok((partition, batch, acks))
             });
             match checked {
-                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, completion, place, commits),
-                Err(refusal) => completion.fill(place, ProduceOutcome::Refused(refusal)),
+                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, completion, slot, commits),
+                Err(refusal) => completion.fill(slot, ProduceOutcome::Refused(refusal)),
             }
-            place += 1;
+            slot += 1;
         }
         topics.push(Topic { name: topic.name, id: topic.topic_id, partitions });
     }

@@ -1,12 +1,12 @@
 //! QuorumJoin (key 125), version 0, ours: a node asks the leader of the metadata quorum to take it in.
 //!
 //! Behaviour:
-//! - The node becomes an observer. One that has the number of a voter, and a new disk, takes that voter's place when it
-//!   has caught up; one that wants to vote becomes a voter then.
+//! - The node becomes an observer. One with the id of a voter and a new disk replaces that voter when it has caught up;
+//!   one that wants to vote becomes a voter then.
 //! - A member that has moved is found at its new address afterwards.
 //! - The node is asked at that address whether it has asked, and a member that moves must be gone from where it was:
 //!   CLUSTER_AUTHORIZATION_FAILED otherwise.
-//! - Whoever is not the leader answers NOT_CONTROLLER and says who is.
+//! - A node that is not the leader answers NOT_CONTROLLER and names the leader.
 
 use std::sync::Arc;
 

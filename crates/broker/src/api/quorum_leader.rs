@@ -16,7 +16,7 @@ pub(super) async fn pass_on<R: Request>(
     let leader = broker.quorum.status().borrow().leader;
     match leader {
         Some(leader) if leader == broker.node_id => None,
-        // Whoever passed it on will find the new leader.
+        // The broker that passed it on finds the new leader.
         _ if context.is_inter_broker => Some(Err(ErrorCode::NOT_CONTROLLER)),
         None => Some(Err(ErrorCode::NOT_CONTROLLER)),
         Some(leader) => {

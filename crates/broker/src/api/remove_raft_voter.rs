@@ -1,9 +1,9 @@
-//! RemoveRaftVoter (key 81), version 0: take a vote in the metadata quorum away (KIP-853).
+//! RemoveRaftVoter (key 81), version 0: remove a voter of the metadata quorum (KIP-853).
 //!
 //! Behaviour:
 //! - Any broker takes it; the leader of the quorum carries it out, also when it removes itself.
-//! - The node of a broker goes on as an observer.
-//! - Who does not vote is VOTER_NOT_FOUND; the last voter stays: INVALID_REQUEST.
+//! - The node of a registered broker remains as an observer.
+//! - A node that does not vote is VOTER_NOT_FOUND; the last voter stays: INVALID_REQUEST.
 
 use std::sync::Arc;
 

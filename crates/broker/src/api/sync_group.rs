@@ -1,4 +1,4 @@
-//! SyncGroup (key 14), versions 0-5: the leader brings the assignment, and every member gets its part.
+//! SyncGroup (key 14), versions 0-5: the leader sends the assignment, and each member is answered its part.
 //!
 //! Behaviour:
 //! - The answer waits until the leader's assignment is stored.

@@ -1,5 +1,5 @@
-//! A broker for tests of the handlers: node 1, with a metadata quorum, a controller, partitions and groups of its own on
-//! a simulated disk, and without sockets. Other brokers and their topics are what a test writes to the metadata log.
+//! A broker for tests of the handlers: node 1, with a metadata quorum, a controller, partitions and groups of its own
+//! on a simulated disk, and without sockets. Other brokers and topics are what a test writes to the metadata log.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -189,7 +189,7 @@ impl TestBroker {
         commits.commit();
     }
 
-    /// Appends a record to a partition that is followed here, as if its leader had sent it and told this high watermark.
+    /// Appends a record to a partition that is followed here, as if its leader had sent it, with this high watermark.
     pub(super) fn follow(&self, topic: &str, index: i32, high_watermark: i64) {
         let partition = self.partitions.find_by_name(topic, index).expect("the partition is here");
         let (end, epoch) = (partition.view().log_end_offset(), partition.leader_epoch());

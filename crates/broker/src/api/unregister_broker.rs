@@ -1,4 +1,4 @@
-//! UnregisterBroker (key 64), version 0: forget a broker that will not come back.
+//! UnregisterBroker (key 64), version 0: remove the registration of a broker.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ const STEP_BYTES: usize = 64 * 1024;
 
 /// The records of an answer.
 pub(super) struct Answered<'a> {
-    /// What copies are charged to, and whose they are.
+    /// What copies are charged to, and the address of the client.
     memory: Option<(&'a Memory, IpAddr)>,
     is_inter_broker: bool,
     copied_bytes: usize,

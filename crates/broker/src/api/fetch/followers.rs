@@ -7,7 +7,7 @@
 //! knows of it, and with it the high watermark and the durable offset.
 //!
 //! A request is parked as a consumer's is, but answered
-//! - at once, when somebody waits until the follower has on disk what it has in memory only;
+//! - at once, when a producer waits until the follower has on disk what it has in memory only;
 //! - soon, when the high watermark has moved since the follower was told: see
 //!   [`FetchWait::note_news`](crate::partition::FetchWait::note_news).
 //!
@@ -58,7 +58,7 @@ impl Follower {
         &self,
         partition: &Arc<Partition>,
         target: &Target,
-        room: ReadBudget,
+        budget: ReadBudget,
         fetched_ms: Option<i64>,
     ) -> Result<Read, ErrorCode> {
         let leader_epoch = partition.leader_epoch();
@@ -69,7 +69,7 @@ impl Follower {
         let mut read = Read::of(partition);
         let end_offset = partition.view().log_end_offset();
         match find_divergence(partition, target, end_offset, &mut read) {
-            Ok(false) => read_span(partition, target, room, end_offset, &mut read)?,
+            Ok(false) => read_span(partition, target, budget, end_offset, &mut read)?,
             Ok(true) => return Ok(read),
             // It is told where this log starts, to go on there.
             Err(error) => (read.error, read.urgent) = (error, true),
@@ -91,7 +91,7 @@ impl Follower {
             read.last_stable_offset = partition.last_stable_offset();
         }
         read.durable_offset = partition.durable_offset();
-        if room.is_quota_exceeded && partition.is_throttled_as_leader() && !partition.is_in_sync(self.id) {
+        if budget.is_quota_exceeded && partition.is_throttled_as_leader() && !partition.is_in_sync(self.id) {
             read.span = None;
         }
         let wanted = partition.sync_wanted_from(self.id);
