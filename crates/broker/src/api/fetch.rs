@@ -624,14 +624,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_partition_that_is_named_twice_the_last_mention_counts() {
-        let broker = start(&[]).await;
-        let response = fetch(&broker, 12, request(vec![asked(0, 9), asked(0, 1)])).await;
-        let [partition] = &response.responses[0].partitions[..] else { panic!("{response:?}") };
-        assert_eq!((partition.error_code, bytes(partition)), (ErrorCode::NONE, batch().bytes.len()));
-    }
-
-    #[tokio::test]
     async fn a_client_that_read_what_this_log_never_had_is_told_where_they_part() {
         let broker = start(&[]).await;
         let change = PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, leader: 1, ..Default::default() };
