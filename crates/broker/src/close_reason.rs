@@ -71,7 +71,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Short names of all reasons, which [`Self::place`] points into.
+    /// Short names of all reasons, which [`Self::index`] points into.
     pub const NAMES: [&str; 14] = [
         "closed",
         "io",
@@ -89,7 +89,7 @@ impl CloseReason {
         "slow_disk",
     ];
 
-    pub fn place(&self) -> usize {
+    pub fn index(&self) -> usize {
         match self {
             Self::Closed => 0,
             Self::Io(_) => 1,

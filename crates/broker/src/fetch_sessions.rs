@@ -75,7 +75,7 @@ pub struct Sent {
 pub struct Targets {
     list: Vec<Target>,
     /// Where a target stands in the list. Only sessions need it.
-    places: HashMap<Key, usize>,
+    indexes: HashMap<Key, usize>,
     /// The target that is read first. It moves on, so that no partition starves the others.
     first: usize,
 }
@@ -140,7 +140,7 @@ impl Targets {
     }
 
     fn index(&mut self) {
-        self.places = self.list.iter().enumerate().map(|(place, target)| (target.key(), place)).collect();
+        self.indexes = self.list.iter().enumerate().map(|(index, target)| (target.key(), index)).collect();
     }
 
     /// Takes over what an incremental request names.
@@ -152,9 +152,9 @@ impl Targets {
             }
         }
         for target in Self::of_request(request).list {
-            match self.places.get(&target.key()) {
-                Some(&place) => {
-                    let known = &mut self.list[place];
+            match self.indexes.get(&target.key()) {
+                Some(&index) => {
+                    let known = &mut self.list[index];
                     known.fetch_offset = target.fetch_offset;
                     known.max_bytes = target.max_bytes;
                     known.current_leader_epoch = target.current_leader_epoch;
@@ -170,7 +170,7 @@ impl Targets {
                     }
                 }
                 None => {
-                    self.places.insert(target.key(), self.list.len());
+                    self.indexes.insert(target.key(), self.list.len());
                     self.list.push(target);
                 }
             }
@@ -178,10 +178,10 @@ impl Targets {
     }
 
     fn remove(&mut self, key: &Key) {
-        if let Some(place) = self.places.remove(key) {
-            self.list.swap_remove(place);
-            if let Some(moved) = self.list.get(place) {
-                self.places.insert(moved.key(), place);
+        if let Some(index) = self.indexes.remove(key) {
+            self.list.swap_remove(index);
+            if let Some(moved) = self.list.get(index) {
+                self.indexes.insert(moved.key(), index);
             }
             self.first = 0;
         }
@@ -191,15 +191,15 @@ impl Targets {
     fn remember(&mut self, sent: &[Sent]) {
         let count = self.list.len();
         let first = self.first;
-        for (place, sent) in sent.iter().enumerate().map(|(i, sent)| ((first + i) % count, sent)) {
-            self.list[place].sent_high_watermark = sent.high_watermark;
-            self.list[place].sent_log_start_offset = sent.log_start_offset;
-            self.list[place].sent_durable_offset = sent.durable_offset;
-            if self.list[place].known_high_watermark != i64::MAX {
-                self.list[place].known_high_watermark = sent.high_watermark;
+        for (index, sent) in sent.iter().enumerate().map(|(i, sent)| ((first + i) % count, sent)) {
+            self.list[index].sent_high_watermark = sent.high_watermark;
+            self.list[index].sent_log_start_offset = sent.log_start_offset;
+            self.list[index].sent_durable_offset = sent.durable_offset;
+            if self.list[index].known_high_watermark != i64::MAX {
+                self.list[index].known_high_watermark = sent.high_watermark;
             }
             if sent.has_records {
-                self.first = (place + 1) % count;
+                self.first = (index + 1) % count;
             }
         }
     }
@@ -229,11 +229,11 @@ fn are_distinct(partitions: &[FetchPartition]) -> bool {
 
 /// Each partition once, in the order in which they are first named (as Kafka's `LinkedHashMap` has them).
 fn last_of_each(list: Vec<Target>) -> Vec<Target> {
-    let mut places: HashMap<Key, usize> = HashMap::with_capacity(list.len());
+    let mut indexes: HashMap<Key, usize> = HashMap::with_capacity(list.len());
     let mut targets: Vec<Target> = Vec::with_capacity(list.len());
     for target in list {
-        let place = *places.entry(target.key()).or_insert(targets.len());
-        match targets.get_mut(place) {
+        let index = *indexes.entry(target.key()).or_insert(targets.len());
+        match targets.get_mut(index) {
             Some(known) => *known = target,
             None => targets.push(target),
         }

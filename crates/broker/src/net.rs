@@ -103,7 +103,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
                         Err(error) => error.into(),
                     };
                     drop(admitted);
-                    stats.connections.closed[reason.place()].add(1);
+                    stats.connections.closed[reason.index()].add(1);
                     report(&broker.log_limit, address, &reason);
                 });
             }

@@ -405,15 +405,15 @@ fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>
     endpoints.extend(config.advertised_inter_broker_endpoint()?);
     let (for_clients, for_brokers) = (Arc::new(net::Admission::default()), Arc::new(net::Admission::default()));
     let mut listeners = Vec::new();
-    for (place, endpoint) in clients.iter().chain(&inter_broker).enumerate() {
+    for (index, endpoint) in clients.iter().chain(&inter_broker).enumerate() {
         let host = if endpoint.host.is_empty() { "0.0.0.0" } else { &endpoint.host };
         let failed = |error| StartError::Listen { address: format!("{host}:{}", endpoint.port), error };
         let address = (host, endpoint.port).to_socket_addrs().map_err(failed)?.next();
         let address = address.ok_or_else(|| failed(io::Error::from(io::ErrorKind::AddrNotAvailable)))?;
-        let is_inter_broker = place >= clients.len();
+        let is_inter_broker = index >= clients.len();
         let _entered = is_inter_broker.then(|| control.enter());
         let socket = net::bind(address, config).map_err(failed)?;
-        if let Some(advertised) = endpoints.get_mut(place).filter(|advertised| advertised.port == 0) {
+        if let Some(advertised) = endpoints.get_mut(index).filter(|advertised| advertised.port == 0) {
             advertised.port = socket.local_addr().map_err(failed)?.port();
         }
         let name = endpoint.name.as_str().into();

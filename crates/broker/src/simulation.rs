@@ -13,6 +13,7 @@
 //!
 //! [`replica`] is shared with the simulation of replication alone.
 
+mod checks;
 mod clients;
 mod cluster;
 mod faults;
@@ -22,7 +23,6 @@ mod ledger;
 pub(crate) mod machine;
 mod mishaps;
 mod node;
-mod onlooker;
 pub(crate) mod replica;
 pub(crate) mod sockets;
 

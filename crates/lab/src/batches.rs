@@ -70,8 +70,8 @@ impl Lane {
     /// In their order.
     fn put_again(&mut self, batch: ReadyBatch) {
         let is_before = |other: &ReadyBatch| other.begun <= batch.begun && other.sequence <= batch.sequence;
-        let place = self.again.partition_point(is_before);
-        self.again.insert(place, batch);
+        let index = self.again.partition_point(is_before);
+        self.again.insert(index, batch);
     }
 
     /// When nothing is under way any more, closes the gaps that refused records have left in the sequences
@@ -139,7 +139,7 @@ impl Batches {
     }
 
     /// Puts a record into a batch. Returns false when there is no memory for it now.
-    pub(crate) fn place(
+    pub(crate) fn append(
         &mut self,
         key: Option<&[u8]>,
         value: &[u8],
@@ -378,21 +378,21 @@ mod tests {
         Batches::new((0..partitions).map(|_| 1), settings, Arc::new([]), 1)
     }
 
-    fn place(batches: &mut Batches, key: Option<&[u8]>, now: Instant) -> bool {
-        batches.place(key, &[b'x'; 100], 0, SENT, now)
+    fn append(batches: &mut Batches, key: Option<&[u8]>, now: Instant) -> bool {
+        batches.append(key, &[b'x'; 100], 0, SENT, now)
     }
 
     #[test]
     fn a_batch_is_due_when_it_is_full_or_has_waited_or_is_flushed() {
         let mut batches = batches(1, &[("batch.size", "300"), ("linger.ms", "5")]);
         let now = Instant::now();
-        assert!(place(&mut batches, None, now));
+        assert!(append(&mut batches, None, now));
         assert!(!batches.is_due(0, now, false));
         assert!(batches.is_due(0, now, true));
         assert!(batches.is_due(0, now + Duration::from_millis(5), false));
         assert_eq!(batches.due_at(0), Some(now + Duration::from_millis(5)));
-        assert!(place(&mut batches, None, now));
-        assert!(place(&mut batches, None, now));
+        assert!(append(&mut batches, None, now));
+        assert!(append(&mut batches, None, now));
         assert!(batches.is_due(0, now, false), "the third record did not fit");
         assert_eq!(batches.take(0, None, now).unwrap().sent.len(), 2);
     }
@@ -401,26 +401,26 @@ mod tests {
     fn memory_is_bounded_and_comes_back() {
         let mut batches = batches(1, &[("batch.size", "1000"), ("buffer.memory", "2000")]);
         let now = Instant::now();
-        let placed = (0..100).take_while(|_| place(&mut batches, None, now)).count();
+        let placed = (0..100).take_while(|_| append(&mut batches, None, now)).count();
         assert_eq!(placed, 2 * 8, "as many as fit into two batches");
         assert!(batches.is_due(0, now, false), "somebody waits for the memory");
         let first = batches.take(0, None, now).unwrap();
-        assert!(!place(&mut batches, None, now));
+        assert!(!append(&mut batches, None, now));
         batches.end(0, &first);
-        assert!(place(&mut batches, None, now));
+        assert!(append(&mut batches, None, now));
     }
 
     #[test]
     fn records_without_keys_change_partitions_with_batches_and_those_with_keys_stay() {
         let mut batches = batches(3, &[("batch.size", "500")]);
         let now = Instant::now();
-        (0..30).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..30).for_each(|_| assert!(append(&mut batches, None, now)));
         assert!(batches.lanes.iter().filter(|lane| !lane.gathering.is_empty()).count() > 1);
         let full = |open: &OpenBatch| open.sent.len() == 3;
         let partly = batches.lanes.iter().flat_map(|lane| &lane.gathering).filter(|open| !full(open)).count();
         assert_eq!(partly, 0);
         let mut batches = self::batches(3, &[]);
-        (0..30).for_each(|_| assert!(place(&mut batches, Some(b"key"), now)));
+        (0..30).for_each(|_| assert!(append(&mut batches, Some(b"key"), now)));
         assert_eq!(batches.lanes.iter().filter(|lane| !lane.gathering.is_empty()).count(), 1);
     }
 
@@ -428,7 +428,7 @@ mod tests {
     fn what_failed_is_sent_again_in_order_before_anything_newer() {
         let mut batches = batches(1, &[("batch.size", "0"), ("linger.ms", "0")]);
         let now = Instant::now();
-        (0..4).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..4).for_each(|_| assert!(append(&mut batches, None, now)));
         let producer = Some((7, 0));
         introduce(&mut batches, producer, now);
         let first = batches.take(0, producer, now).unwrap();
@@ -462,7 +462,7 @@ mod tests {
     fn a_batch_that_is_too_large_goes_out_again_in_parts_before_anything_newer() {
         let mut batches = batches(1, &[("batch.size", "1000"), ("linger.ms", "0")]);
         let (now, producer) = (Instant::now(), Some((7, 0)));
-        (0..9).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..9).for_each(|_| assert!(append(&mut batches, None, now)));
         let large = batches.take(0, producer, now).unwrap();
         assert_eq!(large.sent.len(), 8);
         assert!(batches.split(0, large).is_ok());
@@ -475,7 +475,7 @@ mod tests {
             .collect();
         assert_eq!(parts, [(0, 4), (4, 4), (8, 1)]);
         assert!(batches.is_empty());
-        assert!(place(&mut batches, None, now));
+        assert!(append(&mut batches, None, now));
         let single = batches.take(0, producer, now).unwrap();
         assert!(batches.split(0, single).is_err(), "it has one record");
     }
@@ -484,7 +484,7 @@ mod tests {
     fn sequences_close_the_gap_that_a_refused_record_leaves() {
         let mut batches = batches(1, &[("batch.size", "0"), ("linger.ms", "0")]);
         let (now, producer) = (Instant::now(), Some((7, 0)));
-        (0..6).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..6).for_each(|_| assert!(append(&mut batches, None, now)));
         introduce(&mut batches, producer, now);
         let sent: Vec<_> = (0..4).map(|_| batches.take(0, producer, now).unwrap()).collect();
         let [first, second, third, fourth] = sent.try_into().ok().unwrap();
@@ -512,7 +512,7 @@ mod tests {
     fn giving_up_frees_the_memory() {
         let mut batches = batches(1, &[("batch.size", "0")]);
         let now = Instant::now();
-        (0..3).for_each(|_| assert!(place(&mut batches, None, now)));
+        (0..3).for_each(|_| assert!(append(&mut batches, None, now)));
         let first = batches.take(0, Some((7, 0)), now).unwrap();
         batches.put_back(0, first, now);
         assert_eq!(batches.give_up_failed(0), 1);

@@ -86,7 +86,7 @@ pub async fn capacity(
 }
 
 fn turn(before: &[CaseResult]) -> Turn {
-    Turn { place: before.len() + 1, repetition: 1, number: before.len() + 1, of: 0 }
+    Turn { case: before.len() + 1, repetition: 1, number: before.len() + 1, of: 0 }
 }
 
 struct Search<'a> {

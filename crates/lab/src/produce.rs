@@ -294,7 +294,7 @@ impl Engine {
                     continue;
                 }
                 let timestamp_ms = self.load.started_wall_ms + (held.sent.at_us / 1000) as i64;
-                if !self.batches.place(held.key.as_deref(), &held.value, timestamp_ms, held.sent, now) {
+                if !self.batches.append(held.key.as_deref(), &held.value, timestamp_ms, held.sent, now) {
                     self.held = Some(held);
                     return Made::Blocked;
                 }
@@ -323,7 +323,7 @@ impl Engine {
             self.made += 1;
             let sent = Sent { at_us, bytes: value.len() as u32, is_warm_up };
             let timestamp_ms = self.load.started_wall_ms + (now_us / 1000) as i64;
-            if !self.batches.place(key, value, timestamp_ms, sent, now) {
+            if !self.batches.append(key, value, timestamp_ms, sent, now) {
                 self.held = Some(Held { key: key.map(<[u8]>::to_vec), value: value.to_vec(), sent, since: now });
                 return Made::Blocked;
             }

@@ -79,8 +79,8 @@ fn when(started: &str) -> String {
 fn target(target: &TargetFacts) -> String {
     let TargetFacts { label, version, brokers, is_local } = target;
     let brokers = format::counted(*brokers as usize, "broker");
-    let place = if *is_local { ", on the machine that puts the load" } else { "" };
-    format!("{label}: {version}, {brokers}{place}")
+    let note = if *is_local { ", on the machine that puts the load" } else { "" };
+    format!("{label}: {version}, {brokers}{note}")
 }
 
 fn scale(scale: Option<f64>) -> String {

@@ -95,7 +95,7 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// Of the case in its scenario, from 1 on.
-    pub place: usize,
+    pub case: usize,
     pub repetition: u32,
     /// Of all that is measured, from 1 on; `of` is how much that will be.
     pub number: usize,
@@ -332,7 +332,7 @@ impl<'a> Session<'a> {
                         show(Event::Kept(&result));
                         result
                     } else {
-                        let turn = Turn { place: index + 1, repetition, number: results.len() + 1, of };
+                        let turn = Turn { case: index + 1, repetition, number: results.len() + 1, of };
                         match lower_rates.as_ref().is_some_and(|key| given_up.contains(key)) {
                             true => {
                                 let reason = "a lower rate was too much already".to_owned();
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
     ) -> Result<CaseResult, RunError> {
         let result = CaseResult {
             schema: SCHEMA_VERSION,
-            number: turn.place as u32,
+            number: turn.case as u32,
             id: case.id.clone(),
             group: case.group.clone(),
             title: case.title.clone(),

@@ -159,13 +159,13 @@ fn check_assignment(image: &MetadataImage, replicas: &[i32], replication_factor:
     }
     let mut sorted = replicas.to_vec();
     sorted.sort_unstable();
-    for (place, id) in sorted.iter().enumerate() {
+    for (index, id) in sorted.iter().enumerate() {
         if image.broker(*id).is_none() {
             return bad(format!(
                 "The manual partition assignment includes broker {id}, but no such broker is registered."
             ));
         }
-        if place > 0 && sorted[place - 1] == *id {
+        if index > 0 && sorted[index - 1] == *id {
             return bad(format!("The manual partition assignment includes the broker {id} more than once."));
         }
     }

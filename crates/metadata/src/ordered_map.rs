@@ -51,8 +51,8 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         K: Borrow<Q>,
     {
         let chunk = self.chunks.get(self.chunk_of(key))?;
-        let place = chunk.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
-        Some(&chunk[place].1)
+        let position = chunk.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
+        Some(&chunk[position].1)
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -65,9 +65,9 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         };
         let chunk = Arc::make_mut(chunk);
         match chunk.binary_search_by(|(other, _)| other.cmp(&key)) {
-            Ok(place) => chunk[place].1 = value,
-            Err(place) => {
-                chunk.insert(place, (key, value));
+            Ok(position) => chunk[position].1 = value,
+            Err(position) => {
+                chunk.insert(position, (key, value));
                 self.len += 1;
                 if chunk.len() > CHUNK_MAX {
                     let upper = chunk.split_off(chunk.len() / 2);
@@ -82,10 +82,10 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         K: Borrow<Q>,
     {
         let at = self.chunk_of(key);
-        let place = self.chunks.get(at)?.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
+        let position = self.chunks.get(at)?.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
         let chunks = Arc::make_mut(&mut self.chunks);
         let chunk = Arc::make_mut(&mut chunks[at]);
-        let (_, value) = chunk.remove(place);
+        let (_, value) = chunk.remove(position);
         if chunk.is_empty() {
             chunks.remove(at);
         }
@@ -103,9 +103,9 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         K: Borrow<Q>,
     {
         let at = self.chunk_of(start);
-        let place = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(|(key, _)| key.borrow() < start));
+        let position = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(|(key, _)| key.borrow() < start));
         let chunks = self.chunks.get(at..).unwrap_or_default();
-        chunks.iter().flat_map(|chunk| chunk.iter()).skip(place).map(|(key, value)| (key, value))
+        chunks.iter().flat_map(|chunk| chunk.iter()).skip(position).map(|(key, value)| (key, value))
     }
 }
 

@@ -37,10 +37,10 @@ pub fn count() -> u64 {
 }
 
 fn describe(info: &PanicHookInfo<'_>) -> String {
-    let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let location = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     let current = std::thread::current();
     let thread = current.name().unwrap_or("without a name");
-    format!("{} at {place} in thread {thread}", message(info.payload()).escape_debug())
+    format!("{} at {location} in thread {thread}", message(info.payload()).escape_debug())
 }
 
 fn message(payload: &dyn Any) -> &str {

@@ -341,8 +341,8 @@ impl Storage {
     }
 
     fn stored(&self, index: u64) -> Option<&Stored> {
-        let place = index.checked_sub(self.snapshot_index + 1)?;
-        self.entries.get(usize::try_from(place).ok()?)
+        let position = index.checked_sub(self.snapshot_index + 1)?;
+        self.entries.get(usize::try_from(position).ok()?)
     }
 
     /// Offset of the last record of an entry.

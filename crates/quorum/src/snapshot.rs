@@ -243,9 +243,9 @@ mod tests {
         for length in (0..bytes.len()).step_by(7) {
             assert!(Snapshot::decode(bytes.slice(..length)).is_err(), "{length}");
         }
-        for place in (0..bytes.len()).step_by(11) {
+        for index in (0..bytes.len()).step_by(11) {
             let mut bad = bytes.to_vec();
-            bad[place] ^= 1;
+            bad[index] ^= 1;
             // Offsets and epochs of batches lie outside their CRCs, and say nothing here.
             if let Ok(read) = Snapshot::decode(bad.into()) {
                 assert_eq!(read, snapshot);

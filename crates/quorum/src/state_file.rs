@@ -88,15 +88,15 @@ mod tests {
         }
         let last = HardState { term: 7, vote: 1 << 63, commit: 99, ..HardState::default() };
         let good = disk.get(&dir.join(NAME)).unwrap();
-        for place in 0..good.len() {
+        for index in 0..good.len() {
             let mut bad = good.clone();
-            bad[place] ^= 0x10;
+            bad[index] ^= 0x10;
             disk.put(&dir.join(NAME), &bad);
-            assert_eq!(read(&disk, dir).unwrap(), Some((last.clone(), Some(4711))), "{place}: the copy is good");
+            assert_eq!(read(&disk, dir).unwrap(), Some((last.clone(), Some(4711))), "{index}: the copy is good");
             disk.put(&copies::copy_of(&dir.join(NAME)), &bad);
             disk.put(&dir.join(NAME), &bad);
             // The batch's base offset and epoch lie outside its CRC, and say nothing here.
-            assert!((place < 8 || (12..16).contains(&place)) || read(&disk, dir).is_err(), "{place}");
+            assert!((index < 8 || (12..16).contains(&index)) || read(&disk, dir).is_err(), "{index}");
             disk.put(&copies::copy_of(&dir.join(NAME)), &good);
         }
         for garbage in [vec![], vec![0; 100], vec![0xff; 100], vec![1; 5000], good[..good.len() - 1].to_vec()] {

@@ -258,13 +258,13 @@ pub(crate) async fn hello_all(
     addresses: impl Iterator<Item = String>,
     request: &QuorumHelloRequest,
 ) -> Vec<Result<QuorumHelloResponse, ConnectionError>> {
-    let mut asked = JoinSet::new();
-    for (place, address) in addresses.enumerate() {
+    let mut requests = JoinSet::new();
+    for (index, address) in addresses.enumerate() {
         let request = request.clone();
-        asked.spawn(async move { (place, hello(&address, &request).await) });
+        requests.spawn(async move { (index, hello(&address, &request).await) });
     }
-    let mut answers = asked.join_all().await;
-    answers.sort_by_key(|(place, _)| *place);
+    let mut answers = requests.join_all().await;
+    answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 

@@ -34,7 +34,7 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
         VoterNode { node_id: own.node_id, directory_id: own.directory_id, host: own.host.clone(), port: own.port };
     let incarnation_id = peers.own().incarnation_id;
     let request = QuorumJoinRequest { cluster_id: members.cluster_id.clone(), node, incarnation_id, wants_to_vote };
-    let mut is_told = false;
+    let mut is_logged = false;
     let mut status = members.quorum.status();
     loop {
         let is_stranger = |status: &QuorumStatus| !status.voters.members().any(|member| member == own);
@@ -42,15 +42,15 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
             return;
         }
         // Whoever knows the cluster knows its voters, and one of them leads.
-        let mut places = members.addresses();
-        places.extend(members.ask_all(ASK_TIMEOUT).await.iter().map(|voter| address(&voter.host, voter.port)));
-        let mut asked = BTreeSet::new();
-        for address in places.into_iter().filter(|address| asked.insert(address.clone())) {
+        let mut addresses = members.addresses();
+        addresses.extend(members.ask_all(ASK_TIMEOUT).await.iter().map(|voter| address(&voter.host, voter.port)));
+        let mut requested = BTreeSet::new();
+        for address in addresses.into_iter().filter(|address| requested.insert(address.clone())) {
             match ask(&address, own.node_id, &request).await {
                 Ok(QuorumJoinResponse { error_code: ErrorCode::NONE, .. }) => break,
                 Ok(QuorumJoinResponse { error_code: ErrorCode::NOT_CONTROLLER, .. }) => {}
-                Ok(refused) if !is_told => {
-                    is_told = true;
+                Ok(refused) if !is_logged => {
+                    is_logged = true;
                     let reason = refused.error_message.unwrap_or_else(|| refused.error_code.to_string());
                     tracing::warn!(address, reason, "the cluster does not take this node in yet");
                 }

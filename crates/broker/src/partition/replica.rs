@@ -242,7 +242,7 @@ impl Leadership {
         let mut known = std::mem::take(&mut self.followers);
         for &id in assignment.replicas.iter().filter(|&&id| id != self.node_id) {
             let follower = match known.iter().position(|follower| follower.id == id) {
-                Some(place) => known.swap_remove(place),
+                Some(index) => known.swap_remove(index),
                 None => Follower::new(id, assignment.isr.contains(&id), now_ms),
             };
             self.followers.push(follower);

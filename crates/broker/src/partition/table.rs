@@ -322,7 +322,7 @@ impl PartitionTable {
     fn open_topics(&self, topics: &[&Arc<Topic>], image: &MetadataImage, remembered: &Remembered) {
         let mut work = Vec::new();
         let mut opened: Vec<OpenTopic> = Vec::new();
-        for (place, topic) in topics.iter().enumerate() {
+        for (topic_index, topic) in topics.iter().enumerate() {
             let known = self.topics.read().by_id.get(&topic.id).cloned();
             let known = known.map(|known| (known.partitions.clone(), Arc::clone(&known.traffic)));
             let (mut partitions, traffic) = known.unwrap_or_default();
@@ -331,15 +331,15 @@ impl PartitionTable {
             for (index, in_image) in topic.partitions.iter().enumerate() {
                 let is_settled = matches!(partitions[index], Slot::Open(_) | Slot::Offline { is_final: true });
                 if !is_settled && self.replicates(in_image) {
-                    work.push((place, index, Arc::clone(&settings), Arc::clone(&traffic)));
+                    work.push((topic_index, index, Arc::clone(&settings), Arc::clone(&traffic)));
                 }
             }
             opened.push(OpenTopic { name: topic.name.clone(), id: topic.id, partitions, traffic });
         }
         let opened = Mutex::new(opened);
-        for_each_log(work, |(place, index, settings, traffic)| {
-            let slot = self.open_partition(topics[place], index, settings, traffic, image, remembered);
-            opened.lock()[place].partitions[index] = slot;
+        for_each_log(work, |(topic_index, index, settings, traffic)| {
+            let slot = self.open_partition(topics[topic_index], index, settings, traffic, image, remembered);
+            opened.lock()[topic_index].partitions[index] = slot;
         });
         let mut open = self.topics.write();
         for topic in opened.into_inner() {
@@ -580,8 +580,8 @@ impl OpenTopic {
     }
 
     fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        let place = usize::try_from(index).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        match self.partitions.get(place) {
+        let index = usize::try_from(index).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        match self.partitions.get(index) {
             Some(Slot::Open(partition)) => Ok(Arc::clone(partition)),
             Some(Slot::Offline { .. }) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
             Some(Slot::Undecided | Slot::Elsewhere) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),

@@ -281,8 +281,8 @@ async fn sync(partitions: &[Arc<Partition>]) {
         return;
     }
     let completion = Arc::new(ProduceCompletion::new(partitions.len()));
-    for (place, partition) in partitions.iter().enumerate() {
-        partition.sync_for_leader(&completion, place);
+    for (slot, partition) in partitions.iter().enumerate() {
+        partition.sync_for_leader(&completion, slot);
     }
     poll_fn(|cx| completion.poll(cx)).await;
 }

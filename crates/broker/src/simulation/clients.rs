@@ -21,7 +21,7 @@ use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
-use super::ledger::PartitionKey;
+use super::ledger::TopicPartition;
 use super::machine::now_ms;
 use super::sockets::address_of;
 use crate::stream;
@@ -36,32 +36,32 @@ const OFFSET_FETCH_VERSION: i16 = 9;
 const GROUP: &str = "readers";
 
 /// What clients have been told.
-pub(super) enum Heard {
+pub(super) enum ClientEvent {
     Acknowledged {
-        place: PartitionKey,
+        topic_partition: TopicPartition,
         node: i32,
         base_offset: i64,
         values: Vec<u64>,
     },
     /// An error that reaches an application.
     Failed {
-        place: PartitionKey,
+        topic_partition: TopicPartition,
         node: i32,
         sequence: i32,
         code: ErrorCode,
     },
     Read {
-        place: PartitionKey,
+        topic_partition: TopicPartition,
         batch: Batch,
     },
     Committed {
-        place: PartitionKey,
+        topic_partition: TopicPartition,
         node: i32,
         number: u64,
     },
     /// The coordinator had at least this epoch.
     FetchedOffset {
-        place: PartitionKey,
+        topic_partition: TopicPartition,
         leader_epoch: i32,
         number: Option<u64>,
     },
@@ -76,7 +76,7 @@ pub(super) struct World {
     nodes: i32,
     last_value: u64,
     pub(super) stops: bool,
-    pub(super) heard: Vec<Heard>,
+    pub(super) client_events: Vec<ClientEvent>,
     /// By producer: how many of its batches are acknowledged, and whether it has come to its end.
     pub(super) acknowledged: Vec<u64>,
     pub(super) is_done: Vec<bool>,
@@ -91,18 +91,18 @@ impl World {
             nodes,
             last_value: 0,
             stops: false,
-            heard: Vec::new(),
+            client_events: Vec::new(),
             acknowledged: Vec::new(),
             is_done: Vec::new(),
         }
     }
 
     /// Whom a client takes for the leader.
-    fn leader(&mut self, place: &PartitionKey) -> Option<i32> {
+    fn leader(&mut self, topic_partition: &TopicPartition) -> Option<i32> {
         if self.rng.percent(10) {
             return Some(self.rng.below(self.nodes as u64) as i32);
         }
-        let leader = self.newest.topic(&place.0)?.partition(place.1)?.leader;
+        let leader = self.newest.topic(&topic_partition.0)?.partition(topic_partition.1)?.leader;
         (leader != NO_LEADER).then_some(leader)
     }
 
@@ -121,13 +121,13 @@ impl World {
 /// A client, with a connection to each node that it speaks to.
 struct Client {
     world: Arc<Mutex<World>>,
-    place: PartitionKey,
+    topic_partition: TopicPartition,
     connections: BTreeMap<i32, Connection>,
 }
 
 impl Client {
-    fn new(world: &Arc<Mutex<World>>, place: &PartitionKey) -> Self {
-        Self { world: Arc::clone(world), place: place.clone(), connections: BTreeMap::new() }
+    fn new(world: &Arc<Mutex<World>>, topic_partition: &TopicPartition) -> Self {
+        Self { world: Arc::clone(world), topic_partition: topic_partition.clone(), connections: BTreeMap::new() }
     }
 
     async fn connection(&mut self, node: i32) -> Result<Connection, ConnectionError> {
@@ -149,15 +149,16 @@ impl Client {
     }
 
     fn produce_request(&self, batch: &Batch, acks: i16) -> ProduceRequest {
-        let topic_id = self.world.lock().newest.topic(&self.place.0).map(|topic| topic.id).unwrap_or_default();
+        let topic_id =
+            self.world.lock().newest.topic(&self.topic_partition.0).map(|topic| topic.id).unwrap_or_default();
         let records = Some(Records::Inline(batch.bytes.clone()));
         ProduceRequest {
             acks,
             timeout_ms: ANSWER_TIMEOUT.as_millis() as i32,
             topic_data: vec![TopicProduceData {
-                name: self.place.0.to_string(),
+                name: self.topic_partition.0.to_string(),
                 topic_id,
-                partition_data: vec![PartitionProduceData { index: self.place.1, records }],
+                partition_data: vec![PartitionProduceData { index: self.topic_partition.1, records }],
             }],
             ..ProduceRequest::default()
         }
@@ -176,14 +177,14 @@ impl Client {
     }
 
     fn acknowledged(&self, node: i32, base_offset: i64, values: &[u64]) {
-        let (place, values) = (self.place.clone(), values.to_vec());
-        self.world.lock().heard.push(Heard::Acknowledged { place, node, base_offset, values });
+        let (topic_partition, values) = (self.topic_partition.clone(), values.to_vec());
+        self.world.lock().client_events.push(ClientEvent::Acknowledged { topic_partition, node, base_offset, values });
     }
 }
 
 /// An idempotent producer for one partition, with one batch under way that it repeats until it is acknowledged.
-pub(super) async fn produce(world: Arc<Mutex<World>>, place: PartitionKey, number: usize, rests_ms: u64) {
-    let mut client = Client::new(&world, &place);
+pub(super) async fn produce(world: Arc<Mutex<World>>, topic_partition: TopicPartition, number: usize, rests_ms: u64) {
+    let mut client = Client::new(&world, &topic_partition);
     let mut sequence = 0;
     loop {
         if world.lock().stops {
@@ -193,7 +194,7 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, place: PartitionKey, numbe
         let builder = BatchBuilder::new().producer(7000 + number as i64, 0, sequence);
         let (batch, values) = world.lock().batch(builder);
         loop {
-            let leader = world.lock().leader(&place);
+            let leader = world.lock().leader(&topic_partition);
             let Some(node) = leader else {
                 sleep(RETRY_INTERVAL).await;
                 continue;
@@ -208,7 +209,12 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, place: PartitionKey, numbe
                     | ErrorCode::INVALID_PRODUCER_EPOCH
                     | ErrorCode::UNKNOWN_SERVER_ERROR),
                 )) => {
-                    world.lock().heard.push(Heard::Failed { place: place.clone(), node, sequence, code });
+                    world.lock().client_events.push(ClientEvent::Failed {
+                        topic_partition: topic_partition.clone(),
+                        node,
+                        sequence,
+                        code,
+                    });
                     sleep(RETRY_INTERVAL).await;
                 }
                 _ => sleep(RETRY_INTERVAL).await,
@@ -225,8 +231,8 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, place: PartitionKey, numbe
 }
 
 /// Somebody who sends records once, and does not care or goes by the answer.
-pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: PartitionKey) {
-    let mut client = Client::new(&world, &place);
+pub(super) async fn produce_once(world: Arc<Mutex<World>>, topic_partition: TopicPartition) {
+    let mut client = Client::new(&world, &topic_partition);
     loop {
         let (rests_ms, acks) = {
             let mut world = world.lock();
@@ -236,7 +242,7 @@ pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: PartitionKey) 
             (world.rng.below(1000), [-1, 1, 0][world.rng.below(3) as usize])
         };
         sleep(Duration::from_millis(rests_ms)).await;
-        let leader = world.lock().leader(&place);
+        let leader = world.lock().leader(&topic_partition);
         let Some(node) = leader else { continue };
         let (batch, values) = world.lock().batch(BatchBuilder::new());
         if let (Some(Ok(base_offset)), -1) = (client.produce(node, &batch, acks).await, acks) {
@@ -246,13 +252,13 @@ pub(super) async fn produce_once(world: Arc<Mutex<World>>, place: PartitionKey) 
 }
 
 /// A consumer of one partition, which commits how far it has got.
-pub(super) async fn consume(world: Arc<Mutex<World>>, place: PartitionKey) {
-    let mut client = Client::new(&world, &place);
+pub(super) async fn consume(world: Arc<Mutex<World>>, topic_partition: TopicPartition) {
+    let mut client = Client::new(&world, &topic_partition);
     let mut offset = 0;
     loop {
         let (rests_ms, commits, leader) = {
             let mut world = world.lock();
-            (20 + world.rng.below(200), world.rng.percent(30), world.leader(&place))
+            (20 + world.rng.below(200), world.rng.percent(30), world.leader(&topic_partition))
         };
         sleep(Duration::from_millis(rests_ms)).await;
         let Some(node) = leader else { continue };
@@ -265,9 +271,11 @@ pub(super) async fn consume(world: Arc<Mutex<World>>, place: PartitionKey) {
 
 impl Client {
     async fn fetch(&mut self, node: i32, offset: &mut i64) {
-        let Some(topic_id) = self.world.lock().newest.topic(&self.place.0).map(|topic| topic.id) else { return };
+        let Some(topic_id) = self.world.lock().newest.topic(&self.topic_partition.0).map(|topic| topic.id) else {
+            return;
+        };
         let partition = FetchPartition {
-            partition: self.place.1,
+            partition: self.topic_partition.1,
             current_leader_epoch: -1,
             fetch_offset: *offset,
             last_fetched_epoch: -1,
@@ -294,7 +302,10 @@ impl Client {
             // The last one may be cut off.
             for batch in Batches::new(bytes).map_while(Result::ok) {
                 *offset = batch.header.next_offset();
-                self.world.lock().heard.push(Heard::Read { place: self.place.clone(), batch });
+                self.world
+                    .lock()
+                    .client_events
+                    .push(ClientEvent::Read { topic_partition: self.topic_partition.clone(), batch });
             }
         }
     }
@@ -307,7 +318,7 @@ impl Client {
         };
         let Some(node) = coordinator else { return };
         let partition = OffsetCommitRequestPartition {
-            partition_index: self.place.1,
+            partition_index: self.topic_partition.1,
             committed_offset: offset,
             committed_metadata: Some(number.to_string()),
             ..OffsetCommitRequestPartition::default()
@@ -315,7 +326,7 @@ impl Client {
         let request = OffsetCommitRequest {
             group_id: GROUP.to_owned(),
             topics: vec![OffsetCommitRequestTopic {
-                name: self.place.0.to_string(),
+                name: self.topic_partition.0.to_string(),
                 partitions: vec![partition],
                 ..OffsetCommitRequestTopic::default()
             }],
@@ -324,7 +335,11 @@ impl Client {
         if let Ok(answer) = self.ask(node, &request, OFFSET_COMMIT_VERSION).await
             && answer.topics.iter().flat_map(|topic| &topic.partitions).all(|partition| partition.error_code.is_none())
         {
-            self.world.lock().heard.push(Heard::Committed { place: self.place.clone(), node, number });
+            self.world.lock().client_events.push(ClientEvent::Committed {
+                topic_partition: self.topic_partition.clone(),
+                node,
+                number,
+            });
         }
         self.fetch_offset(node).await;
     }
@@ -332,8 +347,8 @@ impl Client {
     async fn fetch_offset(&mut self, node: i32) {
         let Some(leader_epoch) = self.world.lock().coordinator_epochs.get(&node).copied() else { return };
         let topic = OffsetFetchRequestTopics {
-            name: self.place.0.to_string(),
-            partition_indexes: vec![self.place.1],
+            name: self.topic_partition.0.to_string(),
+            partition_indexes: vec![self.topic_partition.1],
             ..OffsetFetchRequestTopics::default()
         };
         let group = OffsetFetchRequestGroup {
@@ -350,8 +365,12 @@ impl Client {
                 }
                 let metadata = fetched.metadata.as_deref().filter(|_| fetched.committed_offset >= 0);
                 let number = metadata.map(|number| number.parse().expect("the number of a commit"));
-                let place = self.place.clone();
-                self.world.lock().heard.push(Heard::FetchedOffset { place, leader_epoch, number });
+                let topic_partition = self.topic_partition.clone();
+                self.world.lock().client_events.push(ClientEvent::FetchedOffset {
+                    topic_partition,
+                    leader_epoch,
+                    number,
+                });
             }
         }
     }

@@ -13,7 +13,7 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
 use super::faults::Faults;
-use super::ledger::{Ledger, PartitionKey, place};
+use super::ledger::{Ledger, TopicPartition, topic_partition};
 use super::machine::{self, Machine, Process, Witnessed, set_now_ms, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
@@ -111,7 +111,7 @@ impl Cluster {
     fn start_clients(&mut self) {
         for (topic, partitions, _) in TOPICS.iter().filter(|(topic, ..)| *topic != OFFSETS_TOPIC) {
             for index in 0..*partitions {
-                let place: PartitionKey = ((*topic).into(), index);
+                let topic_partition: TopicPartition = ((*topic).into(), index);
                 let rests_ms = 50 + self.rng.below(500);
                 let number = {
                     let mut world = self.world.lock();
@@ -121,9 +121,9 @@ impl Cluster {
                 };
                 let world = || Arc::clone(&self.world);
                 self.clients.enter(|| {
-                    tokio::spawn(produce(world(), place.clone(), number, rests_ms));
-                    tokio::spawn(produce_once(world(), place.clone()));
-                    tokio::spawn(consume(world(), place));
+                    tokio::spawn(produce(world(), topic_partition.clone(), number, rests_ms));
+                    tokio::spawn(produce_once(world(), topic_partition.clone()));
+                    tokio::spawn(consume(world(), topic_partition));
                 });
             }
         }
@@ -171,7 +171,7 @@ impl Cluster {
             };
             // What it has not opened is as the process before has left it.
             if let Some(broker) = running.broker() {
-                node.left.extend(broker.partitions.all().iter().map(|p| (place(p), offsets(p))));
+                node.left.extend(broker.partitions.all().iter().map(|p| (topic_partition(p), offsets(p))));
             }
             // Nothing that ends with it does anything to the disk.
             node.disk.kill();
@@ -184,19 +184,23 @@ impl Cluster {
         if loses_power {
             node.disk.crash();
             let left = node.left.clone();
-            let longest =
-                |place: &PartitionKey| self.logs(place).map(|log| log.view().log_end_offset()).max().unwrap_or(0);
-            let losses: Vec<_> =
-                left.into_iter().map(|(place, (synced, end))| (longest(&place).max(end), place, synced)).collect();
-            for (end, place, synced) in losses {
-                self.ledger.loses(&place, synced, end);
+            let longest = |topic_partition: &TopicPartition| {
+                self.logs(topic_partition).map(|log| log.view().log_end_offset()).max().unwrap_or(0)
+            };
+            let losses: Vec<_> = left
+                .into_iter()
+                .map(|(topic_partition, (synced, end))| (longest(&topic_partition).max(end), topic_partition, synced))
+                .collect();
+            for (end, topic_partition, synced) in losses {
+                self.ledger.loses(&topic_partition, synced, end);
             }
         }
         self.note(format!("{n} ends, power loss {loses_power}"));
     }
 
-    pub(super) fn logs<'a>(&'a self, place: &'a PartitionKey) -> impl Iterator<Item = Arc<Partition>> {
-        self.brokers().filter_map(|(_, broker)| broker.partitions.find_by_name(&place.0, place.1).ok())
+    pub(super) fn logs<'a>(&'a self, topic_partition: &'a TopicPartition) -> impl Iterator<Item = Arc<Partition>> {
+        self.brokers()
+            .filter_map(|(_, broker)| broker.partitions.find_by_name(&topic_partition.0, topic_partition.1).ok())
     }
 
     // --- Time
@@ -228,9 +232,9 @@ impl Cluster {
         if let Some(panic) = take_panic() {
             panic!("{panic}");
         }
-        let heard = std::mem::take(&mut self.world.lock().heard);
-        for heard in heard {
-            self.hear(heard);
+        let client_events = std::mem::take(&mut self.world.lock().client_events);
+        for client_events in client_events {
+            self.observe(client_events);
         }
         for change in std::mem::take(&mut self.ledger.changes) {
             self.note(change);
@@ -468,7 +472,8 @@ impl Cluster {
             && led.len() == partition_count()
             && led.iter().all(|leader| {
                 let end = leader.view().log_end_offset();
-                self.logs(&place(leader)).all(|log| (log.view().log_end_offset(), log.high_watermark()) == (end, end))
+                self.logs(&topic_partition(leader))
+                    .all(|log| (log.view().log_end_offset(), log.high_watermark()) == (end, end))
             })
     }
 

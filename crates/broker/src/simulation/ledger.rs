@@ -22,9 +22,9 @@ use super::replica::{batches, values};
 use crate::partition::Partition;
 
 /// A partition by its topic's name.
-pub(super) type PartitionKey = (Arc<str>, i32);
+pub(super) type TopicPartition = (Arc<str>, i32);
 
-pub(super) fn place(partition: &Partition) -> PartitionKey {
+pub(super) fn topic_partition(partition: &Partition) -> TopicPartition {
     (Arc::clone(&partition.topic), partition.index)
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Ledger {
     /// The newest image that any node has committed.
     pub(super) newest: Arc<MetadataImage>,
     images: BTreeMap<i64, u64>,
-    partitions: BTreeMap<PartitionKey, History>,
+    partitions: BTreeMap<TopicPartition, History>,
     /// By node, the number of its start, and partition.
-    looked_at: BTreeMap<(i32, u64, PartitionKey), LookedAt>,
+    looked_at: BTreeMap<(i32, u64, TopicPartition), LookedAt>,
     /// The offset of the metadata that was answered with, by the quorum's epoch.
     answered: BTreeMap<i32, i64>,
     /// By what was committed: the commit, where its record is, and in which epoch.
@@ -166,52 +166,58 @@ impl Ledger {
     // --- Records
 
     /// A leader has acknowledged a batch to a producer that asked for all.
-    pub(super) fn acknowledges(&mut self, place: &PartitionKey, leader_epoch: i32, base_offset: i64, values: &[u64]) {
-        let history = self.partitions.entry(place.clone()).or_default();
+    pub(super) fn acknowledges(
+        &mut self,
+        topic_partition: &TopicPartition,
+        leader_epoch: i32,
+        base_offset: i64,
+        values: &[u64],
+    ) {
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
         for (value, offset) in values.iter().zip(base_offset..) {
             let known = history.acknowledged.entry(*value).or_insert((offset, leader_epoch));
-            assert_eq!(known.0, offset, "{place:?}: {value} was acknowledged at two offsets");
+            assert_eq!(known.0, offset, "{topic_partition:?}: {value} was acknowledged at two offsets");
         }
         self.acknowledged += values.len();
     }
 
     /// Somebody may read a batch.
-    pub(super) fn sees(&mut self, place: &PartitionKey, who: &str, batch: &Batch) {
-        let leader_epoch = self.partition(place).map_or(i32::MAX, |partition| partition.leader_epoch);
-        let history = self.partitions.entry(place.clone()).or_default();
-        history.see(place, who, leader_epoch, batch);
+    pub(super) fn sees(&mut self, topic_partition: &TopicPartition, who: &str, batch: &Batch) {
+        let leader_epoch = self.partition(topic_partition).map_or(i32::MAX, |partition| partition.leader_epoch);
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
+        history.see(topic_partition, who, leader_epoch, batch);
     }
 
     /// Looks at the newest leader of a partition, up to its high watermark.
     pub(super) fn looks_at_leader(&mut self, (node, start): (i32, u64), leader: &Partition) {
         self.looks_at((node, start), leader, leader.high_watermark());
-        let history = self.partitions.entry(place(leader)).or_default();
+        let history = self.partitions.entry(topic_partition(leader)).or_default();
         history.durable_offset = history.durable_offset.max(leader.durable_offset());
     }
 
     /// Looks at a log up to an offset that is replicated.
     pub(super) fn looks_at(&mut self, (node, start): (i32, u64), partition: &Partition, to: i64) {
-        let place = place(partition);
+        let topic_partition = topic_partition(partition);
         let leader_epoch = partition.leader_epoch();
-        let looked_at = self.looked_at.entry((node, start, place.clone())).or_default();
+        let looked_at = self.looked_at.entry((node, start, topic_partition.clone())).or_default();
         if looked_at.leader_epoch != leader_epoch {
             *looked_at = LookedAt { leader_epoch, offset: 0 };
         }
-        let history = self.partitions.entry(place.clone()).or_default();
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
         for batch in batches(partition, looked_at.offset, to) {
-            history.see(&place, &format!("the log of {node}"), leader_epoch, &batch);
+            history.see(&topic_partition, &format!("the log of {node}"), leader_epoch, &batch);
         }
         looked_at.offset = to;
     }
 
     /// A node has begun to lead a partition: it must have all that was promised in earlier epochs.
     pub(super) fn leads(&mut self, node: i32, partition: &Partition) {
-        let (place, leader_epoch) = (place(partition), partition.leader_epoch());
-        let history = self.partitions.entry(place.clone()).or_default();
+        let (topic_partition, leader_epoch) = (topic_partition(partition), partition.leader_epoch());
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
         let known = history.leaders.insert(leader_epoch, node);
         assert!(
             known.is_none_or(|known| known == node),
-            "{place:?}: {known:?} and {node} lead in epoch {leader_epoch}"
+            "{topic_partition:?}: {known:?} and {node} lead in epoch {leader_epoch}"
         );
         if known.is_none() {
             self.leaderships += 1;
@@ -221,8 +227,8 @@ impl Ledger {
 
     /// Checks that a log has all that was promised in epochs before its own.
     pub(super) fn checks(&mut self, node: i32, partition: &Partition) {
-        let (place, leader_epoch) = (place(partition), partition.leader_epoch());
-        let history = self.partitions.entry(place.clone()).or_default();
+        let (topic_partition, leader_epoch) = (topic_partition(partition), partition.leader_epoch());
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
         let start = partition.log_start_offset();
         let there = batches(partition, 0, i64::MAX);
         let hashes: BTreeMap<i64, u64> =
@@ -232,7 +238,8 @@ impl Ledger {
             assert_eq!(
                 hashes.get(offset),
                 Some(&seen.hash),
-                "{place:?}: {node} leads in epoch {leader_epoch} without what was replicated at {offset}: {seen:?}"
+                "{topic_partition:?}: {node} leads in epoch {leader_epoch} without what was replicated at {offset}: \
+                 {seen:?}"
             );
         }
         if &*partition.topic == OFFSETS_TOPIC {
@@ -244,16 +251,16 @@ impl Ledger {
                 assert_eq!(
                     values.get(value),
                     Some(offset),
-                    "{place:?}: {node} leads in epoch {leader_epoch} without {value}, acknowledged in {epoch}"
+                    "{topic_partition:?}: {node} leads in epoch {leader_epoch} without {value}, acknowledged in {epoch}"
                 );
             }
         }
     }
 
     /// What a node had in memory only is gone, with its power.
-    pub(super) fn loses(&mut self, place: &PartitionKey, synced_offset: i64, end_offset: i64) {
-        let leader_epoch = self.partition(place).map_or(-1, |partition| partition.leader_epoch);
-        let history = self.partitions.entry(place.clone()).or_default();
+    pub(super) fn loses(&mut self, topic_partition: &TopicPartition, synced_offset: i64, end_offset: i64) {
+        let leader_epoch = self.partition(topic_partition).map_or(-1, |partition| partition.leader_epoch);
+        let history = self.partitions.entry(topic_partition.clone()).or_default();
         let (from, to) = (synced_offset.max(history.durable_offset), end_offset);
         if from < to {
             history.losses.push(Loss { from, to, leader_epoch });
@@ -265,20 +272,20 @@ impl Ledger {
 
     /// A log begins here: what came before must have been old enough to go.
     pub(super) fn begins(&mut self, node: i32, partition: &Partition, wall_ms: i64) {
-        let place = place(partition);
+        let topic_partition = topic_partition(partition);
         let start = partition.log_start_offset();
-        let Some(history) = self.partitions.get_mut(&place) else { return };
-        let retention_ms = self.retention_ms.get(&*place.0).copied().unwrap_or(i64::MAX);
+        let Some(history) = self.partitions.get_mut(&topic_partition) else { return };
+        let retention_ms = self.retention_ms.get(&*topic_partition.0).copied().unwrap_or(i64::MAX);
         for (offset, seen) in history.replicated.range(..start) {
             let age_ms = wall_ms - seen.max_timestamp;
-            assert!(age_ms >= retention_ms, "{place:?}: {node} deleted what is {age_ms} ms old at {offset}");
+            assert!(age_ms >= retention_ms, "{topic_partition:?}: {node} deleted what is {age_ms} ms old at {offset}");
         }
         history.replicated.retain(|offset, _| *offset >= start);
     }
 
     /// A partition in the newest image.
-    pub(super) fn partition(&self, place: &PartitionKey) -> Option<&metadata::Partition> {
-        self.newest.topic(&place.0)?.partition(place.1).map(|partition| &**partition)
+    pub(super) fn partition(&self, topic_partition: &TopicPartition) -> Option<&metadata::Partition> {
+        self.newest.topic(&topic_partition.0)?.partition(topic_partition.1).map(|partition| &**partition)
     }
 
     // --- Groups
@@ -310,13 +317,13 @@ impl Ledger {
         let mut seen = BTreeMap::new();
         for (offset, value) in batches(partition, 0, i64::MAX).iter().flat_map(values) {
             let before = seen.insert(value, offset);
-            assert!(before.is_none(), "{:?}: {value} is there at {before:?} and {offset}", place(partition));
+            assert!(before.is_none(), "{:?}: {value} is there at {before:?} and {offset}", topic_partition(partition));
         }
     }
 }
 
 impl History {
-    fn see(&mut self, place: &PartitionKey, who: &str, replicated_in: i32, batch: &Batch) {
+    fn see(&mut self, topic_partition: &TopicPartition, who: &str, replicated_in: i32, batch: &Batch) {
         let header = &batch.header;
         let (offset, leader_epoch) = (header.base_offset, header.partition_leader_epoch);
         let may_be_lost = |loss: &Loss| (loss.from..loss.to).contains(&offset) && leader_epoch <= loss.leader_epoch;
@@ -330,7 +337,10 @@ impl History {
         let max_timestamp = header.max_timestamp;
         let seen = Replicated { hash: hash_of(&batch.bytes[..]), leader_epoch, replicated_in, max_timestamp };
         let known = self.replicated.entry(offset).or_insert(seen);
-        assert_eq!(known.hash, seen.hash, "{place:?}: {who} has {seen:?} at {offset}, but there was {known:?}");
+        assert_eq!(
+            known.hash, seen.hash,
+            "{topic_partition:?}: {who} has {seen:?} at {offset}, but there was {known:?}"
+        );
         known.replicated_in = replicated_in.min(known.replicated_in);
     }
 }

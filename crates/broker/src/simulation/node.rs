@@ -11,7 +11,7 @@ use platform::simulation::SeededRandom;
 use storage::SimDisk;
 use tokio::sync::Notify;
 
-use super::ledger::PartitionKey;
+use super::ledger::TopicPartition;
 use super::machine::{Machine, MachineClock, Process};
 use super::sockets::{Sockets, address_of};
 use super::{CLIENT_PORT, DATA_DIR, NODE_PORT, VOTERS};
@@ -102,7 +102,7 @@ pub(super) struct Node {
     pub(super) starts_at_ms: Option<i64>,
     pub(super) is_full: bool,
     /// Up to where each log was on disk, and its end, when the process ended.
-    pub(super) left: BTreeMap<PartitionKey, (i64, i64)>,
+    pub(super) left: BTreeMap<TopicPartition, (i64, i64)>,
     /// Whether its process has an operation ahead that fails.
     pub(super) is_failing: bool,
     /// The file of its metadata that has a wrong bit.

@@ -147,8 +147,8 @@ impl Replica {
         match follow.apply(response, now_ms) {
             Ok(to_sync) => {
                 let completion = Arc::new(ProduceCompletion::new(to_sync.len().max(1)));
-                for (place, partition) in to_sync.iter().enumerate() {
-                    partition.sync_for_leader(&completion, place);
+                for (slot, partition) in to_sync.iter().enumerate() {
+                    partition.sync_for_leader(&completion, slot);
                 }
                 self.sync();
                 Ok(())

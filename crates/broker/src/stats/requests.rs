@@ -44,7 +44,7 @@ impl Requests {
     /// Takes note of the errors of an answer.
     pub fn note_errors(&self, watch: &Stopwatch, errors: &[ErrorCode]) {
         for code in errors {
-            self.apis[watch.row].errors[place(*code)].add(1);
+            self.apis[watch.row].errors[index(*code)].add(1);
         }
     }
 
@@ -57,17 +57,17 @@ impl Requests {
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.apis.iter().zip(TABLE).flat_map(|(of, api)| {
             let errors = of.errors.iter().enumerate().filter(|(_, count)| count.get() > 0);
-            errors.map(|(place, count)| (api.name, name(place), count.get()))
+            errors.map(|(index, count)| (api.name, error_name(index), count.get()))
         })
     }
 }
 
-fn place(code: ErrorCode) -> usize {
-    usize::try_from(i32::from(code.0) + 1).ok().filter(|place| *place < ERROR_CODES).unwrap_or(0)
+fn index(code: ErrorCode) -> usize {
+    usize::try_from(i32::from(code.0) + 1).ok().filter(|index| *index < ERROR_CODES).unwrap_or(0)
 }
 
-fn name(place: usize) -> &'static str {
-    let code = i16::try_from(place).map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |place| ErrorCode(place - 1));
+fn error_name(index: usize) -> &'static str {
+    let code = i16::try_from(index).map_or(ErrorCode::UNKNOWN_SERVER_ERROR, |index| ErrorCode(index - 1));
     code.name().unwrap_or("UNKNOWN_SERVER_ERROR")
 }
 
@@ -80,10 +80,10 @@ mod tests {
         for code in
             [ErrorCode::UNKNOWN_SERVER_ERROR, ErrorCode::OFFSET_OUT_OF_RANGE, ErrorCode::SHARE_SESSION_LIMIT_REACHED]
         {
-            assert_eq!(Some(name(place(code))), code.name());
+            assert_eq!(Some(error_name(index(code))), code.name());
         }
         for unknown in [-2, i16::MIN, 139, i16::MAX] {
-            assert_eq!(name(place(ErrorCode(unknown))), "UNKNOWN_SERVER_ERROR");
+            assert_eq!(error_name(index(ErrorCode(unknown))), "UNKNOWN_SERVER_ERROR");
         }
     }
 }

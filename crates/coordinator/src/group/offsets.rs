@@ -115,7 +115,7 @@ impl Drop for InFlight {
 
 /// One partition of a commit that may be stored, and where its answer stands.
 struct Accepted {
-    place: (usize, usize),
+    position: (usize, usize),
     topic: String,
     topic_id: Uuid,
     partition: OffsetCommitRequestPartition,
@@ -131,12 +131,12 @@ impl GroupCoordinator {
         let (mut topics, mut accepted) = self.check_committed_topics(api_version, &mut request);
         self.make_durable(&mut accepted, &mut topics).await;
         if !accepted.is_empty() {
-            let places: Vec<_> = accepted.iter().map(|accepted| accepted.place).collect();
+            let positions: Vec<_> = accepted.iter().map(|accepted| accepted.position).collect();
             let result = match self.begin_commit(api_version, client_host, &request, &mut accepted, &mut topics) {
                 Ok(in_flight) => in_flight.wait().await,
                 Err(error) => Err(error),
             };
-            for (topic, partition) in places {
+            for (topic, partition) in positions {
                 let error_code = &mut topics[topic].partitions[partition].error_code;
                 *error_code = result.err().unwrap_or(*error_code);
             }
@@ -170,8 +170,8 @@ impl GroupCoordinator {
                         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                     }
                     Some((name, found)) => {
-                        let place = (answers.len(), partitions.len());
-                        accepted.push(Accepted { place, topic: name.clone(), topic_id: found.id, partition });
+                        let position = (answers.len(), partitions.len());
+                        accepted.push(Accepted { position, topic: name.clone(), topic_id: found.id, partition });
                         ErrorCode::NONE
                     }
                 };
@@ -187,7 +187,7 @@ impl GroupCoordinator {
     async fn make_durable(&self, accepted: &mut Vec<Accepted>, answers: &mut [OffsetCommitResponseTopic]) {
         let sync = |it: &Accepted| {
             let (index, offset) = (it.partition.partition_index, it.partition.committed_offset);
-            Some((it.place, self.topics.make_durable(&it.topic, index, offset)?))
+            Some((it.position, self.topics.make_durable(&it.topic, index, offset)?))
         };
         let syncs: Vec<_> = accepted.iter().filter_map(sync).collect();
         if syncs.is_empty() {
@@ -200,7 +200,7 @@ impl GroupCoordinator {
                 answers[topic].partitions[partition].error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
             }
         }
-        accepted.retain(|it| answers[it.place.0].partitions[it.place.1].error_code.is_none());
+        accepted.retain(|it| answers[it.position.0].partitions[it.position.1].error_code.is_none());
     }
 
     fn begin_commit(
@@ -232,18 +232,18 @@ impl GroupCoordinator {
         let mut writes: Vec<OffsetWrite> = Vec::with_capacity(accepted.len());
         if checked.is_ok() {
             let mut grown = if is_new { group.own_bytes() } else { 0 };
-            let mut places: HashMap<(String, i32), usize> = HashMap::new();
+            let mut positions: HashMap<(String, i32), usize> = HashMap::new();
             for accepted in accepted.drain(..) {
-                let (topic, partition) = accepted.place;
+                let (topic, partition) = accepted.position;
                 match self.commit_one(group, now, client_host, request.retention_time_ms, &mut grown, accepted) {
                     // Of a partition that is there several times the last offset counts, and is the only one written.
-                    Ok(write) => match places.entry((write.topic.clone(), write.partition)) {
-                        Entry::Occupied(place) => {
-                            let former = std::mem::replace(&mut writes[*place.get()], write);
+                    Ok(write) => match positions.entry((write.topic.clone(), write.partition)) {
+                        Entry::Occupied(position) => {
+                            let former = std::mem::replace(&mut writes[*position.get()], write);
                             group.offsets.finish(former, false);
                         }
-                        Entry::Vacant(place) => {
-                            place.insert(writes.len());
+                        Entry::Vacant(position) => {
+                            position.insert(writes.len());
                             writes.push(write);
                         }
                     },
@@ -621,13 +621,13 @@ impl GroupCoordinator {
 /// no partition is asked for.
 fn in_turns(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
     // By the place of their topic: a name for each partition could be many times the request.
-    let mut places: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
+    let mut positions: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
     let mut seen: HashSet<(usize, i32)> = HashSet::new();
     let (mut turns, mut turn, mut left) = (Vec::new(), Vec::new(), PARTITIONS_PER_TURN);
     for OffsetFetchRequestTopics { name, topic_id, mut partition_indexes } in topics {
-        let next = places.len();
-        let place = *places.entry((topic_id, name.clone())).or_insert(next);
-        partition_indexes.retain(|partition| seen.insert((place, *partition)));
+        let next = positions.len();
+        let position = *positions.entry((topic_id, name.clone())).or_insert(next);
+        partition_indexes.retain(|partition| seen.insert((position, *partition)));
         let mut rest = partition_indexes;
         loop {
             let later = rest.split_off(rest.len().min(left));

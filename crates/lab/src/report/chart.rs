@@ -93,15 +93,15 @@ impl Chart {
         let mut drawing = Drawing::new(Some(self.name.clone()), class, width, height);
         self.draw_axes(&area, &mut drawing);
         for line in self.lines.iter().filter(|line| line.is_joined) {
-            drawing.line(line.style.line_class(), line.points.iter().map(|point| self.place(&area, point)));
+            drawing.line(line.style.line_class(), line.points.iter().map(|point| self.position(&area, point)));
         }
         for line in &self.lines {
             self.draw_spreads(line, &area, &mut drawing);
         }
         for line in &self.lines {
             for point in &line.points {
-                if let (Some(place), Some(mark)) = (self.place(&area, point), point.mark) {
-                    drawing.mark(line.style, mark, place, point.title.clone());
+                if let (Some(position), Some(mark)) = (self.position(&area, point), point.mark) {
+                    drawing.mark(line.style, mark, position, point.title.clone());
                 }
             }
         }
@@ -140,7 +140,7 @@ impl Chart {
         area.bottom - self.y.part(value) * (area.bottom - area.top)
     }
 
-    fn place(&self, area: &Area, point: &Point) -> Option<(f64, f64)> {
+    fn position(&self, area: &Area, point: &Point) -> Option<(f64, f64)> {
         Some((self.x_at(area, point.x), self.y_at(area, point.y?)))
     }
 
@@ -155,8 +155,8 @@ impl Chart {
         for (value, text) in &self.y.ticks {
             drawing.text("tick end", left - 6.0, self.y_at(area, *value) + font * 0.35, text);
         }
-        let places = self.x.ticks.iter().map(|(value, _)| self.x_at(area, *value));
-        drawing.line("axis".to_owned(), places.flat_map(|x| [Some((x, bottom)), Some((x, bottom + 4.0)), None]));
+        let marks = self.x.ticks.iter().map(|(value, _)| self.x_at(area, *value));
+        drawing.line("axis".to_owned(), marks.flat_map(|x| [Some((x, bottom)), Some((x, bottom + 4.0)), None]));
         for (x, text) in self.x_texts(area) {
             drawing.text("tick middle", x, bottom + font + 4.0, text);
         }
@@ -198,21 +198,23 @@ impl Chart {
     fn draw_labels(&self, area: &Area, drawing: &mut Drawing) {
         let font = self.size.font;
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let marks = points().filter_map(|point| self.place(area, point));
+        let marks = points().filter_map(|point| self.position(area, point));
         let mut taken: Vec<_> = marks.map(|(x, y)| Area::around(x, y, 6.0)).collect();
         for point in points() {
-            let (Some(text), Some((x, y))) = (&point.label, self.place(area, point)) else { continue };
+            let (Some(text), Some((x, y))) = (&point.label, self.position(area, point)) else { continue };
             let width = width_of(text, font);
             let (top, bottom) = (y - font * 0.4, y + font * 0.4);
             let right_of_it = Area { left: x + 8.0, right: x + 8.0 + width, top, bottom };
             let left_of_it = Area { left: x - 8.0 - width, right: x - 8.0, top, bottom };
-            let places = [("label", x + 8.0, right_of_it), ("label end", x - 8.0, left_of_it)];
-            let has_room = |(_, _, place): &(&str, f64, Area)| {
-                place.left >= area.left && place.right <= self.size.width && !taken.iter().any(|it| it.meets(place))
+            let candidates = [("label", x + 8.0, right_of_it), ("label end", x - 8.0, left_of_it)];
+            let is_free = |(_, _, text_area): &(&str, f64, Area)| {
+                text_area.left >= area.left
+                    && text_area.right <= self.size.width
+                    && !taken.iter().any(|other| other.meets(text_area))
             };
-            if let Some((class, x, place)) = places.into_iter().find(has_room) {
+            if let Some((class, x, text_area)) = candidates.into_iter().find(is_free) {
                 drawing.text(class, x, y + font * 0.35, text);
-                taken.push(place);
+                taken.push(text_area);
             }
         }
     }

@@ -95,18 +95,18 @@ impl<'a> Sweep<'a> {
 
     fn lines(&self, x: &str) -> Option<Figure> {
         let values = distinct(self.groups.iter().filter_map(|group| group.case.axes.get(x).map(String::as_str)));
-        let places = Places::of(x, values);
+        let axis = ValueAxis::of(x, values);
         let labels = distinct(self.groups.iter().map(|group| self.label(group)));
         let ours = labels.into_iter().enumerate().map(|(index, label)| {
             let own = self.groups.iter().filter(|group| self.label(group) == label);
-            let points = own.filter_map(|group| self.point(group, x, &places)).collect();
+            let points = own.filter_map(|group| self.point(group, x, &axis)).collect();
             line(label.clone(), Style::of(index), points)
         });
         // They are the same for all targets.
         let variants = distinct(self.groups.iter().map(|group| self.variant(group)));
         let theirs = variants.into_iter().enumerate().map(|(index, variant)| {
             let own = self.groups.iter().filter(|group| self.variant(group) == variant);
-            let points = own.filter_map(|group| self.published_point(group, x, &places)).collect();
+            let points = own.filter_map(|group| self.published_point(group, x, &axis)).collect();
             let label = if variant.is_empty() { "published".to_owned() } else { format!("published, {variant}") };
             line(label, Style::published(index), points)
         });
@@ -115,11 +115,11 @@ impl<'a> Sweep<'a> {
         let values = points.flat_map(|point| [point.y, point.spread.map(|(_, most)| most)]);
         let most = values.flatten().reduce(f64::max)?;
         let (name, y) = (self.chart.title.clone(), Axis::from_zero(measure::title(self.chart.y), most));
-        let chart = Chart { name, size: LARGE, x: places.axis, y, lines, warm_up: None, steps: Vec::new() };
+        let chart = Chart { name, size: LARGE, x: axis.axis, y, lines, warm_up: None, steps: Vec::new() };
         Some(Figure::of_chart(&chart))
     }
 
-    fn point(&self, group: &Group<'_>, x: &str, places: &Places<'_>) -> Option<Point> {
+    fn point(&self, group: &Group<'_>, x: &str, axis: &ValueAxis<'_>) -> Option<Point> {
         let (value, y) = (group.case.axes.get(x)?, group.value(self.chart.y)?);
         let (label, figure, unit) = (self.label(group), format::number(y), measure::title(self.chart.y));
         let (mark, saturated) = if self.is_queue(group) { (Mark::Cross, " (saturated)") } else { (Mark::Filled, "") };
@@ -127,17 +127,17 @@ impl<'a> Sweep<'a> {
             spread: group.spread(self.chart.y),
             mark: Some(mark),
             title: Some(format!("{label}, {x} {value}: {figure} {unit}{saturated}")),
-            ..Point::plain(places.of_value(value)?, Some(y))
+            ..Point::plain(axis.of_value(value)?, Some(y))
         })
     }
 
-    fn published_point(&self, group: &Group<'_>, x: &str, places: &Places<'_>) -> Option<Point> {
+    fn published_point(&self, group: &Group<'_>, x: &str, axis: &ValueAxis<'_>) -> Option<Point> {
         let (value, y) = (group.case.axes.get(x)?, self.published(group)?);
         let (figure, unit) = (format::number(y), measure::title(self.chart.y));
         Some(Point {
             mark: Some(Mark::Hollow),
             title: Some(format!("published, {x} {value}: {figure} {unit}")),
-            ..Point::plain(places.of_value(value)?, Some(y))
+            ..Point::plain(axis.of_value(value)?, Some(y))
         })
     }
 
@@ -145,10 +145,10 @@ impl<'a> Sweep<'a> {
         let measured = self.groups.iter().filter(|group| group.value(self.chart.y).is_some());
         let targets = distinct(measured.map(|group| group.case.target.as_str()));
         let bar = |group: &Group<'_>| {
-            let place = targets.iter().position(|target| *target == group.case.target)?;
+            let index = targets.iter().position(|target| *target == group.case.target)?;
             Some(Bar {
                 target: group.case.target.clone(),
-                style: Style::of(place),
+                style: Style::of(index),
                 value: group.value(self.chart.y)?,
                 spread: group.spread(self.chart.y),
                 is_queue: self.is_queue(group),
@@ -186,14 +186,14 @@ fn line(label: String, style: Style, mut points: Vec<Point>) -> Line {
     Line { label, style, is_joined: true, points }
 }
 
-/// The x axis with the places of the values on it.
-struct Places<'a> {
+/// The x axis, and where the values are on it.
+struct ValueAxis<'a> {
     axis: Axis,
     /// `None` where all of them are numbers.
     names: Option<Vec<&'a str>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> ValueAxis<'a> {
     fn of(x: &str, values: Vec<&'a str>) -> Self {
         let numbers: Option<Vec<f64>> = values.iter().map(|value| number(value)).collect();
         let Some(mut numbers) = numbers else {
@@ -242,14 +242,14 @@ mod tests {
 
     #[test]
     fn numbers_are_spaced_as_numbers_and_names_evenly() {
-        let places = Places::of("partitions", vec!["9", "1", "3"]);
-        let texts: Vec<_> = places.axis.ticks.iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!((texts, places.of_value("3")), (vec!["1", "3", "9"], Some(3.0)));
-        let places = Places::of("fetch.max.bytes", vec!["10240", "1048576", "1000"]);
-        let texts: Vec<_> = places.axis.ticks.iter().map(|(_, text)| text.as_str()).collect();
+        let axis = ValueAxis::of("partitions", vec!["9", "1", "3"]);
+        let texts: Vec<_> = axis.axis.ticks.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!((texts, axis.of_value("3")), (vec!["1", "3", "9"], Some(3.0)));
+        let axis = ValueAxis::of("fetch.max.bytes", vec!["10240", "1048576", "1000"]);
+        let texts: Vec<_> = axis.axis.ticks.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["1,000", "10\u{a0}KiB", "1\u{a0}MiB"]);
-        assert!((places.axis.part(32_400.0) - 0.5).abs() < 0.01, "logarithmic");
-        let places = Places::of("producer.acks", vec!["all", "1"]);
-        assert_eq!((places.of_value("all"), places.of_value("1"), places.of_value("0")), (Some(0.0), Some(1.0), None));
+        assert!((axis.axis.part(32_400.0) - 0.5).abs() < 0.01, "logarithmic");
+        let axis = ValueAxis::of("producer.acks", vec!["all", "1"]);
+        assert_eq!((axis.of_value("all"), axis.of_value("1"), axis.of_value("0")), (Some(0.0), Some(1.0), None));
     }
 }

@@ -10,7 +10,7 @@ use crate::result::{Latency, Measured, Second};
 /// A chart has no room for more; longer runs have several seconds in a step.
 const STEPS_MAX: usize = 90;
 /// A distribution has more points than tooltips need.
-const PLACES_IN_STEP: usize = 4;
+const QUANTILES_PER_STEP: usize = 4;
 /// Brokers have the colours behind the client's.
 const BROKER_COLORS: usize = 5;
 
@@ -162,21 +162,21 @@ fn distribution(measured: &Measured) -> Option<Figure> {
     let known =
         all.into_iter().filter_map(|(label, color, latency)| Some((label, color, quantiles(latency.as_ref()?))));
     let known: Vec<_> = known.collect();
-    let most = known.iter().flat_map(|(.., quantiles)| quantiles).map(|place| place.nines).reduce(f64::max)?;
-    let y = Axis::fitting("ms", known.iter().flat_map(|(.., quantiles)| quantiles).map(|place| place.ms));
+    let most = known.iter().flat_map(|(.., quantiles)| quantiles).map(|quantile| quantile.nines).reduce(f64::max)?;
+    let y = Axis::fitting("ms", known.iter().flat_map(|(.., quantiles)| quantiles).map(|quantile| quantile.ms));
     let is_saturated = measured.verdict.is_saturated;
     let (label, _, quantiles) = known.first()?;
-    let step = |(before, place): (&Quantile, &Quantile)| {
-        let percent = format::trimmed(&format!("{:.6}", place.part * 100.0));
-        let title = format!("{label}: {percent} % within {} ms", format::number(place.ms));
-        Step { from: before.nines, to: place.nines, title }
+    let step = |(before, quantile): (&Quantile, &Quantile)| {
+        let percent = format::trimmed(&format!("{:.6}", quantile.part * 100.0));
+        let title = format!("{label}: {percent} % within {} ms", format::number(quantile.ms));
+        Step { from: before.nines, to: quantile.nines, title }
     };
-    let shown = || quantiles.iter().step_by(PLACES_IN_STEP);
+    let shown = || quantiles.iter().step_by(QUANTILES_PER_STEP);
     let line = |(label, color, quantiles): &(&str, usize, Vec<Quantile>)| Line {
         label: (*label).to_owned(),
         style: Style { color: *color, form: 0, is_dashed: *color > 1 },
         is_joined: true,
-        points: quantiles.iter().map(|place| Point::plain(place.nines, Some(place.ms))).collect(),
+        points: quantiles.iter().map(|quantile| Point::plain(quantile.nines, Some(quantile.ms))).collect(),
     };
     Some(Figure::of_chart(&Chart {
         name: if is_saturated { "Distribution of the wait in the queue" } else { "Distribution of latency" }.to_owned(),
@@ -233,7 +233,7 @@ mod tests {
         let case = sample::measured("H2", "kafka", 1, 1000.0);
         let measured = case.measured().unwrap();
         let quantiles = quantiles(measured.latency.as_ref().unwrap());
-        assert!(quantiles.iter().all(|place| place.nines.is_finite()));
+        assert!(quantiles.iter().all(|quantile| quantile.nines.is_finite()));
         let figure = distribution(measured).unwrap();
         assert!(figure.svg.contains(">99.9 %<") && figure.svg.contains("% within"), "{}", figure.svg);
     }

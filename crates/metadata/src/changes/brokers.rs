@@ -413,8 +413,8 @@ mod tests {
         assert_eq!(state(&after, 1), (1, vec![1], vec![]));
         assert_eq!(after.partition("t", 1).unwrap().leader_epoch, 1);
         assert_eq!(state(&after, 2), (2, vec![2], vec![]));
-        for (index, place) in [(0, 0), (1, 0), (2, 1)] {
-            assert_eq!(after.partition("t", index).unwrap().directories[place], Uuid([50; 16]));
+        for (index, replica_index) in [(0, 0), (1, 0), (2, 1)] {
+            assert_eq!(after.partition("t", index).unwrap().directories[replica_index], Uuid([50; 16]));
         }
     }
 

@@ -44,14 +44,14 @@ pub fn elect(context: &Context<'_>, request: &ElectLeadersRequest) -> Decision<E
             let mut named = Named::default();
             for topic in asked {
                 let number = named.number(&topic.topic);
-                let results = topic.partitions.iter().enumerate().map(|(place, partition_id)| {
+                let results = topic.partitions.iter().enumerate().map(|(index, partition_id)| {
                     let outcome = if named.is_new(number, *partition_id) {
                         elect_one(context, &topic.topic, *partition_id, election)
                     } else {
                         Err(not_needed())
                     };
                     let mut result = result(*partition_id, outcome, &mut records);
-                    result.error_message = result.error_message.filter(|_| place < WORDS_MAX);
+                    result.error_message = result.error_message.filter(|_| index < WORDS_MAX);
                     result
                 });
                 let partition_result = results.collect();

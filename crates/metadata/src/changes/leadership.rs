@@ -257,9 +257,9 @@ fn changed<T: PartialEq>(now: Vec<T>, before: &[T]) -> Option<Vec<T>> {
 
 /// Where a partition says that its replica is.
 pub(super) fn directory(partition: &Partition, id: i32) -> Option<Uuid> {
-    let place = partition.replicas.iter().position(|replica| *replica == id)?;
+    let replica_index = partition.replicas.iter().position(|replica| *replica == id)?;
     // Partitions of old metadata have no directories.
-    Some(partition.directories.get(place).copied().unwrap_or(Uuid::ZERO))
+    Some(partition.directories.get(replica_index).copied().unwrap_or(Uuid::ZERO))
 }
 
 /// The number of a directory id that names no directory.

@@ -85,13 +85,13 @@ fn create_one(
     let factor = found.partitions.first().map_or(1, |partition| partition.replicas.len());
     let partitions: Vec<_> = match &topic.assignments {
         Some(assignments) => {
-            let assigned = assignments.iter().enumerate().map(|(place, assignment)| {
+            let assigned = assignments.iter().enumerate().map(|(index, assignment)| {
                 check_assignment(context.image, &assignment.broker_ids, Some(factor))?;
                 new_partition(context.image, &assignment.broker_ids, || {
                     let message = format!(
                         "All brokers specified in the manual partition assignment for partition {} are fenced or in \
                          controlled shutdown.",
-                        before + place
+                        before + index
                     );
                     Refusal::new(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message)
                 })

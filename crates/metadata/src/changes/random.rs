@@ -96,12 +96,13 @@ impl World {
             return;
         }
         let offset = self.image.offset() + records.len() as i64;
-        let after = self.image.apply(records, offset, 1).unwrap_or_else(|error| panic!("{}: {error}", self.place())).0;
+        let after =
+            self.image.apply(records, offset, 1).unwrap_or_else(|error| panic!("{}: {error}", self.context())).0;
         self.check(&after);
         self.image = after;
     }
 
-    fn place(&self) -> String {
+    fn context(&self) -> String {
         format!("seed {} step {}: {:?}", self.seed, self.step, self.said.last())
     }
 
@@ -284,7 +285,7 @@ impl World {
                 assert_eq!((answer.leader_epoch, answer.partition_epoch), (after.leader_epoch, after.partition_epoch));
             }
             ErrorCode::NEW_LEADER_ELECTED => assert!(reassigning::is_under_way(&partition)),
-            code => assert_eq!((code, is_there), (ErrorCode::INELIGIBLE_REPLICA, false), "{}", self.place()),
+            code => assert_eq!((code, is_there), (ErrorCode::INELIGIBLE_REPLICA, false), "{}", self.context()),
         }
     }
 
@@ -402,39 +403,39 @@ impl World {
     }
 
     fn check_shape(&self, image: &MetadataImage, now: &Partition, was: Option<&Arc<Partition>>) {
-        let place = || format!("{}: {was:?} -> {now:?}", self.place());
+        let context = || format!("{}: {was:?} -> {now:?}", self.context());
         let mut distinct = now.replicas.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), now.replicas.len(), "{}", place());
-        assert_eq!(now.directories.len(), now.replicas.len(), "{}", place());
+        assert_eq!(distinct.len(), now.replicas.len(), "{}", context());
+        assert_eq!(now.directories.len(), now.replicas.len(), "{}", context());
         let is_replica = |id: &i32| now.replicas.contains(id);
-        assert!(now.isr.iter().chain(&now.eligible_leader_replicas).all(is_replica), "{}", place());
-        assert!(!now.eligible_leader_replicas.iter().any(|id| now.isr.contains(id)), "{}", place());
-        assert!(now.adding_replicas.iter().chain(&now.removing_replicas).all(is_replica), "{}", place());
+        assert!(now.isr.iter().chain(&now.eligible_leader_replicas).all(is_replica), "{}", context());
+        assert!(!now.eligible_leader_replicas.iter().any(|id| now.isr.contains(id)), "{}", context());
+        assert!(now.adding_replicas.iter().chain(&now.removing_replicas).all(is_replica), "{}", context());
         let is_active = |id: &i32| image.broker(*id).is_some_and(RegisteredBroker::is_active);
         if now.leader == NO_LEADER {
-            assert!(!now.isr.iter().any(is_active), "{}", place());
-            assert!(!now.eligible_leader_replicas.iter().any(is_active), "{}", place());
+            assert!(!now.isr.iter().any(is_active), "{}", context());
+            assert!(!now.eligible_leader_replicas.iter().any(is_active), "{}", context());
         } else {
-            assert!(now.isr.contains(&now.leader), "{}", place());
-            assert!(now.last_known_elr.is_empty(), "{}", place());
+            assert!(now.isr.contains(&now.leader), "{}", context());
+            assert!(now.last_known_elr.is_empty(), "{}", context());
             let leader = image.broker(now.leader).unwrap();
             // One that shuts down leads only what nobody in sync can take over.
             let may_lead = leader.is_active() || (!leader.fenced && now.isr == [now.leader]);
-            assert!(may_lead, "{}", place());
-            assert!(now.isr.iter().all(|id| *id == now.leader || is_active(id)), "{}", place());
+            assert!(may_lead, "{}", context());
+            assert!(now.isr.iter().all(|id| *id == now.leader || is_active(id)), "{}", context());
         }
     }
 
     fn check_change(&self, was: &Partition, now: &Partition) {
-        let place = || format!("{}: {was:?} -> {now:?}", self.place());
-        assert!(now.partition_epoch > was.partition_epoch && now.leader_epoch >= was.leader_epoch, "{}", place());
+        let context = || format!("{}: {was:?} -> {now:?}", self.context());
+        assert!(now.partition_epoch > was.partition_epoch && now.leader_epoch >= was.leader_epoch, "{}", context());
         if now.leader != was.leader || was.replicas.iter().any(|id| !now.replicas.contains(id)) {
-            assert!(now.leader_epoch > was.leader_epoch, "{}", place());
+            assert!(now.leader_epoch > was.leader_epoch, "{}", context());
         }
         if now.isr.is_empty() && !was.isr.is_empty() {
-            assert!(self.wiped.is_some_and(|id| was.isr == [id] && now.last_known_elr == [id]), "{}", place());
+            assert!(self.wiped.is_some_and(|id| was.isr == [id] && now.last_known_elr == [id]), "{}", context());
         }
     }
 
@@ -446,11 +447,11 @@ impl World {
         let could_lead = [&was.isr, &was.eligible_leader_replicas].iter().any(|ids| ids.contains(&now.leader));
         let is_unclean = now.leader != was.leader && !could_lead && now.leader_recovery_state == 1;
         let is_empty = self.wiped == Some(now.leader) && now.replicas == [now.leader];
-        let place = format!("{}: {was:?} -> {now:?}", self.place());
+        let context = format!("{}: {was:?} -> {now:?}", self.context());
         let data = self.data.entry((topic, index)).or_default();
         let has = data.by_replica.get(&now.leader).copied().unwrap_or(0);
         if is_unclean {
-            assert_eq!(now.isr, [now.leader], "{place}");
+            assert_eq!(now.isr, [now.leader], "{context}");
         }
         if is_unclean || is_empty {
             // What the others have may be something else from here on.
@@ -459,7 +460,7 @@ impl World {
             data.acknowledged = has;
             data.written = has;
         } else {
-            assert!(has >= data.acknowledged, "{place} {data:?}");
+            assert!(has >= data.acknowledged, "{context} {data:?}");
         }
     }
 }

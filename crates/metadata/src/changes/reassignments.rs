@@ -30,7 +30,7 @@ pub fn alter(
     let mut named = Named::default();
     for topic in &request.topics {
         let number = named.number(&topic.name);
-        let partitions = topic.partitions.iter().enumerate().map(|(place, partition)| {
+        let partitions = topic.partitions.iter().enumerate().map(|(index, partition)| {
             let outcome = if named.is_new(number, partition.partition_index) {
                 one(context, &topic.name, partition, may_resize)
             } else {
@@ -46,7 +46,7 @@ pub fn alter(
             ReassignablePartitionResponse {
                 partition_index: partition.partition_index,
                 error_code: refusal.code,
-                error_message: refusal.message.filter(|_| place < WORDS_MAX),
+                error_message: refusal.message.filter(|_| index < WORDS_MAX),
             }
         });
         let partitions = partitions.collect();

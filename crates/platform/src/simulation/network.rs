@@ -66,11 +66,11 @@ impl<T: Clone> Network<T> {
 
     /// Cuts it in two: those whose bit is set in `side` from the others.
     pub fn split(&mut self, nodes: &[i32], side: u64) {
-        let is_there = |place: usize| side >> place & 1 == 1;
+        let is_there = |index: usize| side >> index & 1 == 1;
         self.cuts.clear();
-        for (from_place, from) in nodes.iter().enumerate() {
-            for (to_place, to) in nodes.iter().enumerate() {
-                if is_there(from_place) != is_there(to_place) {
+        for (from_index, from) in nodes.iter().enumerate() {
+            for (to_index, to) in nodes.iter().enumerate() {
+                if is_there(from_index) != is_there(to_index) {
                     self.cuts.insert((*from, *to));
                 }
             }

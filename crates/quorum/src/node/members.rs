@@ -124,15 +124,15 @@ impl<M: StateMachine> Node<M> {
     /// The next step by which a member with a new disk takes the place of the one that it was.
     fn replacement(&self) -> Option<VoterSet> {
         let has_later =
-            |members: &[Voter], place: usize| members[place + 1..].iter().any(|m| m.node_id == members[place].node_id);
+            |members: &[Voter], index: usize| members[index + 1..].iter().any(|m| m.node_id == members[index].node_id);
         let VoterSet { voters, observers } = &*self.voters;
-        for (place, voter) in voters.iter().enumerate() {
-            if has_later(voters, place) && self.is_gone(voter) {
+        for (index, voter) in voters.iter().enumerate() {
+            if has_later(voters, index) && self.is_gone(voter) {
                 return Some(self.voters.without(voter.key()));
             }
         }
-        for (place, observer) in observers.iter().enumerate() {
-            if has_later(observers, place) {
+        for (index, observer) in observers.iter().enumerate() {
+            if has_later(observers, index) {
                 return Some(self.voters.without(observer.key()));
             }
             let mut replaced = voters.iter().filter(|voter| voter.node_id == observer.node_id).peekable();

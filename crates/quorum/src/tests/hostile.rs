@@ -69,14 +69,14 @@ impl Three {
                 return;
             }
             for message in sent {
-                let n = self.place(message.to).unwrap();
+                let n = self.node_index(message.to).unwrap();
                 self.nodes[n].receive(message).unwrap();
                 self.nodes[n].drive().unwrap();
             }
         }
     }
 
-    fn place(&self, raft_id: u64) -> Option<usize> {
+    fn node_index(&self, raft_id: u64) -> Option<usize> {
         self.nodes.iter().position(|node| node.key().raft_id() == raft_id)
     }
 
@@ -409,7 +409,7 @@ fn run(seed: u64) -> usize {
             3..7 if !on_their_way.is_empty() => {
                 let at = rng.below(on_their_way.len() as u64) as usize;
                 let message: Message = on_their_way.swap_remove(at);
-                if let Some(to) = three.place(message.to) {
+                if let Some(to) = three.node_index(message.to) {
                     // What others were made to believe by forgery may be impossible here.
                     _ = three.nodes[to].receive(message);
                     _ = three.nodes[to].drive();
@@ -419,7 +419,7 @@ fn run(seed: u64) -> usize {
             _ => {
                 for _ in 0..1 + rng.below(4) {
                     let forged = forge(&mut rng, &three, &corpus);
-                    let Some(to) = three.place(forged.to as u64) else { continue };
+                    let Some(to) = three.node_index(forged.to as u64) else { continue };
                     if let Ok(message) = from_wire(forged) {
                         let_through += usize::from(three.nodes[to].receive(message).is_ok());
                     }
@@ -433,7 +433,7 @@ fn run(seed: u64) -> usize {
         (0..3).for_each(|n| three.look(n));
         for message in std::mem::take(&mut *three.sent.lock()) {
             if message.get_msg_type() == MessageType::MsgSnapshot {
-                let (from, to) = (three.place(message.from).unwrap(), message.to);
+                let (from, to) = (three.node_index(message.from).unwrap(), message.to);
                 let to = voters::node_id(to).unwrap();
                 _ = three.nodes[from].report_snapshot(to, true);
             }

@@ -275,7 +275,7 @@ fn the_same_state_from_the_metadata_leaves_what_is_pending() {
 
 /// What the model knows of a follower: everything it has said.
 #[derive(Clone, Default)]
-struct Told {
+struct Fetched {
     fetches: Vec<FollowerFetch>,
     /// The leader's log end at each of them.
     leader_ends: Vec<i64>,
@@ -291,7 +291,7 @@ struct Model {
     partition_epoch: i32,
     pending: Option<(Proposal, BTreeSet<i32>)>,
     registrations: BTreeMap<i32, Registration>,
-    told: BTreeMap<i32, Told>,
+    fetched: BTreeMap<i32, Fetched>,
     high_watermark: i64,
     durable_offset: i64,
     epoch_start_offset: i64,
@@ -303,33 +303,33 @@ struct Model {
 
 impl Model {
     fn caught_up_ms(&self, id: i32) -> i64 {
-        let told = &self.told[&id];
+        let fetched = &self.fetched[&id];
         let mut caught_up_ms = if self.initial_isr.contains(&id) { 0 } else { NEVER_MS };
-        for (place, fetch) in told.fetches.iter().enumerate() {
-            if fetch.fetch_offset >= told.leader_ends[place] {
+        for (index, fetch) in fetched.fetches.iter().enumerate() {
+            if fetch.fetch_offset >= fetched.leader_ends[index] {
                 caught_up_ms = caught_up_ms.max(fetch.now_ms);
-            } else if place > 0 && fetch.fetch_offset >= *told.leader_ends[..place].iter().max().unwrap() {
-                caught_up_ms = caught_up_ms.max(told.fetches[place - 1].now_ms);
+            } else if index > 0 && fetch.fetch_offset >= *fetched.leader_ends[..index].iter().max().unwrap() {
+                caught_up_ms = caught_up_ms.max(fetched.fetches[index - 1].now_ms);
             }
         }
         caught_up_ms
     }
 
     fn is_caught_up(&self, id: i32) -> bool {
-        let end = self.told[&id].fetches.last().map_or(-1, |fetch| fetch.fetch_offset);
+        let end = self.fetched[&id].fetches.last().map_or(-1, |fetch| fetch.fetch_offset);
         end == self.own.log_end_offset || self.now_ms - self.caught_up_ms(id) <= LAG_MAX_MS
     }
 
     fn may_join(&self, id: i32) -> bool {
-        let last = self.told[&id].fetches.last();
-        let told_epoch = last.map_or(-1, |fetch| fetch.broker_epoch);
+        let last = self.fetched[&id].fetches.last();
+        let fetched_epoch = last.map_or(-1, |fetch| fetch.broker_epoch);
         let registration = self.registrations[&id];
         let is_damaged = last.is_some_and(|fetch| fetch.is_damaged);
-        registration.is_active && (told_epoch == -1 || told_epoch == registration.epoch) && !is_damaged
+        registration.is_active && (fetched_epoch == -1 || fetched_epoch == registration.epoch) && !is_damaged
     }
 
     fn has_lost(&self, id: i32) -> bool {
-        let last = self.told[&id].fetches.last();
+        let last = self.fetched[&id].fetches.last();
         last.is_some_and(|fetch| fetch.is_damaged || fetch.fetch_offset < self.high_watermark)
     }
 
@@ -345,7 +345,7 @@ impl Model {
 
     /// The formulas, and what must hold whatever they are.
     fn check(&mut self) {
-        let last = |id: &i32| self.told[id].fetches.last().copied();
+        let last = |id: &i32| self.fetched[id].fetches.last().copied();
         let ends = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.fetch_offset)).min();
         let synced = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.synced_offset)).min();
         let reached = LocalOffsets {
@@ -404,7 +404,7 @@ impl Model {
     }
 
     fn fetch(&mut self, id: i32, rng: &mut Rng) {
-        let before = self.told[&id].fetches.last().copied();
+        let before = self.fetched[&id].fetches.last().copied();
         let from = before.map_or(0, |fetch| fetch.fetch_offset);
         // Mostly on, often to the end, seldom back: a replica that lost its disk.
         let fetch_offset = match rng.below(10) {
@@ -417,18 +417,18 @@ impl Model {
         let broker_epoch = if rng.percent(90) { epoch } else { epoch - 1 };
         let is_damaged = rng.percent(5);
         let fetch = FollowerFetch { synced_offset, broker_epoch, is_damaged, ..fetch(fetch_offset, self.now_ms) };
-        let noted = self.leadership.note_fetch(id, fetch);
-        assert_eq!(noted.is_ok(), broker_epoch == epoch);
-        if noted.is_ok() {
-            let told = self.told.get_mut(&id).unwrap();
-            told.fetches.push(fetch);
-            told.leader_ends.push(self.own.log_end_offset);
+        let result = self.leadership.note_fetch(id, fetch);
+        assert_eq!(result.is_ok(), broker_epoch == epoch);
+        if result.is_ok() {
+            let fetched = self.fetched.get_mut(&id).unwrap();
+            fetched.fetches.push(fetch);
+            fetched.leader_ends.push(self.own.log_end_offset);
         }
     }
 
     fn propose(&mut self, id: i32, rng: &mut Rng) {
         let (proposed, expected) = if rng.percent(50) {
-            let last = self.told[&id].fetches.last().copied();
+            let last = self.fetched[&id].fetches.last().copied();
             let may_enter = self.pending.is_none()
                 && !self.isr.contains(&id)
                 && self.may_join(id)
@@ -501,7 +501,7 @@ fn live(seed: u64) -> Vec<(i64, i64, usize)> {
         partition_epoch: 0,
         pending: None,
         registrations: [2, 3].map(|id| (id, Registration { epoch: 7, is_active: true })).into(),
-        told: [2, 3].map(|id| (id, Told::default())).into(),
+        fetched: [2, 3].map(|id| (id, Fetched::default())).into(),
         high_watermark: 0,
         durable_offset: 0,
         epoch_start_offset: own.log_end_offset,

@@ -142,10 +142,10 @@ fn throttled_partitions_take_turns() {
     for index in 0..PARTITIONS {
         let (completion, mut commits) = (Arc::new(ProduceCompletion::new(100)), PendingCommits::default());
         let leader = cluster.nodes[&1].replica.table.find_by_name("many", index).unwrap();
-        for place in 0..100 {
+        for slot in 0..100 {
             let mut builder = BatchBuilder::new();
             builder.push(0, None, Some(&[7; 8]), &[]);
-            leader.enqueue(builder.build(), Acks::Leader, &completion, place, &mut commits);
+            leader.enqueue(builder.build(), Acks::Leader, &completion, slot, &mut commits);
         }
         commits.commit();
     }

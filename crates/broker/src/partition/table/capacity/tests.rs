@@ -64,8 +64,8 @@ impl Node {
         let mut node = Self { disk, clock, table, image: Arc::default() };
         let own = RegisterBrokerRecord { broker_id: 1, incarnation_id: INCARNATION_ID, ..Default::default() };
         let mut records: Vec<MetadataRecord> = vec![own.into()];
-        for (place, (name, settings)) in topics.iter().enumerate() {
-            let topic_id = topic_id(place);
+        for (index, (name, settings)) in topics.iter().enumerate() {
+            let topic_id = topic_id(index);
             records.push(TopicRecord { name: (*name).to_owned(), topic_id }.into());
             let partition = PartitionRecord {
                 partition_id: 0,
@@ -139,8 +139,8 @@ impl Node {
     }
 }
 
-fn topic_id(place: usize) -> Uuid {
-    Uuid([place as u8 + 1; 16])
+fn topic_id(index: usize) -> Uuid {
+    Uuid([index as u8 + 1; 16])
 }
 
 fn altered(topic: &str, setting: &str, value: &str) -> MetadataRecord {

@@ -6,36 +6,36 @@ use std::sync::Arc;
 use coordinator::group::OFFSETS_TOPIC;
 use platform::simulation::START_WALL_MS;
 
-use super::clients::Heard;
+use super::clients::ClientEvent;
 use super::cluster::{Cluster, REPLICATION_FACTOR, partition_count};
-use super::ledger::{PartitionKey, place};
+use super::ledger::{TopicPartition, topic_partition};
 use super::replica::bytes_of;
 
 impl Cluster {
     /// What a client has been told is a promise.
-    pub(super) fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Acknowledged { place, node, base_offset, values } => {
-                let epoch = self.led_epoch(node, &place);
-                let newest = self.ledger.partition(&place).map_or(0, |partition| partition.leader_epoch);
+    pub(super) fn observe(&mut self, event: ClientEvent) {
+        match event {
+            ClientEvent::Acknowledged { topic_partition, node, base_offset, values } => {
+                let epoch = self.led_epoch(node, &topic_partition);
+                let newest = self.ledger.partition(&topic_partition).map_or(0, |partition| partition.leader_epoch);
                 (node, base_offset, values.len()).hash(&mut self.trace);
-                self.ledger.acknowledges(&place, epoch.unwrap_or(newest), base_offset, &values);
+                self.ledger.acknowledges(&topic_partition, epoch.unwrap_or(newest), base_offset, &values);
             }
             // One that does not know that it leads no more knows nothing of what has been acknowledged since.
-            Heard::Failed { place, node, sequence, code } => {
-                let leads = self.ledger.partition(&place).is_some_and(|partition| partition.leader == node);
-                assert!(!leads, "{place:?}: an error reaches the producer at sequence {sequence}: {code}");
+            ClientEvent::Failed { topic_partition, node, sequence, code } => {
+                let leads = self.ledger.partition(&topic_partition).is_some_and(|partition| partition.leader == node);
+                assert!(!leads, "{topic_partition:?}: an error reaches the producer at sequence {sequence}: {code}");
             }
-            Heard::Read { place, batch } => self.ledger.sees(&place, "a consumer", &batch),
-            Heard::Committed { place, node, number } => {
+            ClientEvent::Read { topic_partition, batch } => self.ledger.sees(&topic_partition, "a consumer", &batch),
+            ClientEvent::Committed { topic_partition, node, number } => {
                 let known = self.ledger.partition(&(OFFSETS_TOPIC.into(), 0)).map_or(0, |p| p.leader_epoch);
                 let own = self.world.lock().coordinator_epochs.get(&node).copied().unwrap_or(0);
-                let key = ("readers".to_owned(), place.0.to_string(), place.1);
+                let key = ("readers".to_owned(), topic_partition.0.to_string(), topic_partition.1);
                 // Of one consumer, a later number is a later record.
                 self.ledger.commits(key, number, known.max(own), number as i64);
             }
-            Heard::FetchedOffset { place, leader_epoch, number } => {
-                let key = ("readers".to_owned(), place.0.to_string(), place.1);
+            ClientEvent::FetchedOffset { topic_partition, leader_epoch, number } => {
+                let key = ("readers".to_owned(), topic_partition.0.to_string(), topic_partition.1);
                 self.ledger.fetches_offset(&key, leader_epoch, number);
             }
         }
@@ -43,8 +43,9 @@ impl Cluster {
 
     /// The epoch in which a node leads a partition, as far as it knows. What it has acknowledged was appended in this
     /// epoch or an older one, and a leader that was replaced before the acknowledgement need not have it.
-    fn led_epoch(&self, node: i32, place: &PartitionKey) -> Option<i32> {
-        let log = self.nodes[node as usize].broker()?.partitions.find_by_name(&place.0, place.1).ok()?;
+    fn led_epoch(&self, node: i32, topic_partition: &TopicPartition) -> Option<i32> {
+        let log =
+            self.nodes[node as usize].broker()?.partitions.find_by_name(&topic_partition.0, topic_partition.1).ok()?;
         log.is_leader().then(|| log.leader_epoch())
     }
 
@@ -64,7 +65,7 @@ impl Cluster {
                 if !is_known || partition.is_offline() {
                     continue;
                 }
-                let Some(state) = self.ledger.partition(&place(&partition)).cloned() else { continue };
+                let Some(state) = self.ledger.partition(&topic_partition(&partition)).cloned() else { continue };
                 let is_newest = state.leader_epoch == partition.leader_epoch();
                 if is_newest && partition.is_leader() {
                     self.ledger.looks_at_leader((id, start), &partition);
@@ -79,23 +80,26 @@ impl Cluster {
     pub(super) fn check_watermarks(&self) {
         let image = &self.ledger.newest;
         // What a process had that has ended since, the next one of that node may not have; nobody knows of it yet.
-        let log = |id: i32, place: &PartitionKey| {
+        let log = |id: i32, topic_partition: &TopicPartition| {
             let broker = self.nodes[id as usize].broker()?;
             let incarnation_id = broker.peers.own().incarnation_id;
             let is_known = image.broker(id).is_some_and(|known| known.incarnation_id == incarnation_id);
-            broker.partitions.find_by_name(&place.0, place.1).ok().filter(|_| is_known)
+            broker.partitions.find_by_name(&topic_partition.0, topic_partition.1).ok().filter(|_| is_known)
         };
         for leader in self.led() {
-            let place = place(&leader);
-            let Some(state) = self.ledger.partition(&place) else { continue };
+            let topic_partition = topic_partition(&leader);
+            let Some(state) = self.ledger.partition(&topic_partition) else { continue };
             if leader.leader_epoch() != state.leader_epoch {
                 continue;
             }
             let (high_watermark, durable_offset) = (leader.high_watermark(), leader.durable_offset());
-            for (id, log) in state.isr.iter().filter_map(|id| Some((id, log(*id, &place)?))) {
+            for (id, log) in state.isr.iter().filter_map(|id| Some((id, log(*id, &topic_partition)?))) {
                 let (end, synced) = (log.view().log_end_offset(), log.view().synced_offset());
-                assert!(high_watermark <= end, "{place:?}: {id} ends at {end}, the high watermark is {high_watermark}");
-                assert!(durable_offset <= synced, "{place:?}: {id} has synced {synced} of {durable_offset}");
+                assert!(
+                    high_watermark <= end,
+                    "{topic_partition:?}: {id} ends at {end}, the high watermark is {high_watermark}"
+                );
+                assert!(durable_offset <= synced, "{topic_partition:?}: {id} has synced {synced} of {durable_offset}");
             }
         }
     }
@@ -104,18 +108,18 @@ impl Cluster {
         let led = self.led();
         assert_eq!(led.len(), partition_count(), "every partition has one leader");
         for leader in led {
-            let place = place(&leader);
-            let node = self.ledger.partition(&place).map_or(-1, |partition| partition.leader);
+            let topic_partition = topic_partition(&leader);
+            let node = self.ledger.partition(&topic_partition).map_or(-1, |partition| partition.leader);
             self.ledger.checks(node, &leader);
-            if &*place.0 != OFFSETS_TOPIC {
+            if &*topic_partition.0 != OFFSETS_TOPIC {
                 self.ledger.check_once(&leader);
             }
-            let logs: Vec<_> = self.logs(&place).collect();
-            assert_eq!(logs.len(), REPLICATION_FACTOR as usize, "{place:?}");
+            let logs: Vec<_> = self.logs(&topic_partition).collect();
+            assert_eq!(logs.len(), REPLICATION_FACTOR as usize, "{topic_partition:?}");
             let start = logs.iter().map(|log| log.log_start_offset()).max().unwrap_or(0);
             if logs.iter().all(|log| log.log_start_offset() == start) {
                 let bytes = bytes_of(&leader);
-                assert!(logs.iter().all(|log| bytes_of(log) == bytes), "{place:?}: the replicas differ");
+                assert!(logs.iter().all(|log| bytes_of(log) == bytes), "{topic_partition:?}: the replicas differ");
             }
         }
     }
