@@ -140,7 +140,7 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
     });
     let found = find(disk, data_dir, &readable, own.node_id, own.directory_id)?;
     let Found { records, found_topics, known_topics, left_alone } = found;
-    let (end_offset, noted_offset) = (readable.end_offset, readable.noted_offset);
+    let (end_offset, noted_offset) = (readable.end_offset, readable.synced_offset);
     let rebuild =
         Rebuild { readable, voters, records, found_topics, left_alone, end_offset, noted_offset, known_topics };
     Ok(Plan { dir, own, trouble, action: Action::Rebuild(Box::new(rebuild)) })

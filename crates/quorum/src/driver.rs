@@ -386,7 +386,7 @@ impl<M: StateMachine> Driver<M> {
                     tracing::warn!(address = %from, %reason, left_out, "a message is dropped: no member sends such");
                 }
             }
-            heard => self.log(|_| heard),
+            received => self.log(|_| received),
         }
     }
 

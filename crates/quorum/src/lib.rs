@@ -260,7 +260,7 @@ pub struct Quorum {
     commands: mpsc::Sender<Command>,
     events: Events,
     status: watch::Receiver<QuorumStatus>,
-    heard: node::Heard,
+    last_contacts: node::LastContacts,
     disk_watch: Arc<DiskWatch>,
 }
 
@@ -287,8 +287,8 @@ impl Quorum {
         let (commands, queue) = mpsc::channel(driver::QUEUE_MAX);
         let (events, arrived) = Events::new();
         let (announce, status) = watch::channel(node.status());
-        let (node_id, heard, disk_watch) = (node.key().node_id, node.heard(), node.disk_watch());
-        let quorum = Self { node_id, commands, events, status, heard, disk_watch };
+        let (node_id, last_contacts, disk_watch) = (node.key().node_id, node.last_contacts(), node.disk_watch());
+        let quorum = Self { node_id, commands, events, status, last_contacts, disk_watch };
         Ok((quorum, Driver::new(node, queue, arrived, announce)))
     }
 
@@ -310,8 +310,8 @@ impl Quorum {
 
     /// For how many milliseconds a node has been silent, if it ever said anything: the other members where this node
     /// leads, else those that led or stood for election.
-    pub fn last_heard_ms(&self, node_id: i32) -> Option<i64> {
-        self.heard.since_ms(node_id)
+    pub fn ms_since_contact(&self, node_id: i32) -> Option<i64> {
+        self.last_contacts.since_ms(node_id)
     }
 
     /// Has records committed together, in the epoch in which they were thought up and after the offset of the state on

@@ -52,17 +52,17 @@ const SNAPSHOT_TICKS: u64 = 600;
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
 /// Members outside the voter set of which it is known where they are.
-const INTRODUCED_MAX: usize = 64;
+const PEER_ADDRESSES_MAX: usize = 64;
 
 /// When whom was last heard of. Shared with all who may want to know.
 #[derive(Clone)]
-pub(super) struct Heard {
+pub(super) struct LastContacts {
     clock: Arc<dyn Clock>,
     /// By node, in milliseconds of the monotonic clock. Nodes that are no members are taken out.
     at_ms: Arc<Mutex<BTreeMap<i32, i64>>>,
 }
 
-impl Heard {
+impl LastContacts {
     pub(super) fn since_ms(&self, node_id: i32) -> Option<i64> {
         let at_ms = self.at_ms.lock().get(&node_id).copied()?;
         Some(self.clock.now().monotonic_ms - at_ms)
@@ -86,8 +86,8 @@ pub struct Committed {
 /// What the leader has of a member beside raft's own account. Times are of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Contact {
-    pub(super) heard_tick: u64,
-    pub(super) heard_ms: Option<i64>,
+    pub(super) last_tick: u64,
+    pub(super) last_ms: Option<i64>,
     pub(super) caught_up_ms: Option<i64>,
     /// Since when it is being sent a snapshot.
     snapshot_tick: Option<u64>,
@@ -111,14 +111,14 @@ pub struct Node<M> {
     /// As in the storage, to be handed out.
     pub(super) voters: Arc<VoterSet>,
     /// Where to reach members that are not in it, by raft's ids.
-    introduced: BTreeMap<u64, Voter>,
+    peer_addresses: BTreeMap<u64, Voter>,
     pub(super) ticks: u64,
     /// Since when it leads.
     pub(super) led_since_tick: Option<u64>,
     /// For how many ticks this node waits for a leader's word.
-    patience_ticks: usize,
+    leader_timeout_ticks: usize,
     pub(super) contacts: BTreeMap<u64, Contact>,
-    heard: Heard,
+    last_contacts: LastContacts,
     pub(super) pending_membership: PendingMembership,
     pub(super) questions: Questions,
     /// What could not be put on disk because it was full.
@@ -187,12 +187,12 @@ impl<M: StateMachine> Node<M> {
             committed: Vec::new(),
             own_epoch: None,
             voters,
-            introduced: BTreeMap::new(),
+            peer_addresses: BTreeMap::new(),
             ticks: 0,
             led_since_tick: None,
-            patience_ticks: 0,
+            leader_timeout_ticks: 0,
             contacts: BTreeMap::new(),
-            heard: Heard { clock: options.clock.clone(), at_ms: Arc::default() },
+            last_contacts: LastContacts { clock: options.clock.clone(), at_ms: Arc::default() },
             pending_membership: PendingMembership::default(),
             questions: Questions::default(),
             unfinished: None,
@@ -216,8 +216,8 @@ impl<M: StateMachine> Node<M> {
         matches!(&self.voters.voters[..], [voter] if voter.key() == self.key)
     }
 
-    pub(super) fn heard(&self) -> Heard {
-        self.heard.clone()
+    pub(super) fn last_contacts(&self) -> LastContacts {
+        self.last_contacts.clone()
     }
 
     pub(super) fn disk_watch(&self) -> Arc<DiskWatch> {
@@ -268,11 +268,11 @@ impl<M: StateMachine> Node<M> {
     /// Draws how long to wait for a leader.
     fn reset_election_timeout(&mut self) {
         let [byte, ..] = self.random.bytes();
-        self.patience_ticks = ELECTION_TICKS + usize::from(byte) % ELECTION_TICKS;
+        self.leader_timeout_ticks = ELECTION_TICKS + usize::from(byte) % ELECTION_TICKS;
     }
 
     /// For how many ticks a candidate waits for votes. Those whose votes were split stand again one after the other.
-    fn patience_for_votes_ticks(&self) -> usize {
+    fn votes_timeout_ticks(&self) -> usize {
         let voters = &self.voters.voters;
         let rank = voters.iter().position(|voter| voter.key() == self.key).unwrap_or(0);
         let turn = (rank + self.raft.raft.term as usize) % voters.len().max(1);
@@ -286,15 +286,15 @@ impl<M: StateMachine> Node<M> {
         self.ticks += 1;
         self.raft.tick();
         let raft = &self.raft.raft;
-        let patience_ticks = match raft.state {
-            StateRole::Follower => self.patience_ticks,
-            _ => self.patience_for_votes_ticks(),
+        let leader_timeout_ticks = match raft.state {
+            StateRole::Follower => self.leader_timeout_ticks,
+            _ => self.votes_timeout_ticks(),
         };
-        let is_patient = raft.state == StateRole::Leader || raft.election_elapsed < patience_ticks;
+        let is_in_time = raft.state == StateRole::Leader || raft.election_elapsed < leader_timeout_ticks;
         let promotable = raft.promotable();
         if self.is_stalled() {
             self.leave_to_others();
-        } else if !is_patient && promotable {
+        } else if !is_in_time && promotable {
             return self.campaign();
         }
         self.led_since_tick = self.leads().then(|| self.led_since_tick.unwrap_or(self.ticks));
@@ -331,14 +331,14 @@ impl<M: StateMachine> Node<M> {
         }
         self.admit_lost_end(&message);
         self.check_message(&message)?;
-        self.note_contact(&message);
+        self.record_contact(&message);
         self.believe_lost_end(&message);
         match self.raft.step(message) {
             // What does not concern this node, or comes too late, is no harm.
             Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
             Err(error) => return Err(error.into()),
         }
-        self.note_progress();
+        self.update_caught_up();
         Ok(())
     }
 
@@ -346,16 +346,16 @@ impl<M: StateMachine> Node<M> {
         self.raft.store().snapshot_index() == 0
     }
 
-    fn note_contact(&mut self, message: &Message) {
+    fn record_contact(&mut self, message: &Message) {
         let Some(member) = self.voters.by_raft_id(message.from) else { return };
         let now_ms = self.clock.now().monotonic_ms;
-        self.heard.at_ms.lock().insert(member.node_id, now_ms);
+        self.last_contacts.at_ms.lock().insert(member.node_id, now_ms);
         let contact = self.contacts.entry(message.from).or_default();
-        (contact.heard_tick, contact.heard_ms) = (self.ticks, Some(now_ms));
+        (contact.last_tick, contact.last_ms) = (self.ticks, Some(now_ms));
     }
 
     /// Takes note of who has everything.
-    fn note_progress(&mut self) {
+    fn update_caught_up(&mut self) {
         if self.raft.raft.state != StateRole::Leader {
             return;
         }
@@ -364,7 +364,7 @@ impl<M: StateMachine> Node<M> {
             if progress.matched == last_index
                 && let Some(contact) = self.contacts.get_mut(id)
             {
-                contact.caught_up_ms = contact.heard_ms;
+                contact.caught_up_ms = contact.last_ms;
             }
         }
     }
@@ -372,10 +372,10 @@ impl<M: StateMachine> Node<M> {
     /// Where to reach members that are not in the voter set that this node has.
     pub fn add_peer_addresses(&mut self, members: Vec<Voter>) {
         for member in members {
-            if self.introduced.len() >= INTRODUCED_MAX {
-                self.introduced.clear();
+            if self.peer_addresses.len() >= PEER_ADDRESSES_MAX {
+                self.peer_addresses.clear();
             }
-            self.introduced.insert(member.raft_id(), member);
+            self.peer_addresses.insert(member.raft_id(), member);
         }
     }
 
@@ -408,15 +408,15 @@ impl<M: StateMachine> Node<M> {
 
     /// Whether this is a leader that too few voters answer.
     fn has_lost_majority(&self) -> bool {
-        let answers = |voter: &&Voter| voter.key() == self.key || self.ticks_since_heard(voter) < MAJORITY_LOST_TICKS;
+        let answers = |voter: &&Voter| voter.key() == self.key || self.ticks_since_contact(voter) < MAJORITY_LOST_TICKS;
         self.leads() && self.voters.voters.iter().filter(answers).count() <= self.voters.voters.len() / 2
     }
 
     /// For how long a member has been silent, while this node leads.
-    pub(super) fn ticks_since_heard(&self, member: &Voter) -> u64 {
-        let heard = self.contacts.get(&member.raft_id()).filter(|contact| contact.heard_ms.is_some());
-        let heard_tick = heard.map_or(0, |contact| contact.heard_tick);
-        self.ticks - heard_tick.max(self.led_since_tick.unwrap_or(self.ticks))
+    pub(super) fn ticks_since_contact(&self, member: &Voter) -> u64 {
+        let contact = self.contacts.get(&member.raft_id()).filter(|contact| contact.last_ms.is_some());
+        let last_tick = contact.map_or(0, |contact| contact.last_tick);
+        self.ticks - last_tick.max(self.led_since_tick.unwrap_or(self.ticks))
     }
 
     fn give_up_snapshots(&mut self) {
@@ -455,16 +455,16 @@ impl<M: StateMachine> Node<M> {
     /// Whether nobody has been heard of in a dead leader's place.
     pub fn may_succeed(&self) -> bool {
         let raft = &self.raft.raft;
-        let is_heard_again = raft.leader_id != raft::INVALID_ID && raft.election_elapsed < ELECTION_TICKS;
+        let has_leader_again = raft.leader_id != raft::INVALID_ID && raft.election_elapsed < ELECTION_TICKS;
         matches!(raft.state, StateRole::Follower | StateRole::PreCandidate)
-            && !is_heard_again
+            && !has_leader_again
             && raft.promotable()
             && !self.is_stalled()
     }
 
     /// Whether another voter may have the room that this one lacks. Where none has, they do not take turns all the
     /// time.
-    fn may_hand_over_for_room(&self) -> bool {
+    fn may_hand_over_for_disk_space(&self) -> bool {
         let led_ticks = self.led_since_tick.map_or(0, |since| self.ticks - since);
         !self.is_only_voter() && self.unfinished.is_none() && led_ticks >= ROOM_TICKS
     }
@@ -516,7 +516,7 @@ impl<M: StateMachine> Node<M> {
         let batch = self.raft.store().batch_of(values);
         let needed = batch.bytes.len() as u64 + FREE_BYTES_MIN;
         if self.raft.store().free_bytes()? < needed {
-            if self.may_hand_over_for_room() {
+            if self.may_hand_over_for_disk_space() {
                 tracing::warn!("there is no room for metadata; another voter is asked to lead the quorum");
                 self.step_down();
                 return Err(QuorumError::NotLeader);
@@ -573,7 +573,7 @@ impl<M: StateMachine> Node<M> {
                 None if self.raft.has_ready() => {
                     let mut ready = self.raft.ready();
                     self.send(ready.take_messages());
-                    self.note_confirmed(ready.take_read_states());
+                    self.record_confirmed(ready.take_read_states());
                     self.apply(&ready.take_committed_entries())?;
                     ready
                 }
@@ -597,7 +597,7 @@ impl<M: StateMachine> Node<M> {
 
     pub(super) fn send(&mut self, messages: Vec<Message>) {
         for message in messages {
-            let to = self.voters.by_raft_id(message.to).or_else(|| self.introduced.get(&message.to));
+            let to = self.voters.by_raft_id(message.to).or_else(|| self.peer_addresses.get(&message.to));
             match to {
                 Some(to) => self.transport.send(to, message),
                 None => tracing::debug!(to = message.to, "a message to a member of which it is not known where it is"),
@@ -665,7 +665,7 @@ impl<M: StateMachine> Node<M> {
 
     fn set_voters(&mut self, set: VoterSet) {
         self.contacts.retain(|id, _| set.by_raft_id(*id).is_some());
-        self.heard.at_ms.lock().retain(|id, _| set.members().any(|member| member.node_id == *id));
+        self.last_contacts.at_ms.lock().retain(|id, _| set.members().any(|member| member.node_id == *id));
         self.voters = Arc::new(set.clone());
         self.raft.mut_store().set_voters(set);
         if self.raft.raft.state == StateRole::Leader && self.voters.voter(self.key).is_none() {

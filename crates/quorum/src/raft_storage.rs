@@ -79,7 +79,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn note(&mut self, index: u64, set: VoterSet, own: VoterKey) {
+    fn record(&mut self, index: u64, set: VoterSet, own: VoterKey) {
         self.before_last = std::mem::replace(&mut self.last, index);
         self.is_alone &= is_alone(&set, own);
         self.newest = set;
@@ -137,25 +137,29 @@ impl Storage {
         synced::sync(&**disk, dir)?;
         let (snapshot, damaged) = newest_snapshot(&**disk, dir)?;
         let snapshot_id = snapshot.as_ref().map_or(SnapshotId { end_offset: 0, epoch: 0 }, |snapshot| snapshot.id);
-        let noted = synced::read(&**disk, dir)?.unwrap_or(0);
-        if noted > snapshot_id.end_offset && !has_log(&**disk, dir)? {
-            return Err(QuorumError::corrupt(format!("it is not there, and was on disk up to {noted}")));
+        let promised_offset = synced::read(&**disk, dir)?.unwrap_or(0);
+        if promised_offset > snapshot_id.end_offset && !has_log(&**disk, dir)? {
+            return Err(QuorumError::corrupt(format!("it is not there, and was on disk up to {promised_offset}")));
         }
-        let mut log = open_log(disk, dir, config, noted.max(snapshot_id.end_offset), &**clock)?;
+        let mut log = open_log(disk, dir, config, promised_offset.max(snapshot_id.end_offset), &**clock)?;
         let state = state_file::read(&**disk, dir);
         if let Ok(Some((_, Some(offset)))) = &state {
-            if *offset < noted {
-                return Err(QuorumError::corrupt(format!("offset {noted} was promised, and {offset} was not")));
+            if *offset < promised_offset {
+                return Err(QuorumError::corrupt(format!(
+                    "offset {promised_offset} was promised, and {offset} was not"
+                )));
             }
             // Power went in the middle of many entries, and any of them may be torn. None was promised.
             tracing::warn!(offset, "the metadata log is cut where entries were being written");
             log.truncate_to(*offset, clock.now())?;
         }
         let end_offset = log.log_end_offset();
-        if end_offset < noted && noted > snapshot_id.end_offset {
-            return Err(QuorumError::corrupt(format!("it ends at offset {end_offset}, and was on disk up to {noted}")));
+        if end_offset < promised_offset && promised_offset > snapshot_id.end_offset {
+            return Err(QuorumError::corrupt(format!(
+                "it ends at offset {end_offset}, and was on disk up to {promised_offset}"
+            )));
         }
-        let synced = SyncedOffset::open(&**disk, dir, noted.min(end_offset.max(snapshot_id.end_offset)))?;
+        let synced = SyncedOffset::open(&**disk, dir, promised_offset.min(end_offset.max(snapshot_id.end_offset)))?;
         let mut storage = Self {
             disk: disk.clone(),
             clock: clock.clone(),
@@ -174,7 +178,7 @@ impl Storage {
         let changes = storage.load_entries(options.key())?;
         storage.load_hard_state(state, &changes)?;
         storage.sync_again(changes.tail_bytes)?;
-        storage.note_synced();
+        storage.raise_synced_offset();
         for id in damaged {
             snapshot::set_aside(&*storage.disk, &storage.dir, id)?;
         }
@@ -226,7 +230,7 @@ impl Storage {
                 let entry = entry_of(&batch, index, set.as_ref().map(|set| (set, &changes.newest)))?;
                 self.remember(entry, next_offset);
                 if let Some(set) = set {
-                    changes.note(index, set, own);
+                    changes.record(index, set, own);
                 }
             }
         }
@@ -398,12 +402,12 @@ impl Storage {
         if self.unpromised_offset.is_some() {
             self.mark_unpromised(None)?;
         }
-        self.note_synced();
+        self.raise_synced_offset();
         Ok(())
     }
 
     /// Takes note of how far the log is on disk, so that it is missed if it ends before.
-    fn note_synced(&mut self) {
+    fn raise_synced_offset(&mut self) {
         self.synced.raise(self.log.view().synced_offset());
     }
 
@@ -455,7 +459,7 @@ impl Storage {
 
     fn truncate_from(&mut self, index: u64) -> Result<(), QuorumError> {
         let offset = self.offset_of(index - 1).ok_or_else(|| QuorumError::Raft("an old entry is replaced".into()))?;
-        self.note_cut(offset + 1)?;
+        self.lower_synced_offset(offset + 1)?;
         self.log.truncate_to(offset + 1, self.clock.now())?;
         while self.last_index() >= index {
             let Some(stored) = self.entries.pop_back() else { break };
@@ -465,7 +469,7 @@ impl Storage {
     }
 
     /// Takes note durably that the log is about to be cut.
-    fn note_cut(&mut self, offset: i64) -> Result<(), QuorumError> {
+    fn lower_synced_offset(&mut self, offset: i64) -> Result<(), QuorumError> {
         if self.synced.offset() > offset {
             self.synced.lower(offset)?;
         }
@@ -509,7 +513,7 @@ impl Storage {
     /// Replaces everything by a snapshot that another voter sent.
     pub(super) fn install(&mut self, snapshot: &Snapshot) -> Result<(), QuorumError> {
         // What it replaces may have gone another way.
-        self.note_cut(snapshot.id.end_offset.min(self.snapshot_id.end_offset))?;
+        self.lower_synced_offset(snapshot.id.end_offset.min(self.snapshot_id.end_offset))?;
         snapshot.write(&*self.disk, &self.dir, self.clock.now_ms())?;
         self.log.truncate_fully_and_start_at(snapshot.id.end_offset, self.clock.now())?;
         self.entries.clear();
@@ -517,7 +521,7 @@ impl Storage {
         (self.snapshot_index, self.snapshot_id) = (snapshot.index, snapshot.id);
         self.voters.clone_from(&snapshot.voters);
         self.hard_state.commit = self.hard_state.commit.max(snapshot.index);
-        self.note_synced();
+        self.raise_synced_offset();
         Ok(())
     }
 

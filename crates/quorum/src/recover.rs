@@ -25,7 +25,7 @@ pub struct Readable {
     pub entries: Vec<(Vec<Bytes>, Position)>,
     /// Behind the last record that can be read, and behind the last that is known to have been on disk.
     pub end_offset: i64,
-    pub noted_offset: i64,
+    pub synced_offset: i64,
     epoch: i32,
     index: u64,
     /// What is wrong, a line each. Empty if the node can start.
@@ -56,11 +56,11 @@ pub fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Readable> {
         None
     });
     let (hard_state, unpromised_offset) = state.unwrap_or_default();
-    readable.noted_offset = synced::read(disk, dir)?.unwrap_or(0);
+    readable.synced_offset = synced::read(disk, dir)?.unwrap_or(0);
     readable.read_log(disk, dir, unpromised_offset)?;
-    if readable.end_offset < readable.noted_offset {
-        let (end, noted) = (readable.end_offset, readable.noted_offset);
-        readable.trouble.push(format!("it can be read up to offset {end}, and was on disk up to {noted}"));
+    if readable.end_offset < readable.synced_offset {
+        let (end, synced) = (readable.end_offset, readable.synced_offset);
+        readable.trouble.push(format!("it can be read up to offset {end}, and was on disk up to {synced}"));
     }
     if readable.index < hard_state.commit {
         let (index, commit) = (readable.index, hard_state.commit);
@@ -144,7 +144,7 @@ impl Readable {
         values: Vec<Bytes>,
         now_ms: i64,
     ) -> Result<Option<PathBuf>, QuorumError> {
-        let id = SnapshotId { end_offset: self.end_offset.max(self.noted_offset), epoch: self.epoch.max(1) };
+        let id = SnapshotId { end_offset: self.end_offset.max(self.synced_offset), epoch: self.epoch.max(1) };
         let new = dir.with_extension("new");
         if disk.exists(&new)? {
             // Of an attempt that was cut short.

@@ -391,8 +391,8 @@ fn a_leader_confirms_nothing_before_its_first_entry_is_committed() {
     let question = node.confirm().unwrap();
     node.drive().unwrap();
     assert_eq!(node.take_confirmed(), [0; 0]);
-    let asked = sent.lock().iter().rev().find(|message| !message.context.is_empty()).unwrap().clone();
-    hear(&mut node, MsgHeartbeatResponse, &|message| message.context = asked.context.clone());
+    let heartbeat = sent.lock().iter().rev().find(|message| !message.context.is_empty()).unwrap().clone();
+    hear(&mut node, MsgHeartbeatResponse, &|message| message.context = heartbeat.context.clone());
     assert_eq!(node.take_confirmed(), [question]);
 }
 

@@ -32,7 +32,7 @@ pub async fn watch_brokers(controller: Controller) {
             balanced = Instant::now();
             if let Some(epoch) = controls_in {
                 tracing::info!(epoch, "this node is the active controller");
-                let silent = |leader: i32| Some((leader, controller.quorum.last_heard_ms(leader)?));
+                let silent = |leader: i32| Some((leader, controller.quorum.ms_since_contact(leader)?));
                 controller.liveness.begin(last_leader.and_then(silent));
             }
         }

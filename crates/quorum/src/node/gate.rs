@@ -136,9 +136,9 @@ impl<M: StateMachine> Node<M> {
         let Ok(Some(set)) = VoterSet::from_batch(&batch) else { return refuse("a change of the members names none") };
         check_members(&set.conf_state())?;
         let change = set.change_from(before);
-        let is_told = change.write_to_bytes().is_ok_and(|bytes| bytes == entry.data);
+        let is_same = change.write_to_bytes().is_ok_and(|bytes| bytes == entry.data);
         let is_one_step = before.ids_after(&change) == set.ids();
-        require(is_told && is_one_step, "a change of the members is not the step that it says")?;
+        require(is_same && is_one_step, "a change of the members is not the step that it says")?;
         Ok(set)
     }
 

@@ -167,19 +167,19 @@ impl<M: StateMachine> Node<M> {
     }
 
     fn is_gone(&self, voter: &Voter) -> bool {
-        voter.key() != self.key && self.ticks_since_heard(voter) >= GONE_TICKS
+        voter.key() != self.key && self.ticks_since_contact(voter) >= GONE_TICKS
     }
 
     fn is_caught_up(&self, member: &Voter) -> bool {
         let raft = &self.raft.raft;
         let has_all = raft.prs().get(member.raft_id()).is_some_and(|pr| pr.matched >= raft.raft_log.committed);
-        has_all && self.ticks_since_heard(member) < ELECTION_TICKS as u64
+        has_all && self.ticks_since_contact(member) < ELECTION_TICKS as u64
     }
 
     /// Raft's id of the voter that can lead best after this one.
     pub(crate) fn transfer_target(&self) -> Option<u64> {
         let others = self.voters.voters.iter().filter(|voter| voter.key() != self.key);
-        let alive = others.filter(|voter| self.ticks_since_heard(voter) < ELECTION_TICKS as u64);
+        let alive = others.filter(|voter| self.ticks_since_contact(voter) < ELECTION_TICKS as u64);
         let matched = |id: u64| self.raft.raft.prs().get(id).map_or(0, |progress| progress.matched);
         alive.map(Voter::raft_id).max_by_key(|id| (matched(*id), *id))
     }
@@ -215,7 +215,7 @@ impl<M: StateMachine> Node<M> {
                 key: member.key(),
                 is_voter,
                 log_end_offset: storage.offset_of(matched).map_or(-1, |offset| offset + 1),
-                last_heard_ms: since_1970(own_ms.or(contact.heard_ms)),
+                last_heard_ms: since_1970(own_ms.or(contact.last_ms)),
                 last_caught_up_ms: since_1970(own_ms.or(contact.caught_up_ms)),
             }
         };

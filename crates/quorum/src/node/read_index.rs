@@ -63,7 +63,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// Takes up what raft says of the questions.
-    pub(crate) fn note_confirmed(&mut self, read_states: Vec<raft::ReadState>) {
+    pub(crate) fn record_confirmed(&mut self, read_states: Vec<raft::ReadState>) {
         let numbers = read_states.into_iter().filter_map(|state| state.request_ctx.try_into().ok());
         self.questions.confirmed.extend(numbers.map(u64::from_be_bytes));
     }

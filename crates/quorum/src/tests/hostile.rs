@@ -173,8 +173,8 @@ fn what_no_member_says_changes_nothing() {
     for (at, (kind, change)) in by_number.into_iter().enumerate() {
         let mut message = message(&three, kind);
         change(&mut message);
-        let heard = three.nodes[1].receive(message);
-        assert!(matches!(heard, Err(QuorumError::Impossible(_))), "{at}: {heard:?}");
+        let received = three.nodes[1].receive(message);
+        assert!(matches!(received, Err(QuorumError::Impossible(_))), "{at}: {received:?}");
         three.nodes[1].drive().unwrap();
         assert_eq!(three.state(1), before, "{at}");
     }
@@ -193,8 +193,8 @@ fn what_no_member_says_changes_nothing() {
         let mut message = message(&three, kind);
         (message.from, message.to) = (message.to, message.from);
         change(&mut message);
-        let heard = three.nodes[0].receive(message);
-        assert!(matches!(heard, Err(QuorumError::Impossible(_))), "{at}: {heard:?}");
+        let received = three.nodes[0].receive(message);
+        assert!(matches!(received, Err(QuorumError::Impossible(_))), "{at}: {received:?}");
         three.nodes[0].drive().unwrap();
         assert_eq!(three.state(0), before, "{at}");
     }
@@ -250,10 +250,10 @@ fn entries_that_nobody_could_read_back_are_not_appended() {
     let (other, none) = (now.with_observer(stranger.clone()), VoterSet::default());
     let two = VoterSet::new(vec![now.voters[0].clone(), stranger]);
     // What it is, and what raft is told of it.
-    for (is, told) in [(&other, &now), (&now, &other), (&two, &two), (&none, &other), (&two, &other)] {
+    for (is, declared) in [(&other, &now), (&now, &other), (&two, &two), (&none, &other), (&two, &other)] {
         let mut change = fine.clone();
         change.set_entry_type(EntryConfChange);
-        change.data = protobuf::Message::write_to_bytes(&told.change_from(&now)).unwrap().into();
+        change.data = protobuf::Message::write_to_bytes(&declared.change_from(&now)).unwrap().into();
         change.context = is.to_batch(false, 5).build().bytes;
         wrong.push(vec![change]);
     }
@@ -266,8 +266,8 @@ fn entries_that_nobody_could_read_back_are_not_appended() {
     for (at, entries) in wrong.into_iter().enumerate() {
         let mut message = base.clone();
         message.set_entries(entries.into());
-        let heard = three.nodes[1].receive(message);
-        assert!(matches!(heard, Err(QuorumError::Impossible(_))), "{at}: {heard:?}");
+        let received = three.nodes[1].receive(message);
+        assert!(matches!(received, Err(QuorumError::Impossible(_))), "{at}: {received:?}");
         three.nodes[1].drive().unwrap();
         assert_eq!(three.state(1), before, "{at}");
     }

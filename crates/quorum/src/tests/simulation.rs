@@ -6,7 +6,7 @@ use super::cluster::Cluster;
 use super::*;
 
 /// Something goes wrong, or is set right.
-fn mishap(cluster: &mut Cluster, voters_min: usize) {
+fn apply_fault(cluster: &mut Cluster, voters_min: usize) {
     let machines = cluster.machines.len();
     let n = cluster.rng.below(machines as u64) as usize;
     match cluster.rng.below(100) {
@@ -78,7 +78,7 @@ pub struct RunSummary {
 pub fn run(seed: u64) -> RunSummary {
     let mut rng = Rng::new(seed ^ 0xface);
     let (voters, others) = [(3, 0), (3, 1), (3, 2), (4, 1), (5, 0)][rng.below(5) as usize];
-    let mishaps_percent = 1 + rng.below(6);
+    let faults_percent = 1 + rng.below(6);
     let mut cluster = Cluster::new(seed, voters, others);
     for n in voters..voters + others {
         cluster.start(n);
@@ -86,8 +86,8 @@ pub fn run(seed: u64) -> RunSummary {
         cluster.set_joins(n, true, wants_to_vote);
     }
     while cluster.now_ms < 30_000 {
-        if cluster.rng.percent(mishaps_percent) && cluster.now_ms > 2000 {
-            mishap(&mut cluster, 3);
+        if cluster.rng.percent(faults_percent) && cluster.now_ms > 2000 {
+            apply_fault(&mut cluster, 3);
         }
         if cluster.rng.percent(30) {
             let n = cluster.rng.below((voters + others) as u64) as usize;
