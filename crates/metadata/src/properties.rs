@@ -50,7 +50,7 @@ pub fn open(
     let path = dir.join(NAME);
     let io_error = |error| PropertiesError::Io { path: path.clone(), error };
     disk.create_dir_all(dir).map_err(io_error)?;
-    let Some(properties) = mend(disk, dir)? else {
+    let Some(properties) = read_and_repair(disk, dir)? else {
         let properties = MetaProperties { cluster_id: None, node_id, directory_id: Uuid::from_random(random.bytes()) };
         properties.write(disk, dir)?;
         return Ok(properties);
@@ -79,7 +79,7 @@ pub fn look_at(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, Pr
 }
 
 /// The same, and makes a file that is damaged or missing anew from the other one.
-fn mend(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
+fn read_and_repair(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
     let Some(properties) = look_at(disk, dir)? else { return Ok(None) };
     let path = dir.join(NAME);
     let found = load(disk, &path);

@@ -22,10 +22,10 @@ impl GroupCoordinator {
         match self.try_describe(group_id) {
             Ok(group) => group,
             Err(ErrorCode::GROUP_ID_NOT_FOUND) => {
-                let is_told = api_version >= GROUP_ID_NOT_FOUND_SINCE;
+                let is_error = api_version >= GROUP_ID_NOT_FOUND_SINCE;
                 DescribedGroup {
-                    error_code: if is_told { ErrorCode::GROUP_ID_NOT_FOUND } else { ErrorCode::NONE },
-                    error_message: is_told.then(|| format!("Group {group_id} not found.")),
+                    error_code: if is_error { ErrorCode::GROUP_ID_NOT_FOUND } else { ErrorCode::NONE },
+                    error_message: is_error.then(|| format!("Group {group_id} not found.")),
                     group_id: group_id.to_owned(),
                     group_state: State::Dead.name().to_owned(),
                     ..Default::default()

@@ -25,7 +25,7 @@ use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
-use super::history::{History, Standing};
+use super::history::{Generation, History};
 use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::seam::BoxFuture;
@@ -203,14 +203,14 @@ impl GroupCoordinator {
         let (mut out, now) = (Vec::new(), self.now());
         let group = state.group(group_id)?;
         let result = change(group, now, &mut out);
-        let standing = Standing { generation: group.generation(), members: group.member_count() };
+        let generation = Generation { id: group.generation(), members: group.member_count() };
         for output in &out {
             match output {
                 Output::Rebalance(trigger) => {
                     self.rebalances[trigger.cause as usize].add(1);
-                    self.history.lock().begin(now, group_id, standing, trigger);
+                    self.history.lock().begin(now, group_id, generation, trigger);
                 }
-                Output::Rebalanced => self.history.lock().end(now, group_id, standing),
+                Output::Rebalanced => self.history.lock().end(now, group_id, generation),
                 Output::Joined(..) | Output::Synced(..) | Output::Write(_) => {}
             }
         }
@@ -314,7 +314,7 @@ impl GroupCoordinator {
         if !request.member_id.is_empty() && !state.groups.contains_key(&group_id) {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         }
-        self.check_room_for_member(&caller, &request, state.group(&group_id))?;
+        self.check_memory_for_member(&caller, &request, state.group(&group_id))?;
         state.group_or_new(&group_id, self.now(), caller.client_host);
         let (sender, answer) = oneshot::channel();
         let request_id = self.next_request();
@@ -345,7 +345,7 @@ impl GroupCoordinator {
 
     /// Whether a member that joins, or comes back with more to say, has room. A group that is too large stays so; with
     /// the others it may be better later, when a client asks again by itself.
-    fn check_room_for_member(
+    fn check_memory_for_member(
         &self,
         caller: &Caller<'_>,
         request: &JoinGroupRequest,

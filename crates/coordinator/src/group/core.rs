@@ -299,10 +299,10 @@ impl Group {
     pub fn growth_by_join(&self, request: &JoinGroupRequest) -> usize {
         /// About what a member takes beside its protocols.
         const MEMBER_BYTES: usize = 1_000;
-        let asked = protocols_bytes(&request.protocols);
+        let requested = protocols_bytes(&request.protocols);
         match self.members.get(&request.member_id) {
-            Some(member) => asked.saturating_sub(protocols_bytes(&member.protocols)),
-            None => asked + MEMBER_BYTES,
+            Some(member) => requested.saturating_sub(protocols_bytes(&member.protocols)),
+            None => requested + MEMBER_BYTES,
         }
     }
 

@@ -33,14 +33,14 @@ impl Entry {
     }
 }
 
-/// What a group is at the moment.
+/// The generation of a group, and how many members it has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
-    pub(super) generation: i32,
+pub(super) struct Generation {
+    pub(super) id: i32,
     pub(super) members: usize,
 }
 
-impl Standing {
+impl Generation {
     fn members(self) -> i32 {
         i32::try_from(self.members).unwrap_or(i32::MAX)
     }
@@ -48,20 +48,20 @@ impl Standing {
 
 impl History {
     /// A rebalance has begun.
-    pub(super) fn begin(&mut self, now: Now, group_id: &str, standing: Standing, trigger: &Trigger) {
+    pub(super) fn begin(&mut self, now: Now, group_id: &str, generation: Generation, trigger: &Trigger) {
         let rebalance = Rebalance {
             began_ms: now.wall_ms,
             group_id: group_id.to_owned(),
-            generation: standing.generation,
-            members: standing.members(),
+            generation: generation.id,
+            members: generation.members(),
             cause: trigger.cause.name().to_owned(),
             member_id: trigger.member_id.clone(),
             client_id: trigger.client_id.clone(),
             duration_ms: -1,
         };
-        let entries = Entry { began_monotonic_ms: now.monotonic_ms, rebalance };
-        self.id_bytes += entries.id_bytes();
-        self.entries.push_back(entries);
+        let entry = Entry { began_monotonic_ms: now.monotonic_ms, rebalance };
+        self.id_bytes += entry.id_bytes();
+        self.entries.push_back(entry);
         while self.entries.len() > REBALANCES_MAX || self.id_bytes > ID_BYTES_MAX {
             let Some(oldest) = self.entries.pop_front() else { return };
             self.id_bytes -= oldest.id_bytes();
@@ -69,18 +69,17 @@ impl History {
     }
 
     /// The last one of a group has come to its end.
-    pub(super) fn end(&mut self, now: Now, group_id: &str, standing: Standing) {
-        let last = self.entries.iter_mut().rev().find(|entries| entries.rebalance.group_id == group_id);
-        if let Some(Entry { began_monotonic_ms, rebalance }) = last.filter(|entries| entries.rebalance.duration_ms < 0)
-        {
-            rebalance.generation = standing.generation;
-            rebalance.members = standing.members();
+    pub(super) fn end(&mut self, now: Now, group_id: &str, generation: Generation) {
+        let last = self.entries.iter_mut().rev().find(|entry| entry.rebalance.group_id == group_id);
+        if let Some(Entry { began_monotonic_ms, rebalance }) = last.filter(|entry| entry.rebalance.duration_ms < 0) {
+            rebalance.generation = generation.id;
+            rebalance.members = generation.members();
             rebalance.duration_ms = now.monotonic_ms - *began_monotonic_ms;
         }
     }
 
     pub(super) fn newest_first(&self) -> Vec<Rebalance> {
-        self.entries.iter().rev().map(|entries| entries.rebalance.clone()).collect()
+        self.entries.iter().rev().map(|entry| entry.rebalance.clone()).collect()
     }
 }
 
@@ -98,25 +97,25 @@ mod tests {
         Trigger { cause, member_id, client_id: client_id.to_owned() }
     }
 
-    fn standing(generation: i32, members: usize) -> Standing {
-        Standing { generation, members }
+    fn generation(id: i32, members: usize) -> Generation {
+        Generation { id, members }
     }
 
     #[test]
     fn a_rebalance_has_its_outcome_when_it_is_over() {
         let mut history = History::default();
-        history.begin(at(10), "g", standing(3, 2), &trigger("c"));
-        history.begin(at(20), "h", standing(7, 9), &trigger("d"));
-        history.end(at(35), "g", standing(4, 1));
+        history.begin(at(10), "g", generation(3, 2), &trigger("c"));
+        history.begin(at(20), "h", generation(7, 9), &trigger("d"));
+        history.end(at(35), "g", generation(4, 1));
         // Of one that another interrupts, only the other has an end.
-        history.begin(at(40), "h", standing(8, 9), &trigger("d"));
-        history.end(at(42), "h", standing(9, 8));
-        history.end(at(50), "h", standing(0, 0));
-        history.end(at(50), "nobody", standing(0, 0));
-        let told = history.newest_first();
+        history.begin(at(40), "h", generation(8, 9), &trigger("d"));
+        history.end(at(42), "h", generation(9, 8));
+        history.end(at(50), "h", generation(0, 0));
+        history.end(at(50), "nobody", generation(0, 0));
+        let rebalances = history.newest_first();
         let brief = |r: &Rebalance| (r.began_ms - 1_000_000, r.generation, r.members, r.duration_ms);
-        assert_eq!(told.iter().map(brief).collect::<Vec<_>>(), [(40, 9, 8, 2), (20, 7, 9, -1), (10, 4, 1, 25)]);
-        let first = &told[2];
+        assert_eq!(rebalances.iter().map(brief).collect::<Vec<_>>(), [(40, 9, 8, 2), (20, 7, 9, -1), (10, 4, 1, 25)]);
+        let first = &rebalances[2];
         assert_eq!((first.group_id.as_str(), first.cause.as_str()), ("g", "member_left"));
         assert_eq!((first.member_id.as_str(), first.client_id.as_str()), ("m", "c"));
     }
@@ -125,14 +124,14 @@ mod tests {
     fn the_oldest_give_way() {
         let mut history = History::default();
         for n in 0..1_500 {
-            history.begin(at(n), "g", standing(1, 1), &trigger("c"));
+            history.begin(at(n), "g", generation(1, 1), &trigger("c"));
         }
-        let told = history.newest_first();
-        assert_eq!((told.len(), told[0].began_ms, told[999].began_ms), (1_000, 1_001_499, 1_000_500));
+        let rebalances = history.newest_first();
+        assert_eq!((rebalances.len(), rebalances[0].began_ms, rebalances[999].began_ms), (1_000, 1_001_499, 1_000_500));
 
         let long = "c".repeat(30_000);
         for n in 0..100 {
-            history.begin(at(n), "g", standing(1, 1), &trigger(&long));
+            history.begin(at(n), "g", generation(1, 1), &trigger(&long));
         }
         let bytes: usize = history.newest_first().iter().map(|r| r.client_id.len() + 2).sum();
         assert!((900_000..=ID_BYTES_MAX).contains(&bytes) && history.id_bytes == bytes, "{bytes}");

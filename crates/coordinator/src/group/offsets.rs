@@ -357,10 +357,10 @@ impl GroupCoordinator {
             ..Default::default()
         };
         let topics: Option<Vec<_>> = request.topics.map(|topics| topics.into_iter().map(by_name).collect());
-        let asked = topics.clone().unwrap_or_default();
+        let requested = topics.clone().unwrap_or_default();
         let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
         let fetched = self.fetch_group(api_version, group, require_stable).await;
-        single_group_response(api_version, fetched, asked)
+        single_group_response(api_version, fetched, requested)
     }
 
     async fn fetch_group(
@@ -692,7 +692,7 @@ fn fetched_partition(
 fn single_group_response(
     api_version: i16,
     mut fetched: OffsetFetchResponseGroup,
-    asked: Vec<OffsetFetchRequestTopics>,
+    requested: Vec<OffsetFetchRequestTopics>,
 ) -> OffsetFetchResponse {
     const ERROR_CODE_SINCE: i16 = 2;
     if !fetched.error_code.is_none() && api_version < ERROR_CODE_SINCE {
@@ -701,7 +701,7 @@ fn single_group_response(
             let partitions = partitions.map(|&partition| fetched_partition(partition, None, fetched.error_code));
             OffsetFetchResponseTopics { name: topic.name, partitions: partitions.collect(), ..Default::default() }
         };
-        fetched.topics = asked.into_iter().map(failed).collect();
+        fetched.topics = requested.into_iter().map(failed).collect();
     }
     let topics = fetched.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
         name: topic.name,

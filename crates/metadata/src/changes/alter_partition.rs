@@ -27,13 +27,13 @@ pub fn alter(context: &Context<'_>, request: &AlterPartitionRequest) -> Decision
         return Decision { records, answer };
     }
     let mut altered: BTreeSet<(Uuid, i32)> = BTreeSet::new();
-    for asked in &request.topics {
-        let topic = context.image.topic_by_id(asked.topic_id);
-        let partitions = asked.partitions.iter().map(|partition| {
+    for requested in &request.topics {
+        let topic = context.image.topic_by_id(requested.topic_id);
+        let partitions = requested.partitions.iter().map(|partition| {
             let outcome = match topic {
                 None => Err(ErrorCode::UNKNOWN_TOPIC_ID),
                 // The first one has made the epoch stale.
-                Some(_) if altered.contains(&(asked.topic_id, partition.partition_index)) => {
+                Some(_) if altered.contains(&(requested.topic_id, partition.partition_index)) => {
                     Err(ErrorCode::INVALID_UPDATE_VERSION)
                 }
                 Some(topic) => one(context, topic, request.broker_id, partition),
@@ -43,7 +43,7 @@ pub fn alter(context: &Context<'_>, request: &AlterPartitionRequest) -> Decision
                 Err(error_code) => (None, Err(error_code)),
             };
             if let Some(record) = record {
-                altered.insert((asked.topic_id, partition.partition_index));
+                altered.insert((requested.topic_id, partition.partition_index));
                 records.push(MetadataRecord::from(record));
             }
             match outcome {
@@ -61,7 +61,7 @@ pub fn alter(context: &Context<'_>, request: &AlterPartitionRequest) -> Decision
                 }
             }
         });
-        answer.topics.push(TopicData { topic_id: asked.topic_id, partitions: partitions.collect() });
+        answer.topics.push(TopicData { topic_id: requested.topic_id, partitions: partitions.collect() });
     }
     Decision { records, answer }
 }
@@ -70,14 +70,19 @@ pub fn alter(context: &Context<'_>, request: &AlterPartitionRequest) -> Decision
 /// this was the end of a reassignment that takes the partition away from it.
 type Altered = (Option<PartitionChangeRecord>, Result<Partition, ErrorCode>);
 
-fn one(context: &Context<'_>, topic: &Topic, broker_id: i32, asked: &PartitionRequest) -> Result<Altered, ErrorCode> {
-    let before = topic.partition(asked.partition_index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    let isr = new_isr(asked);
-    check(context.image, before, broker_id, asked, &isr)?;
+fn one(
+    context: &Context<'_>,
+    topic: &Topic,
+    broker_id: i32,
+    requested: &PartitionRequest,
+) -> Result<Altered, ErrorCode> {
+    let before = topic.partition(requested.partition_index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    let isr = new_isr(requested);
+    check(context.image, before, broker_id, requested, &isr)?;
     let change_keeps_leader = isr.iter().any(|member| member.broker_id == broker_id);
-    let mut change = Change::new(context, topic, asked.partition_index as usize);
+    let mut change = Change::new(context, topic, requested.partition_index as usize);
     change.isr = isr.iter().map(|member| member.broker_id).collect();
-    change.leader_recovery_state = asked.leader_recovery_state;
+    change.leader_recovery_state = requested.leader_recovery_state;
     let mut after = Partition::clone(before);
     let record = change.record();
     if let Some(record) = &record {
@@ -91,12 +96,12 @@ fn one(context: &Context<'_>, topic: &Topic, broker_id: i32, asked: &PartitionRe
 }
 
 /// Version 2 has no epochs of brokers.
-fn new_isr(asked: &PartitionRequest) -> Vec<BrokerState> {
-    if !asked.new_isr_with_epochs.is_empty() {
-        return asked.new_isr_with_epochs.clone();
+fn new_isr(requested: &PartitionRequest) -> Vec<BrokerState> {
+    if !requested.new_isr_with_epochs.is_empty() {
+        return requested.new_isr_with_epochs.clone();
     }
     let unknown = |id: &i32| BrokerState { broker_id: *id, broker_epoch: UNKNOWN_BROKER_EPOCH };
-    asked.new_isr.iter().map(unknown).collect()
+    requested.new_isr.iter().map(unknown).collect()
 }
 
 /// `ReplicationControlManager.validateAlterPartitionData`, in its order. Unlike in Kafka a leader may leave the ISR
@@ -105,29 +110,29 @@ fn check(
     image: &MetadataImage,
     before: &Partition,
     broker_id: i32,
-    asked: &PartitionRequest,
+    requested: &PartitionRequest,
     isr: &[BrokerState],
 ) -> Result<(), ErrorCode> {
     // Who knows more than this controller has heard from another one.
-    if asked.leader_epoch > before.leader_epoch || asked.partition_epoch > before.partition_epoch {
+    if requested.leader_epoch > before.leader_epoch || requested.partition_epoch > before.partition_epoch {
         return Err(ErrorCode::NOT_CONTROLLER);
     }
-    if asked.leader_epoch < before.leader_epoch {
+    if requested.leader_epoch < before.leader_epoch {
         return Err(ErrorCode::FENCED_LEADER_EPOCH);
     }
     if broker_id != before.leader {
         return Err(ErrorCode::INVALID_REQUEST);
     }
-    if asked.partition_epoch < before.partition_epoch {
+    if requested.partition_epoch < before.partition_epoch {
         return Err(ErrorCode::INVALID_UPDATE_VERSION);
     }
     let members: BTreeSet<i32> = isr.iter().map(|member| member.broker_id).collect();
     let is_handed_over = !members.is_empty() && members.iter().all(|id| before.isr.contains(id));
-    let is_recovering = asked.leader_recovery_state == RECOVERING;
+    let is_recovering = requested.leader_recovery_state == RECOVERING;
     if members.len() != isr.len()
         || members.iter().any(|id| !before.replicas.contains(id))
         || (!members.contains(&broker_id) && !is_handed_over)
-        || !matches!(asked.leader_recovery_state, RECOVERED | RECOVERING)
+        || !matches!(requested.leader_recovery_state, RECOVERED | RECOVERING)
         || (is_recovering && (isr.len() > 1 || before.leader_recovery_state == RECOVERED))
     {
         return Err(ErrorCode::INVALID_REQUEST);
@@ -154,7 +159,7 @@ mod tests {
 
     const TOPIC: Uuid = Uuid([1; 16]);
 
-    fn asked(isr: &[(i32, i64)]) -> PartitionRequest {
+    fn requested(isr: &[(i32, i64)]) -> PartitionRequest {
         let members = isr.iter().map(|(broker_id, epoch)| BrokerState { broker_id: *broker_id, broker_epoch: *epoch });
         PartitionRequest {
             leader_epoch: 3,
@@ -184,19 +189,19 @@ mod tests {
 
     #[test]
     fn the_leader_says_who_is_in_sync() {
-        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![asked(&[(1, 0), (2, 0), (3, -1)])]));
+        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![requested(&[(1, 0), (2, 0), (3, -1)])]));
         assert_eq!(state(&after, 0), (1, vec![1, 2, 3], vec![]));
         let data = &answer[0];
         assert_eq!((data.error_code, data.leader_id, &data.isr[..]), (ErrorCode::NONE, 1, &[1, 2, 3][..]));
         assert_eq!((data.leader_epoch, data.partition_epoch), (3, 6));
         // As version 2 says it.
-        let old = PartitionRequest { new_isr: vec![1], new_isr_with_epochs: vec![], ..asked(&[]) };
+        let old = PartitionRequest { new_isr: vec![1], new_isr_with_epochs: vec![], ..requested(&[]) };
         assert_eq!(state(&ask(&image(), &request(1, TOPIC, vec![old])).1, 0), (1, vec![1], vec![]));
         // What is so already changes nothing, and is answered.
-        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![asked(&[(1, 0), (2, 0)])]));
+        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![requested(&[(1, 0), (2, 0)])]));
         assert_eq!((answer[0].error_code, answer[0].partition_epoch), (ErrorCode::NONE, 5));
         assert!(after == image());
-        let twice = vec![asked(&[(1, 0)]), asked(&[(1, 0), (2, 0), (3, 0)])];
+        let twice = vec![requested(&[(1, 0)]), requested(&[(1, 0), (2, 0), (3, 0)])];
         let (answer, after) = ask(&image(), &request(1, TOPIC, twice));
         assert_eq!(answer[1].error_code, ErrorCode::INVALID_UPDATE_VERSION);
         assert_eq!(state(&after, 0).1, [1]);
@@ -205,7 +210,7 @@ mod tests {
     #[test]
     fn refusals_by_table() {
         let with = |change: fn(&mut PartitionRequest)| {
-            let mut partition = asked(&[(1, 0), (2, 0)]);
+            let mut partition = requested(&[(1, 0), (2, 0)]);
             change(&mut partition);
             partition
         };
@@ -218,24 +223,25 @@ mod tests {
             (2, TOPIC, with(|p| (p.leader_epoch, p.partition_epoch) = (2, 4)), ErrorCode::FENCED_LEADER_EPOCH),
             (2, TOPIC, with(|p| p.partition_epoch = 4), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, with(|p| p.partition_epoch = 4), ErrorCode::INVALID_UPDATE_VERSION),
-            (1, TOPIC, asked(&[(2, 0), (3, 0)]), ErrorCode::INVALID_REQUEST),
-            (1, TOPIC, asked(&[]), ErrorCode::INVALID_REQUEST),
-            (1, TOPIC, asked(&[(1, 0), (1, 0)]), ErrorCode::INVALID_REQUEST),
-            (1, TOPIC, asked(&[(1, 0), (5, 0)]), ErrorCode::INVALID_REQUEST),
+            (1, TOPIC, requested(&[(2, 0), (3, 0)]), ErrorCode::INVALID_REQUEST),
+            (1, TOPIC, requested(&[]), ErrorCode::INVALID_REQUEST),
+            (1, TOPIC, requested(&[(1, 0), (1, 0)]), ErrorCode::INVALID_REQUEST),
+            (1, TOPIC, requested(&[(1, 0), (5, 0)]), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, with(|p| p.leader_recovery_state = 1), ErrorCode::INVALID_REQUEST),
             (1, TOPIC, with(|p| p.leader_recovery_state = 2), ErrorCode::INVALID_REQUEST),
-            (1, TOPIC, asked(&[(1, 0), (4, 0)]), ErrorCode::INELIGIBLE_REPLICA),
-            (1, TOPIC, asked(&[(1, 0), (3, 1)]), ErrorCode::INELIGIBLE_REPLICA),
+            (1, TOPIC, requested(&[(1, 0), (4, 0)]), ErrorCode::INELIGIBLE_REPLICA),
+            (1, TOPIC, requested(&[(1, 0), (3, 1)]), ErrorCode::INELIGIBLE_REPLICA),
         ] {
             let (answer, after) = ask(&image(), &request(broker, topic, vec![partition.clone()]));
             assert_eq!(answer[0].error_code, code, "{partition:?}");
             assert!(after == image());
         }
         let leaving = with_brokers(&image(), |brokers| brokers.get_mut(&3).unwrap().in_controlled_shutdown = true);
-        let (answer, _) = ask(&leaving, &request(1, TOPIC, vec![asked(&[(1, 0), (3, 0)])]));
+        let (answer, _) = ask(&leaving, &request(1, TOPIC, vec![requested(&[(1, 0), (3, 0)])]));
         assert_eq!(answer[0].error_code, ErrorCode::INELIGIBLE_REPLICA);
         for (broker, epoch) in [(1, 1), (7, -1)] {
-            let stale = AlterPartitionRequest { broker_epoch: epoch, ..request(broker, TOPIC, vec![asked(&[(1, 0)])]) };
+            let stale =
+                AlterPartitionRequest { broker_epoch: epoch, ..request(broker, TOPIC, vec![requested(&[(1, 0)])]) };
             let decision = on(&image(), |context| alter(context, &stale));
             assert_eq!((decision.answer.error_code, decision.records.len()), (ErrorCode::STALE_BROKER_EPOCH, 0));
         }
@@ -243,13 +249,13 @@ mod tests {
 
     #[test]
     fn a_leader_may_leave_to_others_in_sync() {
-        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![asked(&[(2, 0)])]));
+        let (answer, after) = ask(&image(), &request(1, TOPIC, vec![requested(&[(2, 0)])]));
         assert_eq!(answer[0].error_code, ErrorCode::NEW_LEADER_ELECTED);
         assert_eq!(state(&after, 0), (2, vec![2], vec![]));
         assert_eq!(after.partition("t", 0).unwrap().leader_epoch, 4);
         // The least ISR holds for who goes, too: it can lead when nobody else is left.
         let image = with_setting(&image(), "min.insync.replicas", "2");
-        let (_, after) = ask(&image, &request(1, TOPIC, vec![asked(&[(2, 0)])]));
+        let (_, after) = ask(&image, &request(1, TOPIC, vec![requested(&[(2, 0)])]));
         assert_eq!(state(&after, 0), (2, vec![2], vec![1]));
         // Preferred elections do not bring it back.
         assert_eq!(on(&after, |context| balance(context, 9)).records, []);
@@ -260,9 +266,9 @@ mod tests {
         let recovering =
             Partition { leader_epoch: 3, partition_epoch: 5, leader_recovery_state: 1, ..partition(&[1, 2], &[1], 1) };
         let image = with_topic(&brokers(&[1, 2]), &[recovering]);
-        let still = PartitionRequest { leader_recovery_state: 1, ..asked(&[(1, 0), (2, 0)]) };
+        let still = PartitionRequest { leader_recovery_state: 1, ..requested(&[(1, 0), (2, 0)]) };
         assert_eq!(ask(&image, &request(1, TOPIC, vec![still])).0[0].error_code, ErrorCode::INVALID_REQUEST);
-        let (answer, after) = ask(&image, &request(1, TOPIC, vec![asked(&[(1, 0), (2, 0)])]));
+        let (answer, after) = ask(&image, &request(1, TOPIC, vec![requested(&[(1, 0), (2, 0)])]));
         assert_eq!((answer[0].leader_recovery_state, state(&after, 0).1), (0, vec![1, 2]));
         assert_eq!(after.partition("t", 0).unwrap().leader_recovery_state, 0);
     }
@@ -278,7 +284,7 @@ mod tests {
                 ..partition(&[3, 2, 1], &[1, 2], leader)
             };
             let image = with_topic(&brokers(&[1, 2, 3]), &[moving]);
-            let isr = asked(&[(1, 0), (2, 0), (3, 0)]);
+            let isr = requested(&[(1, 0), (2, 0), (3, 0)]);
             let (answer, after) = ask(&image, &request(leader, TOPIC, vec![isr]));
             assert_eq!(answer[0].error_code, code);
             let partition = after.partition("t", 0).unwrap();

@@ -379,8 +379,8 @@ mod tests {
     /// After a stop of all, the metadata has those for active who have not started yet.
     #[test]
     fn nobody_leaves_the_field_to_who_may_be_gone() {
-        // Who leads, whom the controller has heard of. After 1 has registered: leader, ISR.
-        for (leader, heard, is_clean, expected) in [
+        // Who leads, which brokers the controller knows to be alive. After 1 has registered: leader, ISR.
+        for (leader, alive, is_clean, expected) in [
             (2, &[][..], false, (1, &[1, 2, 3][..])),
             (2, &[], true, (2, &[1, 2, 3])),
             (1, &[], false, (1, &[1, 2, 3])),
@@ -391,12 +391,12 @@ mod tests {
             let image = with_topic(&brokers(&[1, 2, 3]), &[partition(&[1, 2, 3], &[1, 2, 3], leader)]);
             let registration = BrokerRegistration { log_dirs: vec![Uuid([101; 16])], ..registration(77, is_clean) };
             let request = registration.to_request(image.broker(1).map(|broker| broker.epoch));
-            let after = on(&image, |context| register(context, &request, &|id| heard.contains(&id)));
+            let after = on(&image, |context| register(context, &request, &|id| alive.contains(&id)));
             let after = applied(&image, &after.records);
             let (new_leader, isr, _) = state(&after, 0);
             assert_eq!((new_leader, &isr[..]), expected);
             let epochs = [&image, &after].map(|image| image.partition("t", 0).unwrap().leader_epoch);
-            assert_eq!(epochs[1] > epochs[0], new_leader != leader || leader == 1 && !is_clean, "{leader} {heard:?}");
+            assert_eq!(epochs[1] > epochs[0], new_leader != leader || leader == 1 && !is_clean, "{leader} {alive:?}");
         }
     }
 

@@ -40,9 +40,9 @@ pub fn elect(context: &Context<'_>, request: &ElectLeadersRequest) -> Decision<E
                     .push(ReplicaElectionResult { topic: topic.name.to_string(), partition_result });
             }
         }
-        Some(asked) => {
+        Some(requested) => {
             let mut named = Named::default();
-            for topic in asked {
+            for topic in requested {
                 let number = named.number(&topic.topic);
                 let results = topic.partitions.iter().enumerate().map(|(index, partition_id)| {
                     let outcome = if named.is_new(number, *partition_id) {
@@ -182,8 +182,8 @@ mod tests {
         with_fenced(&with_topic(&brokers(&[1, 2, 3]), &partitions), &[3])
     }
 
-    fn ask(election_type: i8, asked: Option<&[(&str, &[i32])]>) -> (Vec<(i32, i16, String)>, MetadataImage) {
-        let topics = asked.map(|all| {
+    fn ask(election_type: i8, requested: Option<&[(&str, &[i32])]>) -> (Vec<(i32, i16, String)>, MetadataImage) {
+        let topics = requested.map(|all| {
             let topics = all.iter();
             topics.map(|(t, ids)| TopicPartitions { topic: (*t).to_owned(), partitions: ids.to_vec() }).collect()
         });

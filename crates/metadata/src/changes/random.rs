@@ -260,7 +260,7 @@ impl World {
         }
         let stale = i32::from(self.below(20) == 0);
         let members = isr.iter().map(|id| BrokerState { broker_id: *id, broker_epoch: self.epoch(*id) });
-        let asked = PartitionRequest {
+        let requested = PartitionRequest {
             partition_index: index as i32,
             leader_epoch: partition.leader_epoch,
             partition_epoch: partition.partition_epoch - stale,
@@ -271,7 +271,7 @@ impl World {
         let request = AlterPartitionRequest {
             broker_id: leader,
             broker_epoch: self.epoch(leader),
-            topics: vec![TopicRequest { topic_id: topic.id, partitions: vec![asked] }],
+            topics: vec![TopicRequest { topic_id: topic.id, partitions: vec![requested] }],
         };
         self.say(format!("alter {}-{index} {partition:?} to {isr:?}", topic.name));
         let answer = self.decide(|context| alter_partition::alter(context, &request));
@@ -362,8 +362,8 @@ impl World {
     fn delete(&mut self) {
         let Some((topic, _)) = self.partition() else { return };
         self.say(format!("delete {}", topic.name));
-        let asked = DeleteTopicState { name: Some(topic.name.to_string()), topic_id: Uuid::ZERO };
-        self.decide(|context| topics::delete(context, &[asked]));
+        let requested = DeleteTopicState { name: Some(topic.name.to_string()), topic_id: Uuid::ZERO };
+        self.decide(|context| topics::delete(context, &[requested]));
         self.data.retain(|(id, _), _| *id != topic.id);
     }
 
@@ -371,8 +371,8 @@ impl World {
         let Some((topic, _)) = self.partition() else { return };
         self.say(format!("grow {}", topic.name));
         let count = topic.partitions.len() as i32 + 1;
-        let asked = CreatePartitionsTopic { name: topic.name.to_string(), count, assignments: None };
-        self.decide(|context| partitions::create(context, &[asked], false));
+        let requested = CreatePartitionsTopic { name: topic.name.to_string(), count, assignments: None };
+        self.decide(|context| partitions::create(context, &[requested], false));
     }
 
     fn configure(&mut self) {

@@ -64,15 +64,15 @@ pub fn alter(
 fn one(
     context: &Context<'_>,
     name: &str,
-    asked: &ReassignablePartition,
+    requested: &ReassignablePartition,
     may_resize: bool,
 ) -> Result<Option<PartitionChangeRecord>, Refusal> {
     let unknown = |message: String| Refusal::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message);
     let topic = context.image.topic(name).ok_or_else(|| unknown(format!("Unable to find a topic named {name}.")))?;
-    let index = asked.partition_index;
+    let index = requested.partition_index;
     let partition =
         topic.partition(index).ok_or_else(|| unknown(format!("Unable to find partition {name}:{index}.")))?;
-    match &asked.replicas {
+    match &requested.replicas {
         None => cancel(context, topic, index, partition),
         Some(target) => {
             check_assignment(context.image, target, None)?;
@@ -125,12 +125,12 @@ fn cancel(
 pub fn list(image: &MetadataImage, request: &ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse {
     let topics: Vec<OngoingTopicReassignment> = match &request.topics {
         None => image.topics().filter_map(|topic| ongoing(topic, 0..topic.partitions.len() as i32)).collect(),
-        Some(asked) => {
+        Some(requested) => {
             let mut named = Named::default();
-            let found = asked.iter().filter_map(|asked| {
-                let topic = image.topic(&asked.name)?;
-                let number = named.number(&asked.name);
-                let indexes = asked.partition_indexes.iter().copied();
+            let found = requested.iter().filter_map(|requested| {
+                let topic = image.topic(&requested.name)?;
+                let number = named.number(&requested.name);
+                let indexes = requested.partition_indexes.iter().copied();
                 ongoing(topic, indexes.filter(|index| named.is_new(number, *index)))
             });
             found.collect()

@@ -369,7 +369,7 @@ mod tests {
     fn refusals_by_table() {
         let image = brokers(&[1]);
         let image = applied(&image, &ask(&image, &[topic("there", 1, 1), topic("a.b", 1, 1)]).records);
-        for (asked, code, message) in [
+        for (requested, code, message) in [
             (
                 topic("a/b", 1, 1),
                 17,
@@ -427,8 +427,13 @@ mod tests {
                 "Invalid value -2 for configuration retention.ms: Value must be at least -1",
             ),
         ] {
-            let decision = ask(&image, std::slice::from_ref(&asked));
-            assert_eq!((decision.records.len(), refusal(&decision.answer[0])), (0, (code, message)), "{}", asked.name);
+            let decision = ask(&image, std::slice::from_ref(&requested));
+            assert_eq!(
+                (decision.records.len(), refusal(&decision.answer[0])),
+                (0, (code, message)),
+                "{}",
+                requested.name
+            );
         }
     }
 
@@ -476,7 +481,7 @@ mod tests {
         let id = |name: &str| image.topic(name).map_or(Uuid([77; 16]), |topic| topic.id);
         let by_name = |name: &str| DeleteTopicState { name: Some(name.to_owned()), topic_id: Uuid::ZERO };
         let by_id = |id: Uuid| DeleteTopicState { name: None, topic_id: id };
-        for (asked, expected) in [
+        for (requested, expected) in [
             (vec![by_name("a"), by_id(id("b"))], &[("a", 0), ("b", 0)][..]),
             (vec![by_name("c")], &[("c", 3)]),
             (vec![by_id(id("c"))], &[("", 100)]),
@@ -487,7 +492,7 @@ mod tests {
             (vec![by_id(id("a")), by_name("a")], &[("a", 42)]),
         ] {
             let (config, random) = (BrokerConfig::default(), Counter::default());
-            let decision = delete(&Context { image: &image, config: &config, random: &random }, &asked);
+            let decision = delete(&Context { image: &image, config: &config, random: &random }, &requested);
             let answer: Vec<_> =
                 decision.answer.iter().map(|r| (r.name.as_deref().unwrap_or_default(), r.error_code.0)).collect();
             assert_eq!(answer, expected);

@@ -139,9 +139,9 @@ impl Offsets {
             let former = std::mem::replace(&mut slot.committed, write.value);
             shrunk = former.map_or(0, |value| value.metadata.len());
         }
-        let is_gone = slot.committed.is_none() && slot.in_flight == 0;
+        let is_unused = slot.committed.is_none() && slot.in_flight == 0;
         self.bytes = self.bytes + grown - shrunk;
-        if is_gone {
+        if is_unused {
             self.drop_slot(&write.topic, write.partition);
         }
     }

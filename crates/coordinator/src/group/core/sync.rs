@@ -43,8 +43,8 @@ impl Group {
     }
 
     fn check_sync(&self, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
-        fn differ(asked: &Option<String>, is: &Option<String>) -> bool {
-            asked.is_some() && is.is_some() && asked != is
+        fn differ(requested: &Option<String>, is: &Option<String>) -> bool {
+            requested.is_some() && is.is_some() && requested != is
         }
         match self.state {
             State::Dead => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),

@@ -342,10 +342,10 @@ async fn topics_by_id() {
     let response = world.groups.offset_commit(10, CALLER.client_host, by_id(Uuid([99; 16]))).await;
     assert_eq!(errors(&response), [ErrorCode::UNKNOWN_TOPIC_ID]);
 
-    let asked = |id| OffsetFetchRequestTopics { topic_id: id, partition_indexes: vec![0, 1], ..Default::default() };
+    let requested = |id| OffsetFetchRequestTopics { topic_id: id, partition_indexes: vec![0, 1], ..Default::default() };
     let group = OffsetFetchRequestGroup {
         group_id: "g".to_owned(),
-        topics: Some(vec![asked(topic_id(3)), asked(Uuid([99; 16]))]),
+        topics: Some(vec![requested(topic_id(3)), requested(Uuid([99; 16]))]),
         ..Default::default()
     };
     let request = OffsetFetchRequest { groups: vec![group], ..Default::default() };
@@ -715,10 +715,10 @@ async fn rebalances_are_remembered_with_their_outcome() {
     let left = MemberIdentity { member_id: joined.member_id.clone(), ..Default::default() };
     let request = LeaveGroupRequest { group_id: "g".to_owned(), members: vec![left], ..Default::default() };
     world.groups.leave_group(5, request);
-    let told = world.groups.recent_rebalances();
-    let brief: Vec<_> = told.iter().map(|r| (r.cause.as_str(), r.generation, r.members, r.duration_ms)).collect();
+    let rebalances = world.groups.recent_rebalances();
+    let brief: Vec<_> = rebalances.iter().map(|r| (r.cause.as_str(), r.generation, r.members, r.duration_ms)).collect();
     assert_eq!(brief, [("member_left", 2, 0, 0), ("member_joined", 1, 1, 3_000)], "the initial delay was waited for");
-    assert!(told.iter().all(|r| r.group_id == "g" && r.member_id == joined.member_id && r.client_id == "client"));
+    assert!(rebalances.iter().all(|r| r.group_id == "g" && r.member_id == joined.member_id && r.client_id == "client"));
 
     let world = world.restart(0).await;
     assert_eq!(world.groups.recent_rebalances(), []);

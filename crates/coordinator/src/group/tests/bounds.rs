@@ -134,18 +134,18 @@ async fn what_is_asked_for_twice_is_told_once() {
         let request = OffsetFetchRequest { groups: vec![group.clone(), group], ..Default::default() };
         let answer = world.groups.offset_fetch(9, request).await.groups;
         assert_eq!(answer[1].error_code, ErrorCode::INVALID_REQUEST, "a group is named once");
-        let told = |topic: &OffsetFetchResponseTopics| {
+        let offsets = |topic: &OffsetFetchResponseTopics| {
             let partitions = topic.partitions.iter().map(|p| (p.partition_index, p.committed_offset));
             (topic.name.clone(), partitions.collect::<Vec<_>>())
         };
-        answer[0].topics.iter().map(told).collect::<Vec<_>>()
+        answer[0].topics.iter().map(offsets).collect::<Vec<_>>()
     };
-    let told = ask(vec![topic("t1", &[0, 1, 0]), topic("t2", &[2]), topic("t1", &[0, 2]), topic("t3", &[])]).await;
+    let answered = ask(vec![topic("t1", &[0, 1, 0]), topic("t2", &[2]), topic("t1", &[0, 2]), topic("t3", &[])]).await;
     let t = |name: &str, partitions: &[(i32, i64)]| (name.to_owned(), partitions.to_vec());
-    assert_eq!(told, [t("t1", &[(0, 1), (1, -1)]), t("t2", &[(2, 2)]), t("t1", &[(2, -1)]), t("t3", &[])]);
+    assert_eq!(answered, [t("t1", &[(0, 1), (1, -1)]), t("t2", &[(2, 2)]), t("t1", &[(2, -1)]), t("t3", &[])]);
     // More than is looked up at once is told all the same, in order.
     let many: Vec<i32> = (0..2_500).rev().collect();
-    let told = ask(vec![topic("t2", &many), topic("t1", &[0])]).await;
-    assert_eq!((told.len(), told[0].1.len(), told[0].1[2_497]), (2, 2_500, (2, 2)));
-    assert!(told[0].1.iter().map(|(partition, _)| *partition).eq(many));
+    let answered = ask(vec![topic("t2", &many), topic("t1", &[0])]).await;
+    assert_eq!((answered.len(), answered[0].1.len(), answered[0].1[2_497]), (2, 2_500, (2, 2)));
+    assert!(answered[0].1.iter().map(|(partition, _)| *partition).eq(many));
 }
