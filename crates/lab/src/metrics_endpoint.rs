@@ -73,11 +73,11 @@ async fn keep_asking(urls: Vec<String>, samples: Arc<Mutex<Vec<Option<ProcessSam
 }
 
 async fn ask(url: String) -> Result<ProcessSample, EndpointError> {
-    let asked = tokio::task::spawn_blocking(move || match page(&url) {
+    let answer = tokio::task::spawn_blocking(move || match page(&url) {
         Ok(page) => sample(&page).ok_or(EndpointError::NoFigures { url }),
         Err(error) => Err(EndpointError::Read { url, reason: error.to_string() }),
     });
-    asked.await.expect("reading a page does not panic")
+    answer.await.expect("reading a page does not panic")
 }
 
 fn page(url: &str) -> Result<String, ureq::Error> {

@@ -32,7 +32,7 @@ pub(crate) struct Transacting {
 
 enum Coordinator {
     Idle(Transactions),
-    Asked(Step, JoinHandle<(Transactions, Result<(), ClientError>)>),
+    InFlight(Step, JoinHandle<(Transactions, Result<(), ClientError>)>),
 }
 
 /// What the coordinator was asked to do.
@@ -116,7 +116,7 @@ impl Transacting {
             let result = transactions.add(&topic, numbers).await;
             (transactions, result)
         });
-        self.coordinator = Coordinator::Asked(Step::Add(partitions), task);
+        self.coordinator = Coordinator::InFlight(Step::Add(partitions), task);
     }
 
     /// Commits the transaction, or aborts it if anything has failed. All of its records have come to their end. Says
@@ -131,7 +131,7 @@ impl Transacting {
             let result = transactions.end(is_commit).await;
             (transactions, result)
         });
-        self.coordinator = Coordinator::Asked(Step::End(now), task);
+        self.coordinator = Coordinator::InFlight(Step::End(now), task);
         None
     }
 
@@ -147,7 +147,7 @@ impl Transacting {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Transacted> {
-        let Coordinator::Asked(step, task) = &mut self.coordinator else { return Poll::Pending };
+        let Coordinator::InFlight(step, task) = &mut self.coordinator else { return Poll::Pending };
         let (transactions, result) = ready!(Pin::new(task).poll(cx)).expect("asking a coordinator does not panic");
         let step = std::mem::replace(step, Step::Add(Vec::new()));
         self.coordinator = Coordinator::Idle(transactions);

@@ -132,7 +132,7 @@ impl WatchedDisk {
 
 impl Drop for WatchedFile {
     fn drop(&mut self) {
-        self.open_files.note_closed();
+        self.open_files.record_closed();
     }
 }
 
@@ -147,7 +147,7 @@ impl Disk for WatchedDisk {
             }
             opened => opened?,
         };
-        self.open_files.note_opened();
+        self.open_files.record_opened();
         let (watch, open_files) = (Arc::clone(&self.watch), Arc::clone(&self.open_files));
         Ok(Arc::new(WatchedFile { file, watch, open_files, unsynced_bytes: AtomicU64::new(0) }))
     }

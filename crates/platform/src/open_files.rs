@@ -23,10 +23,10 @@ pub struct OpenFiles {
     max: usize,
     count: AtomicUsize,
     /// From how many on the logs are asked.
-    asks_at: AtomicUsize,
+    give_up_at: AtomicUsize,
     give_up: OnceLock<GiveUp>,
     /// Held by whoever asks the logs.
-    asking: Mutex<()>,
+    giving_up: Mutex<()>,
 }
 
 impl OpenFiles {
@@ -35,9 +35,9 @@ impl OpenFiles {
         Self {
             max,
             count: AtomicUsize::new(0),
-            asks_at: AtomicUsize::new(max),
+            give_up_at: AtomicUsize::new(max),
             give_up: OnceLock::new(),
-            asking: Mutex::default(),
+            giving_up: Mutex::default(),
         }
     }
 
@@ -47,29 +47,29 @@ impl OpenFiles {
     }
 
     /// A file was opened.
-    pub fn note_opened(&self) {
+    pub fn record_opened(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn note_closed(&self) {
+    pub fn record_closed(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Called before a file is opened.
     pub fn make_room(&self) {
-        if self.count.load(Ordering::Relaxed) >= self.asks_at.load(Ordering::Relaxed) {
+        if self.count.load(Ordering::Relaxed) >= self.give_up_at.load(Ordering::Relaxed) {
             self.give_up_some();
         }
     }
 
     /// Has files given up, unless somebody has that done already.
     pub fn give_up_some(&self) {
-        let (Some(_one), Some(give_up)) = (self.asking.try_lock(), self.give_up.get()) else { return };
+        let (Some(_one), Some(give_up)) = (self.giving_up.try_lock(), self.give_up.get()) else { return };
         let wanted = self.max - self.max / PART_FREE;
         for even_used in [false, true] {
             give_up(even_used);
             let count = self.count.load(Ordering::Relaxed);
-            self.asks_at.store(self.max.max(count + self.max / PART_FREE), Ordering::Relaxed);
+            self.give_up_at.store(self.max.max(count + self.max / PART_FREE), Ordering::Relaxed);
             if count <= wanted {
                 return;
             }
@@ -94,25 +94,25 @@ mod tests {
     /// Files of which some are idle and some cannot be given up, and how often each kind was asked for.
     fn open_files(idle: usize, used: usize, kept: usize) -> (Arc<OpenFiles>, Arc<Mutex<[usize; 2]>>) {
         let files = Arc::new(OpenFiles::new(64));
-        (0..idle + used + kept).for_each(|_| files.note_opened());
-        let asked = Arc::new(Mutex::new([0; 2]));
-        let (of, counted, left) = (Arc::downgrade(&files), Arc::clone(&asked), Mutex::new([idle, used]));
+        (0..idle + used + kept).for_each(|_| files.record_opened());
+        let calls = Arc::new(Mutex::new([0; 2]));
+        let (of, counted, left) = (Arc::downgrade(&files), Arc::clone(&calls), Mutex::new([idle, used]));
         files.set_give_up(move |even_used| {
             counted.lock()[usize::from(even_used)] += 1;
             let files = of.upgrade().expect("it asks");
             let gone = std::mem::take(&mut left.lock()[usize::from(even_used)]);
-            (0..gone).for_each(|_| files.note_closed());
+            (0..gone).for_each(|_| files.record_closed());
             gone
         });
-        (files, asked)
+        (files, calls)
     }
 
     #[test]
     fn idle_files_go_first_and_others_if_that_is_too_little() {
         for (idle, used, kept, expected) in [(20, 11, 0, [0, 0]), (20, 12, 0, [1, 0]), (2, 30, 0, [1, 1])] {
-            let (files, asked) = open_files(idle, used, kept);
+            let (files, calls) = open_files(idle, used, kept);
             files.make_room();
-            assert_eq!(*asked.lock(), expected, "{idle} {used} {kept}");
+            assert_eq!(*calls.lock(), expected, "{idle} {used} {kept}");
         }
     }
 
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn where_nothing_can_go_the_logs_are_asked_now_and_then_only() {
-        let (files, asked) = open_files(0, 0, 40);
+        let (files, calls) = open_files(0, 0, 40);
         for _ in 0..8 {
             files.make_room();
-            files.note_opened();
+            files.record_opened();
         }
-        assert_eq!(asked.lock()[0], 2);
+        assert_eq!(calls.lock()[0], 2);
     }
 }
