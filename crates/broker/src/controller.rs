@@ -142,8 +142,8 @@ impl Controller {
     /// returns, and on others soon; brokers hear of it with the metadata. While there is no controller one is looked
     /// for.
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
-        let patience = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
-        let give_up = Instant::now() + patience;
+        let max_wait = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
+        let give_up = Instant::now() + max_wait;
         let mut status = self.quorum.status();
         let mut attempts = 0;
         loop {
@@ -156,7 +156,7 @@ impl Controller {
                 Some(leader) if leader == self.node_id => {
                     let decided = self.decide(request.clone(), true).await;
                     if decided.as_ref().is_ok_and(R::is_sign_of_life) {
-                        self.liveness.heard(self.node_id);
+                        self.liveness.touch(self.node_id);
                     }
                     decided
                 }
@@ -274,7 +274,7 @@ impl Controller {
         match self.decide(request, false).await {
             Ok(response) => {
                 if R::is_sign_of_life(&response) {
-                    self.liveness.heard(forward.sender.node_id);
+                    self.liveness.touch(forward.sender.node_id);
                 }
                 let mut body = BytesMut::new();
                 response.write(&mut Writer::new(&mut body, version, is_flexible));

@@ -44,9 +44,9 @@ impl Lifecycle {
     }
 
     /// Registers and returns the broker's epoch, when the metadata that says so is published here. Errors that time
-    /// may mend are waited out for as long as `patience`.
-    pub async fn register(&self, patience: Duration) -> Result<i64, RegistrationError> {
-        let give_up = Instant::now() + patience;
+    /// may mend are waited out for as long as `max_wait`.
+    pub async fn register(&self, max_wait: Duration) -> Result<i64, RegistrationError> {
+        let give_up = Instant::now() + max_wait;
         loop {
             let error = match self.broker.controller.ask(self.registration.clone()).await {
                 Ok(BrokerRegistrationResponse { error_code: ErrorCode::NONE, broker_epoch, .. }) => {

@@ -5,7 +5,7 @@ mod file_range;
 mod input;
 mod limits;
 mod output;
-mod patience;
+mod transfer_deadline;
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;

@@ -105,7 +105,7 @@ impl OffsetsLog for OffsetsTopic {
                     Ok(Ok(bytes)) => return Ok(bytes),
                     Ok(Err(ReadError::Corrupt { first_offset, next_offset })) => {
                         partition.note_damage();
-                        if partition.is_being_mended() {
+                        if partition.is_being_repaired() {
                             sleep(MENDING_INTERVAL).await;
                             continue;
                         }

@@ -29,7 +29,7 @@ mod waiters;
 #[cfg(test)]
 pub(crate) mod power_loss_tests;
 #[cfg(test)]
-mod standing_disk_tests;
+mod stalled_disk_tests;
 #[cfg(test)]
 mod tests;
 
@@ -221,7 +221,7 @@ impl Partition {
     }
 
     /// Has the background flush visit this partition.
-    fn note_dirty(self: &Arc<Self>) {
+    fn mark_dirty(self: &Arc<Self>) {
         if !self.is_dirty.swap(true, Ordering::AcqRel) {
             self.shared.dirty.lock().push(Arc::clone(self));
         }
@@ -236,7 +236,7 @@ impl Partition {
         self.with_log(|log| log.set_config(settings.log.clone()));
         let min_insync_replicas = settings.min_insync_replicas;
         self.settings.store(settings);
-        self.note_min_insync_replicas(min_insync_replicas);
+        self.set_min_insync_replicas(min_insync_replicas);
     }
 
     /// Whether what this replica sends to followers is throttled as long as they are not in sync.
@@ -358,7 +358,7 @@ impl Partition {
         let mut queue = self.queue.lock();
         if !queue.has_room(&batch) {
             drop(queue);
-            return completion.fill(slot, ProduceOutcome::Refused(queue::no_room()));
+            return completion.fill(slot, ProduceOutcome::Refused(queue::queue_full()));
         }
         // Whoever finds the queue empty commits it.
         if queue.is_empty() {
@@ -371,7 +371,7 @@ impl Partition {
         if self.is_offline() {
             return Err(ErrorCode::KAFKA_STORAGE_ERROR.into());
         }
-        self.check_room()?;
+        self.check_disk_space()?;
         self.check_leader()?;
         if acks == Acks::All {
             if self.is_stalled.load(Ordering::Acquire) {
@@ -467,7 +467,7 @@ impl Partition {
                     self.fail(&error);
                 }
                 if withholds {
-                    self.note_appended(self.view.log_end_offset(), 0, Some(start), now.monotonic_ms);
+                    self.record_appended(self.view.log_end_offset(), 0, Some(start), now.monotonic_ms);
                 }
                 for sender in senders {
                     sender.completion.fill(sender.slot, ErrorCode::KAFKA_STORAGE_ERROR.into());
@@ -488,12 +488,12 @@ impl Partition {
             // Those who sent the batches may be gone: they have been refused because it took too long.
             let mut offsets = appended[index..].iter().flatten().map(|appended| appended.base_offset);
             let first = offsets.find(|offset| *offset >= start).unwrap_or(end);
-            self.note_appended(end, bytes, Some(first), now.monotonic_ms);
+            self.record_appended(end, bytes, Some(first), now.monotonic_ms);
         } else if end > start && is_alone && !self.withholds.load(Ordering::Acquire) {
             self.high_watermark.store(end, Ordering::Release);
             self.waiters.add(bytes);
         } else if end > start {
-            self.note_appended(end, bytes, None, now.monotonic_ms);
+            self.record_appended(end, bytes, None, now.monotonic_ms);
         }
         let high_watermark = self.high_watermark();
         let (mut waiting, mut wait_for_disk) = (Vec::new(), false);
@@ -502,7 +502,7 @@ impl Partition {
                 Ok(appended) => (appended.last_offset + 1, self.outcome(&appended)),
                 Err(error) => {
                     if matches!(error, AppendError::DiskFull) {
-                        self.shared.disk_pressure.note_refused();
+                        self.shared.disk_pressure.record_refused();
                     }
                     (0, ProduceOutcome::Refused(refusal(&error)))
                 }
@@ -524,7 +524,7 @@ impl Partition {
         } else {
             self.wait_for_replication(waiting);
             if end > start {
-                self.note_dirty();
+                self.mark_dirty();
             }
         }
     }

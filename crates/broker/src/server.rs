@@ -133,7 +133,7 @@ impl Server {
         let (addresses, inter_broker_address) = (addresses.map_err(in_dir)?, inter_broker_address.map_err(in_dir)?);
 
         let membership = config.membership()?;
-        let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
+        let max_wait = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
         let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints).await?;
         let incarnation_id = env.new_id();
         let Identity { own, cluster_id } = identity;
@@ -153,10 +153,10 @@ impl Server {
             connections.spawn_on(essential("a listener", serving), control);
         }
         starting.join_cluster(&broker, &members, membership == Membership::Alone, link_events, &mut background);
-        membership::catch_up(&members, &broker.peers, &broker.metadata, patience).await?;
+        membership::catch_up(&members, &broker.peers, &broker.metadata, max_wait).await?;
         open_logs(&broker).await;
         let replication = starting.follow_metadata(&broker, loaded, &mut background);
-        let lifecycle = starting.register(&broker, endpoints, patience, &mut background).await?;
+        let lifecycle = starting.register(&broker, endpoints, max_wait, &mut background).await?;
         background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);
         background.spawn(essential("the groups' clock", Arc::clone(&broker.groups).run()));
         maintenance::start(&broker, &mut background, control);
@@ -321,8 +321,8 @@ impl Identity {
         let socket = listeners.iter().find(|listener| listener.is_inter_broker).map(|listener| &listener.socket);
         let known = properties.cluster_id.clone();
         let known = given.or(known.as_deref());
-        let patience = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
-        let found = first_start(membership, &own, past, known, socket, env, patience).await?;
+        let max_wait = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
+        let found = first_start(membership, &own, past, known, socket, env, max_wait).await?;
         let (cluster_id, voters) = match found {
             FirstStart::Voter { cluster_id, voters } => (cluster_id, Some(voters)),
             FirstStart::Join { cluster_id } => (cluster_id, None),

@@ -16,12 +16,12 @@
 mod checks;
 mod clients;
 mod cluster;
+mod fault_actions;
 mod faults;
 #[cfg(feature = "injected-faults")]
 mod injected_faults;
 mod ledger;
 pub(crate) mod machine;
-mod mishaps;
 mod node;
 pub(crate) mod replica;
 pub(crate) mod sockets;
@@ -55,7 +55,7 @@ fn run(seed: u64) -> RunSummary {
         while cluster.now_ms < until_ms {
             let steps_per_mille = cluster.faults.steps_per_mille;
             if cluster.rng.below(1000) < steps_per_mille {
-                cluster.mishap();
+                cluster.apply_fault();
             }
             cluster.step();
         }
@@ -145,7 +145,7 @@ fn a_full_disk_holds_the_others_up_for_a_moment_only() {
             cluster.create_topics();
             cluster.run(6000);
             let n = (seed % 3) as usize;
-            let free_bytes = cluster.rng.below(mishaps::FREE_BYTES_MAX);
+            let free_bytes = cluster.rng.below(fault_actions::FREE_BYTES_MAX);
             cluster.fill(n, free_bytes);
             cluster.run(100);
             let ms = cluster.run_until_all_progress();

@@ -84,13 +84,13 @@ pub async fn first_start(
     cluster_id: Option<&str>,
     listener: Option<&Socket>,
     env: &Env,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<FirstStart, FirstStartError> {
     let begin_alone = || FirstStart::Voter {
         cluster_id: cluster_id.map_or_else(|| env.new_id().to_string(), str::to_owned),
         voters: VoterSet::new(vec![own.clone()]),
     };
-    let asking = Asking { own, past, cluster_id, patience };
+    let asking = Asking { own, past, cluster_id, max_wait };
     let found = match membership {
         Membership::Alone => return Ok(begin_alone()),
         Membership::Voters(voters) if past == Past::Bereft => {
@@ -120,7 +120,7 @@ struct Asking<'a> {
     own: &'a Voter,
     past: Past,
     cluster_id: Option<&'a str>,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl Asking<'_> {
@@ -140,7 +140,7 @@ impl Asking<'_> {
         let own = voters.iter().filter(|voter| voter.node_id == self.own.node_id);
         let own = own.map(|voter| (voter.node_id, at_its_address(voter, self.own.directory_id)));
         let mut blank: BTreeMap<i32, Voter> = own.collect();
-        let mut waiting = Waiting::new(self.patience);
+        let mut waiting = Waiting::new(self.max_wait);
         while blank.len() < voters.len() {
             let answers = hello_all(others.iter().map(|voter| voter.address()), &self.request()).await;
             blank.retain(|id, _| *id == self.own.node_id);
@@ -173,7 +173,7 @@ impl Asking<'_> {
 
     /// Finds a cluster to join. `None` when every address is this node's own.
     async fn find(&self, addresses: &[String]) -> Result<Option<FirstStart>, FirstStartError> {
-        let mut waiting = Waiting::new(self.patience);
+        let mut waiting = Waiting::new(self.max_wait);
         loop {
             let answers = hello_all(addresses.iter().cloned(), &self.request()).await;
             let mut own = 0;
@@ -223,9 +223,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(patience: Duration) -> Self {
+    fn new(max_wait: Duration) -> Self {
         let now = Instant::now();
-        Self { give_up: now + patience, notice: now + NOTICE_INTERVAL }
+        Self { give_up: now + max_wait, notice: now + NOTICE_INTERVAL }
     }
 
     async fn pause(&mut self, missing: &[String]) -> Result<(), FirstStartError> {
@@ -355,10 +355,10 @@ mod tests {
         own: Voter,
         cluster_id: Option<&'static str>,
         listener: Socket,
-        patience_ms: u64,
+        max_wait_ms: u64,
     ) -> Result<FirstStart, FirstStartError> {
-        let patience = Duration::from_millis(patience_ms);
-        first_start(&membership, &own, Past::Blank, cluster_id, Some(&listener), &Env::real(), patience).await
+        let max_wait = Duration::from_millis(max_wait_ms);
+        first_start(&membership, &own, Past::Blank, cluster_id, Some(&listener), &Env::real(), max_wait).await
     }
 
     #[tokio::test]
@@ -370,8 +370,8 @@ mod tests {
             nodes.spawn(async move {
                 // One comes late, and none may begin without it.
                 sleep(Duration::from_millis(if id == 2 { 300 } else { 0 })).await;
-                let (own, env, patience) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
-                let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, patience);
+                let (own, env, max_wait) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
+                let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, max_wait);
                 let done = done.await.unwrap();
                 // Whoever is first goes on answering, as a node that has started does.
                 tokio::spawn(async move { greet(&listener, &node(id, id as u8)).await });
@@ -388,7 +388,7 @@ mod tests {
     #[tokio::test]
     async fn who_comes_late_begins_with_the_same_voters_while_nothing_is_committed() {
         let own = node(1, 1);
-        let asking = Asking { own: &own, past: Past::Blank, cluster_id: None, patience: Duration::ZERO };
+        let asking = Asking { own: &own, past: Past::Blank, cluster_id: None, max_wait: Duration::ZERO };
         let known = |node: Voter| VoterNode {
             node_id: node.node_id,
             directory_id: node.directory_id,
@@ -424,13 +424,13 @@ mod tests {
         let (mut listeners, addresses) = listeners(2).await;
         let other = listeners.pop().unwrap();
         tokio::spawn(async move { greet(&other, &node(2, 2)).await });
-        let (own, env, patience) = (node(1, 1), Env::real(), Duration::from_millis(200));
+        let (own, env, max_wait) = (node(1, 1), Env::real(), Duration::from_millis(200));
         for membership in [
             Membership::Voters(addresses.clone()),
             Membership::Join(vec![addresses[1].address()]),
             Membership::Join(vec![addresses[0].address()]),
         ] {
-            let found = first_start(&membership, &own, Past::Bereft, None, Some(&listeners[0]), &env, patience).await;
+            let found = first_start(&membership, &own, Past::Bereft, None, Some(&listeners[0]), &env, max_wait).await;
             assert!(matches!(found, Err(FirstStartError::Bereft { .. })), "{membership:?}: {found:?}");
         }
     }

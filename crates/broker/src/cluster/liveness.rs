@@ -23,8 +23,8 @@ impl Liveness {
     }
 
     /// A broker gives a sign of life.
-    pub fn heard(&self, broker: i32) {
-        self.sessions.lock().heard(broker, self.clock.now().monotonic_ms);
+    pub fn touch(&self, broker: i32) {
+        self.sessions.lock().touch(broker, self.clock.now().monotonic_ms);
     }
 
     /// A broker's process has ended.

@@ -28,17 +28,17 @@ pub struct Members {
     pub(super) quorum: Quorum,
     config: Arc<ArcSwap<BrokerConfig>>,
     /// Members that others have told of, and that the voter set of this node may not have yet.
-    told: Mutex<HashMap<VoterKey, Voter>>,
+    learned: Mutex<HashMap<VoterKey, Voter>>,
 }
 
 impl Members {
     pub fn new(own: VoterKey, cluster_id: String, quorum: Quorum, config: Arc<ArcSwap<BrokerConfig>>) -> Self {
-        Self { own, cluster_id, quorum, config, told: Mutex::default() }
+        Self { own, cluster_id, quorum, config, learned: Mutex::default() }
     }
 
     /// A member, from the set of this node or from what others have said who are in it.
     pub fn find(&self, key: VoterKey) -> Option<Voter> {
-        self.of_set(key).or_else(|| self.told.lock().get(&key).cloned())
+        self.of_set(key).or_else(|| self.learned.lock().get(&key).cloned())
     }
 
     pub(super) fn of_set(&self, key: VoterKey) -> Option<Voter> {
@@ -47,10 +47,10 @@ impl Members {
 
     /// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes.
     /// Each of them is given so long to answer.
-    pub(super) async fn ask_all(&self, patience: Duration) -> Vec<Voter> {
+    pub(super) async fn ask_all(&self, max_wait: Duration) -> Vec<Voter> {
         let mut voters = Vec::new();
         for address in self.addresses() {
-            voters.extend(timeout(patience, self.ask_for_members(&address)).await.unwrap_or_default());
+            voters.extend(timeout(max_wait, self.ask_for_members(&address)).await.unwrap_or_default());
         }
         voters
     }
@@ -60,17 +60,17 @@ impl Members {
         let voters: Vec<Voter> = answer.voters.into_iter().map(member).collect();
         let observers = answer.observers.into_iter().map(member);
         let members: Vec<Voter> = voters.iter().cloned().chain(observers).collect();
-        self.note(&members);
+        self.learn(&members);
         self.quorum.add_peer_addresses(members);
         voters
     }
 
-    fn note(&self, members: &[Voter]) {
-        let mut told = self.told.lock();
-        if told.len() + members.len() > KNOWN_MAX {
-            told.clear();
+    fn learn(&self, members: &[Voter]) {
+        let mut learned = self.learned.lock();
+        if learned.len() + members.len() > KNOWN_MAX {
+            learned.clear();
         }
-        told.extend(members.iter().take(KNOWN_MAX).map(|member| (member.key(), member.clone())));
+        learned.extend(members.iter().take(KNOWN_MAX).map(|member| (member.key(), member.clone())));
     }
 
     /// Says hello to whoever is at an address. Whoever is not of this cluster is nobody.
@@ -92,12 +92,12 @@ impl Members {
     pub(super) fn addresses(&self) -> Vec<String> {
         let status = self.quorum.status().borrow().clone();
         let known = status.voters.voters.iter().map(|voter| address(&voter.host, voter.port));
-        let told: Vec<String> = match self.config.load().membership() {
+        let configured: Vec<String> = match self.config.load().membership() {
             Ok(Membership::Voters(voters)) => voters.iter().map(VoterAddress::address).collect(),
             Ok(Membership::Join(addresses)) => addresses,
             Ok(Membership::Alone) | Err(_) => Vec::new(),
         };
-        known.chain(told).collect()
+        known.chain(configured).collect()
     }
 
     /// Whether this node is to vote when it has caught up.

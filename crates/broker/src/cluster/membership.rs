@@ -71,9 +71,9 @@ pub async fn catch_up(
     members: &Members,
     peers: &Peers,
     metadata: &MetadataCache,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<(), MembershipError> {
-    let give_up = Instant::now() + patience;
+    let give_up = Instant::now() + max_wait;
     loop {
         if let Some(high_watermark) = confirmed_high_watermark(members, peers).await {
             let mut status = members.quorum.status();

@@ -46,7 +46,7 @@ pub struct Senders {
     confirmed: Mutex<HashMap<VoterKey, Uuid>>,
     asking: [tokio::sync::Mutex<()>; LANES],
     /// When other members were asked for those that this node does not know.
-    asked: Mutex<Option<Instant>>,
+    last_asked: Mutex<Option<Instant>>,
 }
 
 impl Senders {
@@ -57,7 +57,7 @@ impl Senders {
             log_limit,
             confirmed: Mutex::default(),
             asking: Default::default(),
-            asked: Mutex::default(),
+            last_asked: Mutex::default(),
         }
     }
 
@@ -134,11 +134,11 @@ impl Senders {
         }
         let now = Instant::now();
         {
-            let mut asked = self.asked.lock();
-            if asked.is_some_and(|last| now - last < MEMBERS_INTERVAL) {
+            let mut last_asked = self.last_asked.lock();
+            if last_asked.is_some_and(|last| now - last < MEMBERS_INTERVAL) {
                 return None;
             }
-            *asked = Some(now);
+            *last_asked = Some(now);
         }
         self.members.ask_all(MEMBERS_TIMEOUT).await;
         self.members.find(key)

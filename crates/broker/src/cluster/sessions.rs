@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Sessions {
     began_ms: i64,
-    heard_ms: BTreeMap<i32, i64>,
+    last_contact_ms: BTreeMap<i32, i64>,
     /// Brokers whose process is known to have ended.
     dead: BTreeSet<i32>,
 }
@@ -21,15 +21,15 @@ impl Sessions {
     }
 
     /// A broker gives a sign of life.
-    pub fn heard(&mut self, broker: i32, now_ms: i64) {
+    pub fn touch(&mut self, broker: i32, now_ms: i64) {
         self.dead.remove(&broker);
-        let last = self.heard_ms.entry(broker).or_insert(now_ms);
+        let last = self.last_contact_ms.entry(broker).or_insert(now_ms);
         *last = now_ms.max(*last);
     }
 
     /// A broker was heard of last at this time, before this node became the controller.
-    pub fn silent_since(&mut self, broker: i32, heard_ms: i64) {
-        self.heard_ms.entry(broker).or_insert(heard_ms);
+    pub fn silent_since(&mut self, broker: i32, last_contact_ms: i64) {
+        self.last_contact_ms.entry(broker).or_insert(last_contact_ms);
     }
 
     /// A broker's process has ended.
@@ -44,13 +44,13 @@ impl Sessions {
 
     /// Whether a broker was heard of in the time of this controller, and its session goes on.
     pub fn is_alive(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
-        self.heard_ms.contains_key(&broker) && !self.is_over(broker, now_ms, timeout_ms)
+        self.last_contact_ms.contains_key(&broker) && !self.is_over(broker, now_ms, timeout_ms)
     }
 
     /// Whether a session is over: by silence, or because there is nobody to keep it.
     pub fn is_over(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
-        let heard_ms = self.heard_ms.get(&broker).copied().unwrap_or(self.began_ms);
-        self.dead.contains(&broker) || now_ms - heard_ms >= timeout_ms
+        let last_contact_ms = self.last_contact_ms.get(&broker).copied().unwrap_or(self.began_ms);
+        self.dead.contains(&broker) || now_ms - last_contact_ms >= timeout_ms
     }
 }
 
@@ -63,12 +63,12 @@ mod tests {
         let mut sessions = Sessions::begin(1000);
         assert!(!sessions.is_over(1, 2999, 2000) && sessions.is_over(1, 3000, 2000));
         assert!(!sessions.is_alive(1, 1500, 2000), "nobody has heard of it yet");
-        sessions.heard(1, 2500);
+        sessions.touch(1, 2500);
         assert!(!sessions.is_over(1, 4499, 2000) && sessions.is_over(1, 4500, 2000));
         sessions.died(1);
         assert!(sessions.is_over(1, 2501, 2000));
         assert!(!sessions.is_alive(1, 2501, 2000));
-        sessions.heard(1, 2600);
+        sessions.touch(1, 2600);
         assert!(!sessions.is_over(1, 2601, 2000) && sessions.is_alive(1, 2601, 2000));
     }
 
@@ -77,7 +77,7 @@ mod tests {
         let mut sessions = Sessions::begin(10_000);
         sessions.silent_since(1, 8500);
         assert!(sessions.is_over(1, 10_500, 2000) && !sessions.is_over(2, 10_500, 2000));
-        sessions.heard(1, 10_600);
+        sessions.touch(1, 10_600);
         sessions.silent_since(1, 8500);
         assert!(!sessions.is_over(1, 10_700, 2000));
     }

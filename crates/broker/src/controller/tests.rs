@@ -163,13 +163,13 @@ impl World {
 
 /// What a listener was told.
 #[derive(Default)]
-struct Told {
+struct Recorder {
     cache: Mutex<Option<Arc<MetadataCache>>>,
     created: Mutex<Vec<String>>,
     settings: Mutex<Vec<ConfigResource>>,
 }
 
-impl Applied for Told {
+impl Applied for Recorder {
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
         let cache = self.cache.lock();
         let published = cache.as_ref().unwrap().load().generation();
@@ -183,17 +183,17 @@ impl Applied for Told {
 async fn a_change_is_there_when_it_is_answered() {
     let disk = SimDisk::new(1);
     let world = World::start(&disk, 1).await.unwrap();
-    let told = Arc::new(Told::default());
-    *told.cache.lock() = Some(world.cache.clone());
-    assert_eq!(world.cache.subscribe(told.clone()).topic_count(), 0);
+    let recorder = Arc::new(Recorder::default());
+    *recorder.cache.lock() = Some(world.cache.clone());
+    assert_eq!(world.cache.subscribe(recorder.clone()).topic_count(), 0);
 
     assert_eq!(world.create("a", 3).await, ErrorCode::NONE);
     assert_eq!(world.cache.load().topic("a").unwrap().partitions.len(), 3);
-    assert_eq!(*told.created.lock(), ["a"]);
+    assert_eq!(*recorder.created.lock(), ["a"]);
     assert_eq!(world.create("a", 3).await, ErrorCode::TOPIC_ALREADY_EXISTS);
     assert_eq!(world.grow("a", 5).await, ErrorCode::NONE);
     assert_eq!(world.set(ResourceKind::Topic, "a", "retention.ms", "5").await, ErrorCode::NONE);
-    assert_eq!(*told.settings.lock(), [ConfigResource::topic("a")]);
+    assert_eq!(*recorder.settings.lock(), [ConfigResource::topic("a")]);
     let broker_epoch = world.cache.load().broker(1).unwrap().epoch;
     let block = AllocateProducerIdsRequest { broker_id: 1, broker_epoch };
     let first = world.controller.ask(block.clone()).await.unwrap();
@@ -254,15 +254,15 @@ async fn a_sign_of_life_does_not_stand_behind_what_clients_ask_for() {
     let world = Arc::new(World::start(&SimDisk::new(6), 1).await.unwrap());
     let (of_client, mut created) = mpsc::unbounded_channel();
     // More than go to the quorum together, and wait already when the broker asks.
-    let asked = Arc::new(AtomicUsize::new(0));
+    let requests = Arc::new(AtomicUsize::new(0));
     for n in 0..1000 {
-        let (world, of_client, asked) = (world.clone(), of_client.clone(), asked.clone());
+        let (world, of_client, requests) = (world.clone(), of_client.clone(), requests.clone());
         tokio::spawn(async move {
-            asked.fetch_add(1, Ordering::Relaxed);
+            requests.fetch_add(1, Ordering::Relaxed);
             of_client.send(world.create(&format!("topic-{n}"), 1).await)
         });
     }
-    while asked.load(Ordering::Relaxed) < 1000 {
+    while requests.load(Ordering::Relaxed) < 1000 {
         tokio::task::yield_now().await;
     }
     let broker_epoch = world.cache.load().broker(1).unwrap().epoch;
@@ -317,7 +317,7 @@ async fn a_cluster_of_two_goes_on_with_one() {
     let epochs = [1, 2].map(|id| cache.committed().broker(id).unwrap().epoch);
     assert_eq!((answer.error_code, answer.broker_epoch), (ErrorCode::NONE, epochs[1]));
     let other = BrokerRegistration { incarnation_id: Uuid([3; 16]), ..second };
-    liveness.heard(2);
+    liveness.touch(2);
     let answer = controller.ask(other.to_request(None)).await.unwrap();
     assert_eq!(answer.error_code, ErrorCode::DUPLICATE_BROKER_REGISTRATION);
 
@@ -345,7 +345,7 @@ async fn a_cluster_of_two_goes_on_with_one() {
 
     let members = [1, 2].map(|id| BrokerState { broker_id: id, broker_epoch: epochs[id as usize - 1] });
     let partition = cache.committed().partition("a", 0).unwrap().clone();
-    let asked = PartitionRequest {
+    let requested = PartitionRequest {
         leader_epoch: partition.leader_epoch,
         partition_epoch: partition.partition_epoch,
         new_isr_with_epochs: members.to_vec(),
@@ -355,7 +355,7 @@ async fn a_cluster_of_two_goes_on_with_one() {
     let request = AlterPartitionRequest {
         broker_id: 1,
         broker_epoch: epochs[0],
-        topics: vec![TopicRequest { topic_id, partitions: vec![asked] }],
+        topics: vec![TopicRequest { topic_id, partitions: vec![requested] }],
     };
     let answer = controller.ask(request).await.unwrap();
     assert_eq!(answer.topics[0].partitions[0].isr, [1, 2]);

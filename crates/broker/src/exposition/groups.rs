@@ -63,7 +63,7 @@ impl Groups {
                 for (partition, committed) in committed {
                     let replica = broker.partitions.find_by_name(topic, partition).ok();
                     let end = replica.map(|replica| replica.high_watermark());
-                    groups.lags.note((group_id, topic, partition), committed.offset, end, series_max);
+                    groups.lags.record((group_id, topic, partition), committed.offset, end, series_max);
                 }
             }
         });
@@ -73,7 +73,7 @@ impl Groups {
 
 impl Lags {
     /// Takes note of what a group has committed in a partition, and of the end of that partition if it is here.
-    fn note(&mut self, of: (&str, &str, i32), committed: i64, end: Option<i64>, series_max: usize) {
+    fn record(&mut self, of: (&str, &str, i32), committed: i64, end: Option<i64>, series_max: usize) {
         let (group, topic, index) = of;
         let Some(end) = end else {
             self.unknown += 1;
@@ -160,9 +160,9 @@ mod tests {
         for (partition, (committed, end)) in
             [(3, Some(10)), (10, Some(10)), (0, None), (1, Some(6)), (2, Some(9))].into_iter().enumerate()
         {
-            lags.note(("g", "t", partition as i32), committed, end, 2);
+            lags.record(("g", "t", partition as i32), committed, end, 2);
         }
-        lags.note((&"long".repeat(64), "t", 0), 0, Some(100), 10);
+        lags.record((&"long".repeat(64), "t", 0), 0, Some(100), 10);
         let named: Vec<_> = lags.named.iter().map(|lag| (lag.partition.as_str(), lag.records)).collect();
         assert_eq!(named, [("0", 7), ("1", 0)]);
         assert_eq!((lags.left_out, lags.left_out_records, lags.unknown), (3, 112, 1));
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_group_that_is_ahead_does_not_lag() {
         let mut lags = Lags::default();
-        lags.note(("g", "t", 0), 12, Some(10), 1);
+        lags.record(("g", "t", 0), 12, Some(10), 1);
         assert_eq!(lags.named[0].records, 0);
     }
 }

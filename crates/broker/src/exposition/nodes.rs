@@ -13,7 +13,7 @@ use crate::cluster::{Lane, Peers};
 use crate::threads::spawn_blocking;
 
 /// How long another node may take. Who looks at all of them does not wait for one that hangs.
-const PATIENCE: Duration = Duration::from_secs(2);
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What one node tells of itself.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct NodeReport {
 pub enum NodeError {
     #[error("nobody knows where it is")]
     NoAddress,
-    #[error("it did not answer within {} s", PATIENCE.as_secs())]
+    #[error("it did not answer within {} s", NODE_TIMEOUT.as_secs())]
     TimedOut,
     #[error("{0}")]
     Unreachable(#[from] client::ConnectionError),
@@ -43,7 +43,7 @@ pub enum NodeError {
 }
 
 /// What a node has told.
-struct Told {
+struct NodeAnswer {
     metrics: String,
     rebalances: Vec<Rebalance>,
 }
@@ -55,16 +55,16 @@ impl Metrics {
         // The broker itself is let go of: a stop does not wait for an answer.
         let Some(broker) = self.broker.upgrade() else { return Vec::new() };
         let own_id = broker.node_id;
-        let asking = Arc::new(Asking { peers: Arc::clone(&broker.peers), cluster_id: broker.cluster_id.clone() });
+        let client = Arc::new(NodeClient { peers: Arc::clone(&broker.peers), cluster_id: broker.cluster_id.clone() });
         let mut answers = JoinSet::new();
         for node_id in broker.metadata.load().brokers().map(|node| node.id).filter(|id| *id != own_id) {
-            let asking = Arc::clone(&asking);
-            answers.spawn(async move { (node_id, asking.ask(node_id).await) });
+            let client = Arc::clone(&client);
+            answers.spawn(async move { (node_id, client.ask(node_id).await) });
         }
         let (own, rebalances) = (Self::new(&broker), broker.groups.recent_rebalances());
         answers.spawn(async move {
             let page = spawn_blocking(move || own.text()).await;
-            (own_id, page.map(|metrics| Told { metrics, rebalances }).map_err(|_| NodeError::Failed))
+            (own_id, page.map(|metrics| NodeAnswer { metrics, rebalances }).map_err(|_| NodeError::Failed))
         });
         drop(broker);
         let mut reports: Vec<_> = answers.join_all().await.into_iter().map(report).collect();
@@ -73,34 +73,34 @@ impl Metrics {
     }
 }
 
-fn report((node_id, told): (i32, Result<Told, NodeError>)) -> NodeReport {
-    match told {
-        Ok(Told { metrics, rebalances }) => NodeReport { node_id, metrics: Ok(metrics), rebalances },
+fn report((node_id, answer): (i32, Result<NodeAnswer, NodeError>)) -> NodeReport {
+    match answer {
+        Ok(NodeAnswer { metrics, rebalances }) => NodeReport { node_id, metrics: Ok(metrics), rebalances },
         Err(error) => NodeReport { node_id, metrics: Err(error), rebalances: Vec::new() },
     }
 }
 
 /// What it takes to ask another node.
-struct Asking {
+struct NodeClient {
     peers: Arc<Peers>,
     cluster_id: String,
 }
 
-impl Asking {
-    async fn ask(&self, node_id: i32) -> Result<Told, NodeError> {
-        timeout(PATIENCE, self.ask_without_end(node_id)).await.unwrap_or(Err(NodeError::TimedOut))
+impl NodeClient {
+    async fn ask(&self, node_id: i32) -> Result<NodeAnswer, NodeError> {
+        timeout(NODE_TIMEOUT, self.ask_without_end(node_id)).await.unwrap_or(Err(NodeError::TimedOut))
     }
 
-    async fn ask_without_end(&self, node_id: i32) -> Result<Told, NodeError> {
+    async fn ask_without_end(&self, node_id: i32) -> Result<NodeAnswer, NodeError> {
         let connection = self.peers.connection(node_id, Lane::Figures).await?.ok_or(NodeError::NoAddress)?;
         let request = DescribeNodeRequest { cluster_id: self.cluster_id.clone(), sender: self.peers.own().clone() };
         let version = connection.version::<DescribeNodeRequest>()?;
         // A connection on which an answer is overdue ends, so that the next question finds another.
-        let answer = connection.start_as(&request, version, PATIENCE)?.await?;
+        let answer = connection.start_as(&request, version, NODE_TIMEOUT)?.await?;
         if !answer.error_code.is_none() {
             return Err(NodeError::Refused(answer.error_code));
         }
         let metrics = String::from_utf8(answer.metrics.into()).map_err(|_| NodeError::NotText)?;
-        Ok(Told { metrics, rebalances: answer.rebalances })
+        Ok(NodeAnswer { metrics, rebalances: answer.rebalances })
     }
 }

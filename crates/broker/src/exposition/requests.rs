@@ -6,9 +6,9 @@ use super::page::Page;
 use crate::stats::{Requests, Stage};
 
 pub(super) fn write(page: &mut Page<'_>, requests: &Requests) -> fmt::Result {
-    let totals = requests.asked().map(|(api, of)| ([("api", api)], &of.total));
+    let totals = requests.requested().map(|(api, of)| ([("api", api)], &of.total));
     page.histograms("parshall_request_seconds", "From the last byte of a request to the last of its answer", totals)?;
-    let stages = requests.asked().flat_map(|(api, of)| {
+    let stages = requests.requested().flat_map(|(api, of)| {
         let stages = Stage::ALL.into_iter().zip(&of.stages);
         stages.map(move |(stage, took)| ([("api", api), ("stage", stage.name())], took))
     });

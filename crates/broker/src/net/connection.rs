@@ -36,7 +36,7 @@ use self::deadlines::idle_timeout;
 use self::pending::PendingRequest;
 use super::input::Input;
 use super::output::Output;
-use super::patience::Patience;
+use super::transfer_deadline::TransferDeadline;
 use crate::Broker;
 use crate::api::{self, Peer};
 use crate::close_reason::{CloseReason, DISK_TIMEOUT};
@@ -63,11 +63,11 @@ pub struct Connection {
     input: Input,
     /// Memory for answers, which is waited for when there is none.
     answers: Arc<Share>,
-    answer_room: Option<Permit>,
+    answer_permit: Option<Permit>,
     answer_wait: Option<Waiting>,
     /// Memory for what large frames become.
     decoding: Arc<Share>,
-    decoding_room: Option<Permit>,
+    decoding_permit: Option<Permit>,
     decoding_wait: Option<Waiting>,
     /// When the connection began, for itself and on the broker's clock.
     began: (Instant, Duration),
@@ -76,16 +76,16 @@ pub struct Connection {
     /// The broker's clock, as long as nothing has taken time since it was looked at.
     now: Option<Duration>,
     /// For the rest of a frame that has begun to arrive.
-    frame_patience: Option<Patience>,
+    frame_deadline: Option<TransferDeadline>,
     /// For answers that have not left.
-    send_patience: Option<Patience>,
+    send_deadline: Option<TransferDeadline>,
     /// Since when the frame that has begun to arrive waits for memory.
     short_since: Option<Instant>,
     /// What was done since others had their turn.
     turn: Turn,
     pending: VecDeque<PendingRequest>,
     /// For what `pending` takes beside its frames.
-    pending_room: Permit,
+    pending_permit: Permit,
     output: Output,
     /// What reads in what is to be sent next.
     cold_read: Option<ColdRead>,
@@ -118,7 +118,7 @@ impl Connection {
         let decoding = share(&broker.memory.decoding);
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
         let began = (now, broker.env.clock.monotonic());
-        let pending_room = requests.empty_permit();
+        let pending_permit = requests.empty_permit();
         Self {
             broker,
             stream,
@@ -128,20 +128,20 @@ impl Connection {
             output: Output::new(&answers),
             cold_read: None,
             answers,
-            answer_room: None,
+            answer_permit: None,
             answer_wait: None,
             decoding,
-            decoding_room: None,
+            decoding_permit: None,
             decoding_wait: None,
             began,
             arrived: Duration::ZERO,
             now: None,
-            frame_patience: None,
-            send_patience: None,
+            frame_deadline: None,
+            send_deadline: None,
             short_since: None,
             turn: Turn::default(),
             pending: VecDeque::new(),
-            pending_room,
+            pending_permit,
             unsent: Vec::new(),
             last_active: now,
             timer,
@@ -172,13 +172,13 @@ impl Connection {
             self.now = None;
             started?;
             self.answer_ready().await?;
-            self.pending_room.resize(Self::pending_bytes(self.pending.len()));
+            self.pending_permit.resize(Self::pending_bytes(self.pending.len()));
             let sent_all = self.send()?;
             if self.turn.is_over() {
                 self.turn = Turn::default();
                 tokio::task::yield_now().await;
             }
-            if self.has_startable_frame()? && self.has_room_to_start() {
+            if self.has_startable_frame()? && self.has_permits_to_start() {
                 continue;
             }
             self.release_idle_memory();
@@ -192,10 +192,10 @@ impl Connection {
     }
 
     fn start_requests(&mut self, commits: &mut PendingCommits) -> Result<(), CloseReason> {
-        while !self.turn.is_over() && self.has_startable_frame()? && self.has_room_to_start() {
+        while !self.turn.is_over() && self.has_startable_frame()? && self.has_permits_to_start() {
             let size = self.frame_size()?.expect("a startable frame has a size");
             let frame = self.input.split_to(size);
-            self.frame_patience = None;
+            self.frame_deadline = None;
             self.turn.requests += 1;
             self.turn.bytes += size;
             let body = frame.slice(4..);
@@ -209,9 +209,9 @@ impl Connection {
             watch.lap(Stage::Queue, self.now());
             let started = api::start(&self.broker, &self.peer, header, reader, commits)?;
             let frame = (!started.is_produce()).then_some(frame);
-            let rooms = [self.answer_room.take(), self.decoding_room.take()];
+            let permits = [self.answer_permit.take(), self.decoding_permit.take()];
             self.answer_wait = None;
-            self.pending.push_back(PendingRequest { started, watch, _frame: frame, _rooms: rooms });
+            self.pending.push_back(PendingRequest { started, watch, _frame: frame, _permits: permits });
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     fn push(&mut self, (frame, watch): (Frame, Stopwatch)) {
-        self.broker.shared.stats.requests.note_errors(&watch, frame.errors());
+        self.broker.shared.stats.requests.record_errors(&watch, frame.errors());
         self.output.push(frame);
         match self.unsent.last_mut() {
             Some((requests, same)) if *same == watch => *requests += 1,
@@ -264,13 +264,13 @@ impl Connection {
         }
         if !sent.is_all {
             let now = Instant::now();
-            let patience = self.send_patience.get_or_insert_with(|| Patience::new(SEND_TIMEOUT, now));
+            let transfer = self.send_deadline.get_or_insert_with(|| TransferDeadline::new(SEND_TIMEOUT, now));
             if sent.bytes > 0 {
-                patience.note(sent.bytes, now);
+                transfer.extend(sent.bytes, now);
             }
             return Ok(false);
         }
-        self.send_patience = None;
+        self.send_deadline = None;
         if !self.unsent.is_empty() {
             let now = self.broker.env.clock.monotonic();
             self.now = Some(now);
@@ -278,7 +278,7 @@ impl Connection {
             self.last_active = self.last_active.max(began + now.saturating_sub(at));
             for (requests, mut watch) in self.unsent.drain(..) {
                 watch.lap(Stage::Response, now);
-                stats.requests.note_sent(requests, &watch);
+                stats.requests.record_sent(requests, &watch);
             }
         }
         Ok(true)
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Has a piece of a file read into the page cache before it is sent. It is not the peer that takes its time.
     fn read_in(&mut self, span: Span) {
-        self.send_patience = None;
+        self.send_deadline = None;
         let read = self.broker.partitions.cold_reads().clone().run(move || span.read_in(span.length));
         self.cold_read = Some(Box::pin(async {
             match timeout(DISK_TIMEOUT, read).await {
@@ -302,7 +302,7 @@ impl Connection {
         if let Some(read) = &mut self.cold_read {
             std::task::ready!(read.as_mut().poll(cx))?;
             self.cold_read = None;
-            self.output.note_read_in();
+            self.output.mark_read_in();
             return Poll::Ready(Ok(()));
         }
         self.stream.poll_write_ready(cx).map_err(CloseReason::from)
@@ -325,13 +325,13 @@ impl Connection {
         let frame_size = self.frame_size()?;
         let is_whole = frame_size.is_some_and(|size| self.input.bytes().len() >= size);
         let want_input = self.can_start() && !is_whole;
-        let wants_room = self.has_startable_frame()?;
+        let wants_permits = self.has_startable_frame()?;
         let is_held_up = is_whole && !self.may_start_next();
         if !want_input {
             // It is this broker that does not read.
-            self.frame_patience = None;
-        } else if self.frame_patience.is_none() && !self.input.bytes().is_empty() {
-            self.frame_patience = Some(Patience::new(FRAME_TIMEOUT, self.last_active));
+            self.frame_deadline = None;
+        } else if self.frame_deadline.is_none() && !self.input.bytes().is_empty() {
+            self.frame_deadline = Some(TransferDeadline::new(FRAME_TIMEOUT, self.last_active));
         }
         self.arm_timer();
         let readable = poll_fn(|cx| {
@@ -351,20 +351,20 @@ impl Connection {
             if unsent && self.poll_sendable(cx)?.is_ready() {
                 return Poll::Ready(Ok(false));
             }
-            if wants_room {
-                let got_room = match self.has_decoding_room() {
-                    true => self.poll_answer_room(cx),
-                    false => self.poll_decoding_room(cx),
+            if wants_permits {
+                let permits = match self.has_decoding_permit() {
+                    true => self.poll_answer_permit(cx),
+                    false => self.poll_decoding_permit(cx),
                 };
-                if got_room.is_ready() {
+                if permits.is_ready() {
                     return Poll::Ready(Ok(false));
                 }
             }
             if want_input && self.stream.poll_read_ready(cx)?.is_ready() {
-                if self.input.poll_room(cx, frame_size).is_ready() {
+                if self.input.poll_permit(cx, frame_size).is_ready() {
                     return Poll::Ready(Ok(true));
                 }
-                self.note_shortage();
+                self.begin_memory_wait();
             }
             match self.timer.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(self.check_deadlines().map(|()| false)),
@@ -382,8 +382,8 @@ impl Connection {
     }
 
     /// A peer that has more to send but finds no memory here has time until there is some.
-    fn note_shortage(&mut self) {
-        self.frame_patience = None;
+    fn begin_memory_wait(&mut self) {
+        self.frame_deadline = None;
         if self.short_since.is_none() && !self.input.bytes().is_empty() {
             self.short_since = Some(Instant::now());
             self.arm_timer();
@@ -400,8 +400,8 @@ impl Connection {
                 self.arrived = at + self.last_active.saturating_duration_since(began);
                 self.now = Some(self.arrived);
                 self.broker.shared.stats.connections.received_bytes.add(bytes as u64);
-                if let Some(patience) = &mut self.frame_patience {
-                    patience.note(bytes, self.last_active);
+                if let Some(transfer) = &mut self.frame_deadline {
+                    transfer.extend(bytes, self.last_active);
                 }
                 Ok(())
             }

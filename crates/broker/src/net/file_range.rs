@@ -47,7 +47,7 @@ impl FileRange {
     }
 
     /// That was read in.
-    pub fn note_read_in(&mut self) {
+    pub fn mark_read_in(&mut self) {
         self.cached_bytes = self.piece_bytes();
     }
 

@@ -78,8 +78,8 @@ impl Input {
     /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known. The
     /// first of it are read in any case: who asks for little does not wait behind those who send much. Where memory is
     /// short the whole rest of a frame is waited for.
-    pub fn poll_room(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
-        if self.waiting.is_none() && self.has_room(frame_size) {
+    pub fn poll_permit(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
+        if self.waiting.is_none() && self.has_permit(frame_size) {
             return Poll::Ready(());
         }
         let size = frame_size.unwrap_or(READ_BYTES);
@@ -92,9 +92,9 @@ impl Input {
         Poll::Ready(())
     }
 
-    fn has_room(&mut self, frame_size: Option<usize>) -> bool {
+    fn has_permit(&mut self, frame_size: Option<usize>) -> bool {
         self.is_pressed = false;
-        let more = (self.bytes().len() + self.room(frame_size)).saturating_sub(self.permit.bytes());
+        let more = (self.bytes().len() + self.wanted_bytes(frame_size)).saturating_sub(self.permit.bytes());
         let Some(size) = frame_size else {
             self.is_pressed = !self.share.may_begin(more);
             return true;
@@ -112,7 +112,7 @@ impl Input {
     }
 
     /// How much to make room for: no more than has arrived already, whatever the frame claims, but a whole read.
-    fn room(&self, frame_size: Option<usize>) -> usize {
+    fn wanted_bytes(&self, frame_size: Option<usize>) -> usize {
         let arrived = self.bytes().len();
         match frame_size {
             None if self.is_pressed => return FIRST_READ_BYTES,
@@ -130,14 +130,14 @@ impl Input {
     /// Takes what the socket has, for which there must be room, and how many bytes that are: none at its end, `None`
     /// where nothing has come. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
     pub async fn read(&mut self, stream: &mut Stream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
-        let room = self.room(frame_size);
+        let wanted_bytes = self.wanted_bytes(frame_size);
         if !self.arrived.is_empty() {
-            self.growing = Vec::with_capacity(self.arrived.len() + room);
+            self.growing = Vec::with_capacity(self.arrived.len() + wanted_bytes);
             self.growing.extend_from_slice(&std::mem::take(&mut self.arrived));
         }
-        let enough = if self.is_whole_charged { room } else { room.clamp(1, READ_BYTES / 2) };
+        let enough = if self.is_whole_charged { wanted_bytes } else { wanted_bytes.clamp(1, READ_BYTES / 2) };
         if self.growing.capacity() - self.growing.len() < enough {
-            self.growing.reserve_exact(room);
+            self.growing.reserve_exact(wanted_bytes);
         }
         let growing = &mut self.growing;
         let read = std::future::poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(growing)).poll(cx))).await;
@@ -201,8 +201,8 @@ mod tests {
             Self { budget, input, stream: Stream::Tcp(stream), peer }
         }
 
-        fn poll_room(&mut self, frame_size: Option<usize>) -> Poll<()> {
-            self.input.poll_room(&mut Context::from_waker(Waker::noop()), frame_size)
+        fn poll_permit(&mut self, frame_size: Option<usize>) -> Poll<()> {
+            self.input.poll_permit(&mut Context::from_waker(Waker::noop()), frame_size)
         }
 
         /// Has the peer send bytes, and reads until they are here.
@@ -214,7 +214,7 @@ mod tests {
             let read = async {
                 while input.bytes().len() < until {
                     std::future::poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
-                    assert!(input.poll_room(&mut Context::from_waker(Waker::noop()), frame_size).is_ready());
+                    assert!(input.poll_permit(&mut Context::from_waker(Waker::noop()), frame_size).is_ready());
                     input.read(stream, frame_size).await.unwrap();
                 }
             };
@@ -252,7 +252,7 @@ mod tests {
         let claim = Some(50 * MIB);
         pair.send(100, claim).await;
         assert_eq!(pair.budget.used_bytes(), 100);
-        assert!(pair.poll_room(claim).is_ready());
+        assert!(pair.poll_permit(claim).is_ready());
         assert_eq!(pair.budget.used_bytes(), 100 + READ_BYTES as u64, "one read more");
         pair.send(3 * MIB, claim).await;
         assert!(pair.budget.used_bytes() <= 6 * MIB as u64 + 200, "{}", pair.budget.used_bytes());
@@ -269,10 +269,10 @@ mod tests {
         pair.send(100, None).await;
         let mut others = pair.budget.share(Ipv4Addr::LOCALHOST.into(), false).empty_permit();
         others.resize(8 * MIB);
-        assert!(pair.poll_room(frame_size).is_pending());
+        assert!(pair.poll_permit(frame_size).is_pending());
         assert!(pair.input.is_short());
         drop(others);
-        assert!(pair.poll_room(frame_size).is_ready());
+        assert!(pair.poll_permit(frame_size).is_ready());
         assert_eq!(pair.budget.used_bytes(), 200, "it waited for all of it");
         pair.send(100, frame_size).await;
         assert_eq!((pair.input.bytes().len(), pair.budget.used_bytes()), (200, 200));
@@ -294,7 +294,7 @@ mod tests {
                 let mut has_moved = false;
                 for (stream, input, _) in &mut pairs {
                     std::future::poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
-                    if input.poll_room(&mut Context::from_waker(Waker::noop()), Some(frame_size)).is_ready() {
+                    if input.poll_permit(&mut Context::from_waker(Waker::noop()), Some(frame_size)).is_ready() {
                         input.read(stream, Some(frame_size)).await.unwrap();
                         has_moved = true;
                     }
@@ -313,9 +313,9 @@ mod tests {
         others.resize(8 * MIB);
         pair.peer.write_all(&[7; 3000]).await.unwrap();
         std::future::poll_fn(|cx| pair.stream.poll_read_ready(cx)).await.unwrap();
-        assert!(pair.poll_room(None).is_ready());
+        assert!(pair.poll_permit(None).is_ready());
         pair.input.read(&mut pair.stream, None).await.unwrap();
         assert_eq!(pair.input.bytes().len(), FIRST_READ_BYTES);
-        assert!(pair.poll_room(Some(3000)).is_pending(), "the rest has to wait");
+        assert!(pair.poll_permit(Some(3000)).is_pending(), "the rest has to wait");
     }
 }

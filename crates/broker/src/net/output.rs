@@ -107,9 +107,9 @@ impl Output {
     }
 
     /// Takes note that what was cold has been read in.
-    pub fn note_read_in(&mut self) {
+    pub fn mark_read_in(&mut self) {
         if let Some(Chunk::File(range)) = self.chunks.front_mut() {
-            range.note_read_in();
+            range.mark_read_in();
         }
     }
 

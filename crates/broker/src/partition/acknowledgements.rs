@@ -67,7 +67,7 @@ impl Acknowledgements {
     }
 
     /// Notes when this disk had what some of them wait for.
-    pub(super) fn note_synced(&mut self, synced_offset: i64, now: Duration) {
+    pub(super) fn record_synced(&mut self, synced_offset: i64, now: Duration) {
         for queue in [&mut self.synced, &mut self.durable] {
             let new = queue.partition_point(|waiting| waiting.offset <= self.timed_offset);
             let new = queue.iter_mut().skip(new).take_while(|waiting| waiting.offset <= synced_offset);
@@ -186,9 +186,9 @@ mod tests {
         let mut acknowledgements = Acknowledgements::default();
         let second = Duration::from_secs;
         acknowledgements.add(waiting(5, Until::Durable));
-        acknowledgements.note_synced(10, second(1));
+        acknowledgements.record_synced(10, second(1));
         acknowledgements.add(waiting(4, Until::Durable));
-        acknowledgements.note_synced(10, second(2));
+        acknowledgements.record_synced(10, second(2));
         let timed: Vec<_> = acknowledgements.into_all().map(|waiting| waiting.timings.synced).collect();
         assert_eq!(timed, [Some(second(2)), Some(second(1))]);
     }

@@ -24,7 +24,7 @@ pub enum DiskPressure {
 /// What all partitions of a broker ask before they append.
 #[derive(Debug, Default)]
 pub struct DiskPressureState {
-    room: AtomicU8,
+    pressure: AtomicU8,
     is_stalled: AtomicBool,
     is_cordoned: AtomicBool,
     has_refused: AtomicBool,
@@ -32,15 +32,15 @@ pub struct DiskPressureState {
 
 impl DiskPressureState {
     pub fn get(&self) -> DiskPressure {
-        match self.room.load(Ordering::Relaxed) {
+        match self.pressure.load(Ordering::Relaxed) {
             0 => DiskPressure::Enough,
             1 => DiskPressure::BeyondThreshold,
             _ => DiskPressure::OnlyReserve,
         }
     }
 
-    pub fn set(&self, room: DiskPressure) {
-        self.room.store(room as u8, Ordering::Relaxed);
+    pub fn set(&self, pressure: DiskPressure) {
+        self.pressure.store(pressure as u8, Ordering::Relaxed);
     }
 
     /// Says whether the disk answers. Returns whether that is news.
@@ -62,7 +62,7 @@ impl DiskPressureState {
     }
 
     /// The disk has refused an append, whatever it says of its free space: there are quotas and limits.
-    pub(super) fn note_refused(&self) {
+    pub(super) fn record_refused(&self) {
         self.has_refused.store(true, Ordering::Relaxed);
     }
 
@@ -75,7 +75,7 @@ impl DiskPressureState {
 impl Partition {
     /// Refuses what a client sends. The reserve is there for the broker's own topics, so that groups go on while
     /// producers wait for room.
-    pub(super) fn check_room(&self) -> Result<(), Refusal> {
+    pub(super) fn check_disk_space(&self) -> Result<(), Refusal> {
         let cause = match self.shared.disk_pressure.get() {
             _ if self.shared.disk_pressure.is_stalled() => "the disk does not answer",
             DiskPressure::Enough => return Ok(()),
@@ -101,7 +101,7 @@ impl Partition {
 
     /// Whether a follower has to wait for room. The threshold is for what clients send: what their leader has taken is
     /// replicated as long as it can be.
-    pub(super) fn lacks_room_to_follow(&self) -> bool {
+    pub(super) fn lacks_space_to_follow(&self) -> bool {
         self.shared.disk_pressure.get() == DiskPressure::OnlyReserve && !is_internal(&self.topic)
     }
 

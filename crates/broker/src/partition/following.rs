@@ -129,7 +129,7 @@ impl Partition {
             if self.flush_is_due(&self.settings(), end) {
                 self.request_sync([]);
             } else {
-                self.note_dirty();
+                self.mark_dirty();
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Partition {
         mut fetch_offset: i64,
         fetched: &Bytes,
     ) -> Result<(), FollowError> {
-        if self.lacks_room_to_follow() {
+        if self.lacks_space_to_follow() {
             return Err(FollowError::NoRoom);
         }
         let is_empty = self.log_start_offset() == fetch_offset && log.log_end_offset() == fetch_offset;
@@ -158,11 +158,11 @@ impl Partition {
         }
         let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now());
         if let Err(FetchedError::Append(AppendError::DiskFull)) = &appended {
-            self.shared.disk_pressure.note_refused();
+            self.shared.disk_pressure.record_refused();
         }
         let appended = appended?;
         self.traffic.replication_bytes_in.add(appended.bytes as u64);
-        self.role.lock().note_appended(log.log_end_offset(), appended.bytes as i64);
+        self.role.lock().record_appended(log.log_end_offset(), appended.bytes as i64);
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl Partition {
         self.shared.recovery_points.lower(self, end)?;
         self.high_watermark.fetch_min(end, Ordering::AcqRel);
         self.durable_offset.fetch_min(end, Ordering::AcqRel);
-        self.role.lock().note_truncated(end);
+        self.role.lock().record_truncated(end);
         tracing::info!(
             topic = %self.topic, partition = self.index, leader_epoch = self.leader_epoch(), before, end,
             "cut what the leader does not have"
@@ -233,7 +233,7 @@ impl Partition {
             self.shared.recovery_points.lower(self, offset)?;
             self.high_watermark.store(offset, Ordering::Release);
             self.durable_offset.store(offset, Ordering::Release);
-            self.role.lock().note_truncated(-1);
+            self.role.lock().record_truncated(-1);
             tracing::warn!(
                 topic = %self.topic, partition = self.index, before, offset,
                 "the leader has nothing of where this log ends; it starts anew"

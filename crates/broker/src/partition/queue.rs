@@ -69,7 +69,7 @@ impl Queued {
 }
 
 /// Why a batch is not queued.
-pub(super) fn no_room() -> Refusal {
+pub(super) fn queue_full() -> Refusal {
     let message = format!("{BYTES_MAX} bytes wait for the disk already");
     Refusal { message: Some(message), ..ErrorCode::KAFKA_STORAGE_ERROR.into() }
 }

@@ -17,47 +17,47 @@ use super::Partition;
 /// What the checkpoint file holds.
 #[derive(Default)]
 pub struct RecoveryPoints {
-    noted: Mutex<Offsets>,
+    stored: Mutex<Offsets>,
 }
 
 impl RecoveryPoints {
     /// Begins with what the file had at the start.
     pub(super) fn remember(&self, offsets: Offsets) {
-        *self.noted.lock() = offsets;
+        *self.stored.lock() = offsets;
     }
 
     /// Notes the recovery points of all partitions.
-    pub(super) fn note(
+    pub(super) fn write(
         &self,
         disk: &dyn Disk,
         data_dir: &Path,
         partitions: &[(Arc<Partition>, i64)],
     ) -> Result<(), LogError> {
-        let mut noted = self.noted.lock();
+        let mut stored = self.stored.lock();
         let offsets = partitions.iter().map(|(partition, recovery_point)| {
             // The log may have been cut since the caller looked; from here on that waits for this lock.
             (key(partition), *recovery_point.min(&partition.view.synced_offset()))
         });
         let offsets: Offsets = offsets.collect();
-        if *noted != offsets {
+        if *stored != offsets {
             checkpoint::write_offsets(disk, &data_dir.join(RECOVERY_POINT_FILE), &offsets)?;
-            *noted = offsets;
+            *stored = offsets;
         }
         Ok(())
     }
 
     /// Notes at once that a log ends at `offset` now, if more of it was noted.
     pub(super) fn lower(&self, partition: &Partition, offset: i64) -> Result<(), LogError> {
-        let mut noted = self.noted.lock();
+        let mut stored = self.stored.lock();
         let key = key(partition);
-        if noted.get(&key).is_none_or(|noted| *noted <= offset) {
+        if stored.get(&key).is_none_or(|stored| *stored <= offset) {
             return Ok(());
         }
-        let mut offsets = noted.clone();
+        let mut offsets = stored.clone();
         offsets.insert(key, offset);
         let data_dir = partition.view.dir().parent().unwrap_or(Path::new("/"));
         checkpoint::write_offsets(&*partition.shared.env.disk, &data_dir.join(RECOVERY_POINT_FILE), &offsets)?;
-        *noted = offsets;
+        *stored = offsets;
         Ok(())
     }
 }

@@ -248,12 +248,12 @@ impl Leadership {
             self.followers.push(follower);
         }
         self.assignment = assignment;
-        self.note_brokers(registration, now_ms);
+        self.update_brokers(registration, now_ms);
         true
     }
 
     /// Takes over who is registered, fenced and shutting down.
-    pub fn note_brokers(&mut self, registration: impl Fn(i32) -> Option<Registration>, now_ms: i64) {
+    pub fn update_brokers(&mut self, registration: impl Fn(i32) -> Option<Registration>, now_ms: i64) {
         for follower in &mut self.followers {
             follower.registration = registration(follower.id);
         }
@@ -285,7 +285,7 @@ impl Leadership {
     }
 
     /// Notes a fetch whose offset is known to be on this log (`Replica.updateFetchStateOrThrow`).
-    pub fn note_fetch(&mut self, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
+    pub fn update_fetch_state(&mut self, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
         let leader_end = self.own.log_end_offset;
         let follower =
             self.followers.iter_mut().find(|follower| follower.id == id).ok_or(ErrorCode::UNKNOWN_LEADER_EPOCH)?;

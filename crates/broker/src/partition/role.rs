@@ -48,7 +48,7 @@ enum Role {
 }
 
 impl RoleState {
-    pub(super) fn note_appended(&mut self, end_offset: i64, bytes: i64) {
+    pub(super) fn record_appended(&mut self, end_offset: i64, bytes: i64) {
         let is_full = self.unreplicated.len() >= RUNS_MAX;
         match self.unreplicated.back_mut().filter(|_| is_full) {
             Some(newest) => *newest = (end_offset, newest.1 + bytes),
@@ -65,7 +65,7 @@ impl RoleState {
         bytes
     }
 
-    pub(super) fn note_truncated(&mut self, end_offset: i64) {
+    pub(super) fn record_truncated(&mut self, end_offset: i64) {
         while self.unreplicated.pop_back_if(|(end, _)| *end > end_offset).is_some() {}
     }
 }
@@ -132,7 +132,7 @@ impl Partition {
             self.waiters.wake_all();
         }
         // A replica may be gone that had not deleted yet.
-        self.waiters.note_low_watermark();
+        self.waiters.notify_low_watermark();
         if let Some(progress) = change.progress {
             self.notify_waiters(&progress);
         }
@@ -238,12 +238,12 @@ impl Partition {
     }
 
     /// Takes over who is registered, fenced and shutting down.
-    pub fn note_brokers(self: &Arc<Self>, registrations: Registrations<'_>) {
+    pub fn update_brokers(self: &Arc<Self>, registrations: Registrations<'_>) {
         let now_ms = self.now_ms();
-        self.with_leadership(|leadership| leadership.note_brokers(registrations, now_ms));
+        self.with_leadership(|leadership| leadership.update_brokers(registrations, now_ms));
     }
 
-    pub(super) fn note_min_insync_replicas(self: &Arc<Self>, min_insync_replicas: i32) {
+    pub(super) fn set_min_insync_replicas(self: &Arc<Self>, min_insync_replicas: i32) {
         let (count, now_ms) = (usize::try_from(min_insync_replicas).unwrap_or(0), self.now_ms());
         self.with_leadership(|leadership| leadership.set_min_insync_replicas(count, now_ms));
     }
@@ -259,7 +259,7 @@ impl Partition {
         let progress = self.publish(&mut guard);
         drop(guard);
         if has_risen {
-            self.waiters.note_low_watermark();
+            self.waiters.notify_low_watermark();
         }
         if let Some(progress) = progress {
             self.notify_waiters(&progress);
@@ -328,7 +328,7 @@ impl Partition {
         self.shared.env.clock.now().monotonic_ms
     }
 
-    /// Withholds from consumers what is going to be appended, until [`Partition::note_appended`] tells what it was.
+    /// Withholds from consumers what is going to be appended, until [`Partition::record_appended`] tells what it was.
     /// Called under the log's lock.
     pub(super) fn begin_append(&self, start_offset: i64) {
         let mut guard = self.role.lock();
@@ -340,10 +340,10 @@ impl Partition {
 
     /// Notes an append that consumers may not read at once: other replicas have to follow, or something has to be on
     /// disk before, which is this append from `withheld_from` on. Called under the log's lock.
-    pub(super) fn note_appended(&self, end_offset: i64, bytes: i64, withheld_from: Option<i64>, now_ms: i64) {
+    pub(super) fn record_appended(&self, end_offset: i64, bytes: i64, withheld_from: Option<i64>, now_ms: i64) {
         let mut guard = self.role.lock();
         if bytes > 0 {
-            guard.note_appended(end_offset, bytes);
+            guard.record_appended(end_offset, bytes);
         }
         let Role::Leader(leadership) = &mut guard.role else { return };
         if let Some(first_offset) = withheld_from {
@@ -358,7 +358,7 @@ impl Partition {
     }
 
     /// Notes that more of the log is on disk. The caller answers those who wait for it.
-    pub(super) fn note_synced(&self) -> Option<Progress> {
+    pub(super) fn record_synced(&self) -> Option<Progress> {
         let now_ms = self.now_ms();
         let mut guard = self.role.lock();
         let Role::Leader(leadership) = &mut guard.role else { return None };
@@ -378,16 +378,16 @@ impl Partition {
     /// The fetch was compared with the log as it is in `leader_epoch`.
     pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
         let own = self.own();
-        let noted = self.with_leadership(|leadership| {
+        let is_isr_change = self.with_leadership(|leadership| {
             if leadership.leader_epoch() != leader_epoch {
                 return Err(ErrorCode::FENCED_LEADER_EPOCH);
             }
             leadership.update_local(own, fetch.now_ms);
-            leadership.note_fetch(id, fetch)?;
+            leadership.update_fetch_state(id, fetch)?;
             Ok(leadership.propose_to_add(id, fetch.now_ms)
                 || leadership.is_unfit(id) && leadership.propose_to_shrink(fetch.now_ms))
         });
-        if noted.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?? {
+        if is_isr_change.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?? {
             self.shared.isr_changes.push(Arc::clone(self));
         }
         Ok(())

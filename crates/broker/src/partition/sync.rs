@@ -266,10 +266,10 @@ impl Partition {
             Ok(_) => {
                 let now = clock.monotonic();
                 self.shared.stats.syncs.observe(now.saturating_sub(began));
-                let progress = self.note_synced();
+                let progress = self.record_synced();
                 let synced_offset = self.view.synced_offset();
                 let mut state = self.sync.inner.lock();
-                state.waiting.note_synced(synced_offset, now);
+                state.waiting.record_synced(synced_offset, now);
                 let settled = state.waiting.take_settled(progress.as_ref(), synced_offset);
                 let again = state.again;
                 // Those that wait for other replicas only do not wait for this disk.

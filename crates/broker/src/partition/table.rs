@@ -108,7 +108,7 @@ pub struct PartitionTable {
     /// Ends a compaction that is under way.
     stopping: AtomicBool,
     /// What the checkpoint files hold.
-    noted: Mutex<CheckpointedOffsets>,
+    checkpointed: Mutex<CheckpointedOffsets>,
     /// What was noted when the broker stopped, until all logs are open.
     remembered: Mutex<Remembered>,
     /// Partitions of which something is gone that was on disk before the start, by the topic's id.
@@ -163,7 +163,7 @@ impl PartitionTable {
             capacity: Mutex::default(),
             cleaned_to: Mutex::default(),
             stopping: AtomicBool::new(false),
-            noted: Mutex::default(),
+            checkpointed: Mutex::default(),
             remembered: Mutex::default(),
             lost: Mutex::default(),
             cold_reads: BlockingPool::new(COLD_READS_MAX),
@@ -183,13 +183,13 @@ impl PartitionTable {
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         self.open_topics(&topics, image, &remembered);
         self.find_lost(&remembered);
-        if !self.is_waiting_for_room() {
+        if !self.is_waiting_for_space() {
             *remembered = Remembered::default();
         }
     }
 
-    fn is_waiting_for_room(&self) -> bool {
-        self.topics.read().by_id.values().any(|topic| topic.waits_for_room())
+    fn is_waiting_for_space(&self) -> bool {
+        self.topics.read().by_id.values().any(|topic| topic.waits_for_space())
     }
 
     /// Partitions of which this node lacks records that it had on disk before it started, or may have had. What others
@@ -351,18 +351,18 @@ impl PartitionTable {
 
     /// Opens logs that could not be opened for want of room. The registration changes when this broker has some again.
     fn try_again(&self, image: &MetadataImage) {
-        if !self.is_waiting_for_room() {
+        if !self.is_waiting_for_space() {
             return;
         }
         let waits =
-            |topic: &&Arc<Topic>| self.topics.read().by_id.get(&topic.id).is_some_and(|known| known.waits_for_room());
+            |topic: &&Arc<Topic>| self.topics.read().by_id.get(&topic.id).is_some_and(|known| known.waits_for_space());
         let topics: Vec<&Arc<Topic>> = image.topics().filter(waits).collect();
         let mut remembered = self.remembered.lock();
         self.open_topics(&topics, image, &remembered);
         for topic in topics {
             self.take_roles(Some(topic), topic, image);
         }
-        if !self.is_waiting_for_room() {
+        if !self.is_waiting_for_space() {
             *remembered = Remembered::default();
         }
     }
@@ -397,7 +397,7 @@ impl PartitionTable {
                 tracing::error!(topic = %topic.name, partition = index, %error, "the log cannot be opened; the partition is offline");
                 let is_final = !matches!(&error, OpenError::Log(error) if error.is_retriable());
                 if !is_final {
-                    self.shared.disk_pressure.note_refused();
+                    self.shared.disk_pressure.record_refused();
                 }
                 Slot::Offline { is_final }
             }
@@ -425,8 +425,8 @@ impl PartitionTable {
                 }
                 return create(disk, dir);
             }
-            Owner::Partition { is_noted: true } => {}
-            Owner::Partition { is_noted: false } => {
+            Owner::Partition { is_recorded: true } => {}
+            Owner::Partition { is_recorded: false } => {
                 if let Err(error) = partition_metadata::write_topic_id(&*disk, &dir, topic_id) {
                     tracing::warn!(%topic, partition = index, %error, "partition.metadata cannot be made whole");
                 }
@@ -441,10 +441,10 @@ impl PartitionTable {
             }
         }
         let key = (topic.to_string(), index);
-        let noted = |offsets: &Offsets| offsets.get(&key).copied().unwrap_or(0);
+        let checkpointed = |offsets: &Offsets| offsets.get(&key).copied().unwrap_or(0);
         let options = OpenOptions {
-            recovery_point: noted(&remembered.recovery_points),
-            log_start_offset: noted(&remembered.log_start_offsets),
+            recovery_point: checkpointed(&remembered.recovery_points),
+            log_start_offset: checkpointed(&remembered.log_start_offsets),
             clean_shutdown: remembered.clean_shutdown,
             now,
         };
@@ -575,7 +575,7 @@ fn registration(image: &MetadataImage, id: i32) -> Option<Registration> {
 }
 
 impl OpenTopic {
-    fn waits_for_room(&self) -> bool {
+    fn waits_for_space(&self) -> bool {
         self.partitions.iter().any(|slot| matches!(slot, Slot::Offline { is_final: false }))
     }
 
@@ -630,7 +630,7 @@ impl Applied for PartitionTable {
         if !has_registered && self.is_registered.load(Ordering::Acquire) {
             if delta.brokers_changed {
                 for partition in self.all() {
-                    partition.note_brokers(&|id| registration(image, id));
+                    partition.update_brokers(&|id| registration(image, id));
                 }
                 self.try_again(image);
             }

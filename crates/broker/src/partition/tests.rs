@@ -71,10 +71,10 @@ fn wait(completion: &ProduceCompletion) -> ProduceOutcome {
 /// Several senders with a few requests in flight each, of which some wait for the disk and some only for the page
 /// cache. Returns what they were told, in the order in which each of them had asked.
 fn senders(partition: &Arc<Partition>) -> Vec<Vec<ProduceOutcome>> {
-    let told = Mutex::new(Vec::new());
+    let by_sender = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for sender in 0..THREADS {
-            let told = &told;
+            let by_sender = &by_sender;
             scope.spawn(move || {
                 let mut outcomes = Vec::new();
                 for round in 0..ROUNDS {
@@ -99,11 +99,11 @@ fn senders(partition: &Arc<Partition>) -> Vec<Vec<ProduceOutcome>> {
                         outcomes.push(outcome);
                     }
                 }
-                told.lock().push(outcomes);
+                by_sender.lock().push(outcomes);
             });
         }
     });
-    told.into_inner()
+    by_sender.into_inner()
 }
 
 fn offset(outcome: &ProduceOutcome) -> Option<i64> {
@@ -116,11 +116,11 @@ fn offset(outcome: &ProduceOutcome) -> Option<i64> {
 #[test]
 fn every_append_is_answered_with_an_offset_of_its_own_in_the_order_of_its_sender() {
     let partition = partition(&SimDisk::new(1));
-    let told = senders(&partition);
-    for outcomes in &told {
+    let by_sender = senders(&partition);
+    for outcomes in &by_sender {
         assert!(outcomes.iter().map(offset).is_sorted(), "{outcomes:?}");
     }
-    let mut offsets: Vec<i64> = told.iter().flatten().filter_map(offset).collect();
+    let mut offsets: Vec<i64> = by_sender.iter().flatten().filter_map(offset).collect();
     offsets.sort_unstable();
     assert!(offsets.into_iter().eq(0..(THREADS * ROUNDS * IN_FLIGHT) as i64));
 }

@@ -138,13 +138,13 @@ impl Waiters {
         self.low_watermark.notified()
     }
 
-    pub fn note_low_watermark(&self) {
+    pub fn notify_low_watermark(&self) {
         self.low_watermark.notify_waiters();
     }
 
     /// Wakes all, for a change that is not an append: truncation, a new leader, deletion.
     pub fn wake_all(&self) {
-        self.note_low_watermark();
+        self.notify_low_watermark();
         self.tell(|wait| {
             wait.urgent.notify_one();
             false

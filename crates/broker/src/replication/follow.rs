@@ -84,7 +84,7 @@ pub(crate) struct Follow {
 struct Followed {
     partition: Arc<Partition>,
     /// What the leader was told last, as long as its session has it.
-    told: Option<FetchPartition>,
+    requested: Option<FetchPartition>,
     /// Not asked for before.
     retry_ms: i64,
     backoff_ms: i64,
@@ -118,14 +118,20 @@ impl Follow {
             assigned.get(key).is_some_and(|partition| Arc::ptr_eq(partition, &followed.partition))
         };
         for (key, followed) in self.partitions.extract_if(.., |key, followed| !is_same(key, followed)) {
-            if followed.told.is_some() {
+            if followed.requested.is_some() {
                 self.to_forget.insert(key);
             }
         }
         for (key, partition) in assigned {
             self.partitions.entry(*key).or_insert_with(|| {
                 self.to_look_at.insert(*key);
-                Followed { partition: Arc::clone(partition), told: None, retry_ms: i64::MIN, backoff_ms: 0, fed: 0 }
+                Followed {
+                    partition: Arc::clone(partition),
+                    requested: None,
+                    retry_ms: i64::MIN,
+                    backoff_ms: 0,
+                    fed: 0,
+                }
             });
         }
     }
@@ -139,7 +145,7 @@ impl Follow {
         self.session_epoch = 0;
         self.to_forget.clear();
         for (key, followed) in &mut self.partitions {
-            followed.told = None;
+            followed.requested = None;
             self.to_look_at.insert(*key);
         }
     }
@@ -166,14 +172,14 @@ impl Follow {
             let partition = &followed.partition;
             if is_exceeded && partition.is_throttled_as_follower() && !partition.has_caught_up() {
                 self.to_look_at.insert(key);
-                if followed.told.take().is_some() {
+                if followed.requested.take().is_some() {
                     self.to_forget.insert(key);
                 }
                 continue;
             }
             let Some(position) = followed.partition.position() else {
                 // Its role is about to be known here too.
-                if followed.told.take().is_some() {
+                if followed.requested.take().is_some() {
                     self.to_forget.insert(key);
                 }
                 continue;
@@ -190,13 +196,12 @@ impl Follow {
                 is_damaged: position.is_damaged,
                 ..FetchPartition::default()
             };
-            let is_news = followed
-                .told
-                .as_ref()
-                .is_none_or(|told| named != FetchPartition { high_watermark: named.high_watermark, ..told.clone() });
+            let is_news = followed.requested.as_ref().is_none_or(|requested| {
+                named != FetchPartition { high_watermark: named.high_watermark, ..requested.clone() }
+            });
             if is_news {
                 self.to_forget.remove(&key);
-                followed.told = Some(named.clone());
+                followed.requested = Some(named.clone());
                 match topics.last_mut().filter(|topic| topic.topic_id == key.0) {
                     Some(topic) => topic.partitions.push(named),
                     None => {
@@ -205,7 +210,7 @@ impl Follow {
                 }
             }
         }
-        if self.partitions.values().all(|followed| followed.told.is_none()) {
+        if self.partitions.values().all(|followed| followed.requested.is_none()) {
             return None;
         }
         let (replica_epoch, incarnation_id) =
@@ -282,7 +287,7 @@ impl Follow {
 
     fn apply_to(&mut self, key: Key, data: PartitionData, now_ms: i64, to_sync: &mut Vec<Arc<Partition>>) {
         let Some(followed) = self.partitions.get_mut(&key) else { return };
-        let Some(told) = followed.told.clone() else { return };
+        let Some(requested) = followed.requested.clone() else { return };
         self.to_look_at.insert(key);
         let partition = Arc::clone(&followed.partition);
         let bytes = data.records.as_ref().map_or(0, Records::len) as i64;
@@ -293,19 +298,19 @@ impl Follow {
             quota.record(bytes, now_ms);
         }
         let is_there = partition.position().is_some_and(|position| {
-            position.fetch_offset == told.fetch_offset && position.leader_epoch == told.current_leader_epoch
+            position.fetch_offset == requested.fetch_offset && position.leader_epoch == requested.current_leader_epoch
         });
         if !is_there {
             return;
         }
         let sync_wanted = data.sync_wanted_offset;
-        match take_over(&partition, &told, data) {
+        match take_over(&partition, &requested, data) {
             Ok(()) => followed.backoff_ms = 0,
             Err(error) => {
                 followed.backoff_ms = (2 * followed.backoff_ms).clamp(BACKOFF_MIN_MS, BACKOFF_MAX_MS);
                 followed.retry_ms = now_ms + followed.backoff_ms;
                 // Not asked for meanwhile, or the same answer would come at once.
-                followed.told = None;
+                followed.requested = None;
                 self.to_forget.insert(key);
                 error.report(&partition, followed.backoff_ms);
             }
@@ -346,8 +351,12 @@ impl PartitionError {
     }
 }
 
-fn take_over(partition: &Arc<Partition>, told: &FetchPartition, data: PartitionData) -> Result<(), PartitionError> {
-    let leader_epoch = told.current_leader_epoch;
+fn take_over(
+    partition: &Arc<Partition>,
+    requested: &FetchPartition,
+    data: PartitionData,
+) -> Result<(), PartitionError> {
+    let leader_epoch = requested.current_leader_epoch;
     match data.error_code {
         ErrorCode::NONE => {}
         // Either the leader has deleted what comes next, or nothing of this log is in its.
@@ -365,5 +374,5 @@ fn take_over(partition: &Arc<Partition>, told: &FetchPartition, data: PartitionD
         _ => bytes::Bytes::new(),
     };
     let promises = Promised { high_watermark: data.high_watermark, durable_offset: data.durable_offset };
-    Ok(partition.append_from_leader(leader_epoch, told.fetch_offset, &bytes, promises, data.log_start_offset)?)
+    Ok(partition.append_from_leader(leader_epoch, requested.fetch_offset, &bytes, promises, data.log_start_offset)?)
 }

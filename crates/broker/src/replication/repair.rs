@@ -78,14 +78,14 @@ impl Repair {
         if !has_had_role(partition) {
             return false;
         }
-        while let Some(range) = partition.next_to_mend() {
-            let mut is_mended = false;
+        while let Some(range) = partition.next_to_repair() {
+            let mut is_repaired = false;
             let others = self.other_replicas(partition);
             let followed = partition.followed_leader().map(|leader| (leader, partition.leader_epoch()));
             for (id, address) in others {
-                let error = match self.mend_from(&address, partition, range).await {
+                let error = match self.repair_from(&address, partition, range).await {
                     Ok(()) => {
-                        is_mended = true;
+                        is_repaired = true;
                         break;
                     }
                     Err(MendingError::Mend(RepairError::Log(LogError::Failed(_)))) => return true,
@@ -97,7 +97,7 @@ impl Repair {
                     && matches!(error, MendingError::Mend(_))
                     && self.cut(partition, leader_epoch, range).await
                 {
-                    is_mended = true;
+                    is_repaired = true;
                     break;
                 }
                 tracing::warn!(
@@ -105,8 +105,8 @@ impl Repair {
                     next_offset = range.next_offset, replica = id, %error, "a bad batch is not mended by a replica"
                 );
             }
-            if !is_mended {
-                partition.note_lasting_damage();
+            if !is_repaired {
+                partition.set_lasting_damage();
                 partition.resign();
                 return false;
             }
@@ -146,7 +146,7 @@ impl Repair {
         replicas.into_iter().filter_map(address).collect()
     }
 
-    async fn mend_from(
+    async fn repair_from(
         &self,
         address: &str,
         partition: &Arc<Partition>,
@@ -161,8 +161,8 @@ impl Repair {
         let connection = stream::connect(address, &config).await?;
         while range.first_offset < range.next_offset {
             let bytes = fetch(&connection, partition, &range).await?;
-            let (mending, damage) = (Arc::clone(partition), range);
-            let next = spawn_blocking(move || mending.repair(&damage, bytes));
+            let (repairing, damage) = (Arc::clone(partition), range);
+            let next = spawn_blocking(move || repairing.repair(&damage, bytes));
             let next = next.await.map_err(|_| MendingError::Panicked)??;
             // What is left of it, if it came in pieces.
             let rest = partition.view().bad_ranges().into_iter().find(|bad| bad.first_offset == next);
@@ -182,7 +182,7 @@ fn has_had_role(partition: &Partition) -> bool {
 
 async fn fetch(connection: &Connection, partition: &Partition, range: &BadRange) -> Result<Bytes, MendingError> {
     let size = (range.end_position - range.position).min(PIECE_BYTES_MAX) as i32;
-    let asked = FetchPartition {
+    let requested = FetchPartition {
         partition: partition.index,
         fetch_offset: range.first_offset,
         partition_max_bytes: size,
@@ -190,7 +190,7 @@ async fn fetch(connection: &Connection, partition: &Partition, range: &BadRange)
     };
     let request = FetchRequest {
         max_bytes: size,
-        topics: vec![FetchTopic { topic_id: partition.topic_id, partitions: vec![asked], ..FetchTopic::default() }],
+        topics: vec![FetchTopic { topic_id: partition.topic_id, partitions: vec![requested], ..FetchTopic::default() }],
         ..FetchRequest::default()
     };
     let version = *FetchRequest::API.versions.end();

@@ -255,7 +255,7 @@ impl Starting<'_> {
         &self,
         broker: &Arc<Broker>,
         endpoints: Vec<Endpoint>,
-        patience: Duration,
+        max_wait: Duration,
         background: &mut JoinSet<()>,
     ) -> Result<Arc<Lifecycle>, StartError> {
         let registration = BrokerRegistration {
@@ -269,7 +269,7 @@ impl Starting<'_> {
         };
         let previous_epoch = broker.metadata.load().broker(broker.node_id).map(|broker| broker.epoch);
         let lifecycle = Arc::new(Lifecycle::new(Arc::clone(broker), registration.to_request(previous_epoch)));
-        let epoch = lifecycle.register(patience).await?;
+        let epoch = lifecycle.register(max_wait).await?;
         background.spawn_on(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)), self.control);
         let watching = Arc::clone(&lifecycle).watch_session();
         background.spawn_on(essential("what watches this broker's session", watching), self.control);

@@ -76,7 +76,7 @@ impl Cluster {
 
     /// One in which a follower may lag for so long.
     pub(super) fn with_lag_max(seed: u64, others: i32, lag_max_ms: i64) -> Self {
-        machine::note_panics();
+        machine::record_panics();
         _ = take_panic();
         set_now_ms(0);
         let mut rng = Rng::new(seed);
@@ -129,7 +129,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn note(&mut self, what: String) {
+    pub(super) fn log_event(&mut self, what: String) {
         what.hash(&mut self.trace);
         self.said.push(format!("{} {what}", self.now_ms));
     }
@@ -153,7 +153,7 @@ impl Cluster {
             return;
         }
         self.starts += 1;
-        self.note(format!("{n} starts"));
+        self.log_event(format!("{n} starts"));
         let committed = Arc::clone(&self.ledger.newest);
         self.nodes[n].start(&self.sockets, self.seed, self.starts, self.lag_max_ms, committed);
     }
@@ -195,7 +195,7 @@ impl Cluster {
                 self.ledger.loses(&topic_partition, synced, end);
             }
         }
-        self.note(format!("{n} ends, power loss {loses_power}"));
+        self.log_event(format!("{n} ends, power loss {loses_power}"));
     }
 
     pub(super) fn logs<'a>(&'a self, topic_partition: &'a TopicPartition) -> impl Iterator<Item = Arc<Partition>> {
@@ -237,7 +237,7 @@ impl Cluster {
             self.observe(client_events);
         }
         for change in std::mem::take(&mut self.ledger.changes) {
-            self.note(change);
+            self.log_event(change);
         }
         if self.now_ms % LOOK_MS == 0 {
             self.show();
@@ -282,7 +282,7 @@ impl Cluster {
         match running.ended() {
             None => {}
             Some(Ended::Left) => {
-                self.note(format!("{n} leaves"));
+                self.log_event(format!("{n} leaves"));
                 // All that it had is on its disk.
                 if !self.nodes[n].is_failing {
                     self.nodes[n].left.clear();
@@ -290,7 +290,7 @@ impl Cluster {
                 self.end(n, false);
             }
             Some(Ended::DiskFailed) => {
-                self.note(format!("the disk of {n} failed"));
+                self.log_event(format!("the disk of {n} failed"));
                 let loses_power = self.rng.percent(50);
                 self.end(n, loses_power);
             }
@@ -299,7 +299,7 @@ impl Cluster {
     }
 
     pub(super) fn refused(&mut self, n: usize, error: &StartError) {
-        self.note(format!("{n} does not start: {error}"));
+        self.log_event(format!("{n} does not start: {error}"));
         self.end(n, false);
         let is_of_damage = match error {
             StartError::Quorum(error) => {
@@ -316,14 +316,14 @@ impl Cluster {
             return;
         }
         assert!(self.nodes[n].flipped.is_some(), "node {n}: {error}");
-        if self.is_well_without(n) {
+        if self.is_healthy_without(n) {
             self.replace_disk(n);
             self.start(n);
         }
     }
 
     /// Whether others lead everything.
-    fn is_well_without(&self, n: usize) -> bool {
+    fn is_healthy_without(&self, n: usize) -> bool {
         let mut partitions = self.ledger.newest.topics().flat_map(|topic| &topic.partitions);
         let leads = |node: &Node, leader: i32| node.id == leader && node.id != n as i32 && node.serves();
         self.sockets.is_whole() && partitions.all(|p| self.nodes.iter().any(|node| leads(node, p.leader)))
@@ -403,7 +403,7 @@ impl Cluster {
             // Leaders whose clock is behind refuse what is right.
             self.nodes[n].clock.set_wall_shift_ms(0);
             if self.nodes[n].is_full {
-                self.make_room(n);
+                self.free_disk(n);
             }
             // What failed for good is whole again after a restart.
             if self.nodes[n].is_failing || self.rng.percent(20) {
@@ -412,10 +412,10 @@ impl Cluster {
             }
             self.start(n);
         }
-        self.note("all is set right".to_owned());
+        self.log_event("all is set right".to_owned());
         let healed_ms = self.now_ms;
         let before: u64 = self.acknowledged().iter().sum();
-        while !self.is_well() || self.acknowledged().iter().sum::<u64>() < before + 25 {
+        while !self.is_healthy() || self.acknowledged().iter().sum::<u64>() < before + 25 {
             // One may have had leave to stop.
             (0..self.count()).for_each(|n| self.start(n));
             self.step();
@@ -432,7 +432,7 @@ impl Cluster {
     }
 
     /// Whether every partition has a leader, and all its replicas are in sync.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         let is_healthy = |node: &Node| {
             node.serves()
                 && !node.is_stopped
@@ -468,7 +468,7 @@ impl Cluster {
     /// Whether every partition has its leader, and all replicas have everything.
     fn is_quiet(&self) -> bool {
         let led = self.led();
-        self.is_well()
+        self.is_healthy()
             && led.len() == partition_count()
             && led.iter().all(|leader| {
                 let end = leader.view().log_end_offset();

@@ -68,7 +68,7 @@ pub(crate) fn set_now_ms(ms: i64) {
 }
 
 /// Has panics noted of tasks that nobody asks for.
-pub(crate) fn note_panics() {
+pub(crate) fn record_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();

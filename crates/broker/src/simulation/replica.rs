@@ -100,14 +100,14 @@ impl Replica {
     /// Answers a fetch of a follower or a consumer.
     pub(crate) fn answer(&self, request: &FetchRequest) -> FetchResponse {
         let is_inter_broker = request.replica_state.replica_id >= 0;
-        let asked = FetchContext { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker, memory: None };
+        let context = FetchContext { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker, memory: None };
         let mut sent = BytesMut::new();
         frame::write_request(&mut sent, FETCH_VERSION, 1, "test", request);
         let sent = sent.freeze().slice(4..);
         let mut reader = Reader::new(&sent, 0, false);
         frame::RequestHeader::read(&mut reader).expect("the header is ours");
         let request: FetchRequest = frame::read_body(&mut reader).expect("the request is ours");
-        let (response, spans) = poll(serve(&self.service(), &asked, request));
+        let (response, spans) = poll(serve(&self.service(), &context, request));
         let frame = Frame::encode_with_spans(&FetchRequest::API, FETCH_VERSION, 1, &response, spans);
         let frame = frame.expect("the response is small").into_bytes();
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1

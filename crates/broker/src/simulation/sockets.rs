@@ -59,7 +59,7 @@ struct End {
     is_finished: bool,
     is_reset: bool,
     /// Nobody has it any more on this side.
-    is_gone: bool,
+    is_closed: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -70,7 +70,7 @@ impl End {
     }
 
     fn is_over(&self) -> bool {
-        self.is_gone && self.flights.is_empty()
+        self.is_closed && self.flights.is_empty()
     }
 }
 
@@ -216,8 +216,8 @@ impl Sockets {
             return;
         }
         let of_machine = |connection: &Connection| {
-            let side = connection.ends.iter().position(|end| end.machine == machine && end.is_gone)?;
-            (!connection.ends[1 - side].is_gone).then_some(1 - side)
+            let side = connection.ends.iter().position(|end| end.machine == machine && end.is_closed)?;
+            (!connection.ends[1 - side].is_closed).then_some(1 - side)
         };
         let others: Vec<(u64, usize)> =
             state.connections.iter().filter_map(|(number, c)| Some((*number, of_machine(c)?))).collect();
@@ -287,7 +287,7 @@ impl State {
                 }
                 None => {
                     from.is_refused = true;
-                    other.is_gone = true;
+                    other.is_closed = true;
                 }
             }
             from.wake();
@@ -302,7 +302,7 @@ impl State {
             Flight::Reset => end.is_reset = true,
         }
         end.wake();
-        if is_data && end.is_gone {
+        if is_data && end.is_closed {
             self.send(number, 1 - side, Flight::Reset);
         }
     }
@@ -310,10 +310,10 @@ impl State {
     fn close(&mut self, number: u64, side: usize) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let end = &mut connection.ends[side];
-        if end.is_gone {
+        if end.is_closed {
             return;
         }
-        end.is_gone = true;
+        end.is_closed = true;
         end.arrived.clear();
         self.send(number, 1 - side, Flight::Fin);
     }
@@ -376,9 +376,9 @@ impl SimStream {
 
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.sockets.0.lock();
-        let has_room = state.end(self.number, 1 - self.side).under_way_bytes < WINDOW_BYTES;
+        let is_open = state.end(self.number, 1 - self.side).under_way_bytes < WINDOW_BYTES;
         let end = state.end(self.number, self.side);
-        if has_room || end.is_reset {
+        if is_open || end.is_reset {
             return Poll::Ready(());
         }
         end.writer = Some(cx.waker().clone());
@@ -390,13 +390,13 @@ impl SimStream {
         if state.end(self.number, self.side).is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
-        let room = WINDOW_BYTES.saturating_sub(state.end(self.number, 1 - self.side).under_way_bytes);
-        if room == 0 {
+        let window_bytes = WINDOW_BYTES.saturating_sub(state.end(self.number, 1 - self.side).under_way_bytes);
+        if window_bytes == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let mut bytes = BytesMut::new();
         for slice in slices {
-            bytes.extend_from_slice(&slice[..slice.len().min(room - bytes.len())]);
+            bytes.extend_from_slice(&slice[..slice.len().min(window_bytes - bytes.len())]);
         }
         let sent = bytes.len();
         state.send(self.number, 1 - self.side, Flight::Data(bytes.freeze()));

@@ -42,7 +42,7 @@ struct Past {
 
 impl DiskSpace {
     /// Takes note of the space at a time on the monotonic clock.
-    pub fn note(&self, now: Duration, space: Space) {
+    pub fn record(&self, now: Duration, space: Space) {
         let mut past = self.past.lock();
         past.now = Some((now, space));
         if past.samples.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= SAMPLE_INTERVAL) {
@@ -89,7 +89,7 @@ mod tests {
                 threshold_bytes: 1000,
                 ..Space::default()
             };
-            disk.note(Duration::from_millis(500 * half), space);
+            disk.record(Duration::from_millis(500 * half), space);
         }
         disk.past.into_inner()
     }

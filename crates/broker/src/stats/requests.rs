@@ -33,7 +33,7 @@ impl Default for Requests {
 
 impl Requests {
     /// Takes note of answers that have left, to so many requests of which each took what the watch says.
-    pub fn note_sent(&self, requests: u64, watch: &Stopwatch) {
+    pub fn record_sent(&self, requests: u64, watch: &Stopwatch) {
         let api = &self.apis[watch.row];
         api.total.add(requests, watch.total_ns());
         for (stage, took_ns) in watch.stages_ns() {
@@ -42,14 +42,14 @@ impl Requests {
     }
 
     /// Takes note of the errors of an answer.
-    pub fn note_errors(&self, watch: &Stopwatch, errors: &[ErrorCode]) {
+    pub fn record_errors(&self, watch: &Stopwatch, errors: &[ErrorCode]) {
         for code in errors {
             self.apis[watch.row].errors[index(*code)].add(1);
         }
     }
 
     /// The APIs that were asked for anything.
-    pub fn asked(&self) -> impl Iterator<Item = (&'static str, &OfApi)> {
+    pub fn requested(&self) -> impl Iterator<Item = (&'static str, &OfApi)> {
         TABLE.iter().map(|api| api.name).zip(&self.apis).filter(|(_, of)| of.total.snapshot().count > 0)
     }
 

@@ -33,15 +33,15 @@ impl Connection {
     }
 
     /// Whether there is memory for what another request takes beside its frame.
-    pub(super) fn has_pending_room(&self) -> bool {
-        let more = Self::pending_bytes(self.pending.len() + 1).saturating_sub(self.pending_room.bytes());
-        more == 0 || self.pending_room.share().has_room(more, false)
+    pub(super) fn can_add_pending(&self) -> bool {
+        let more = Self::pending_bytes(self.pending.len() + 1).saturating_sub(self.pending_permit.bytes());
+        more == 0 || self.pending_permit.share().has_room(more, false)
     }
 
     /// Whether another request may start, as far as the unanswered and unread ones go.
     pub(super) fn can_start(&self) -> bool {
         self.pending.len() < PENDING_MAX
-            && self.has_pending_room()
+            && self.can_add_pending()
             && self.output.memory() < UNSENT_MEMORY_MAX
             && self.output.unsent() < UNSENT_MAX
     }
@@ -63,17 +63,17 @@ impl Connection {
     }
 
     /// Whether there is memory for what the first frame, which has arrived, becomes.
-    pub(super) fn has_room_to_start(&self) -> bool {
-        self.has_decoding_room() && self.has_answer_room()
+    pub(super) fn has_permits_to_start(&self) -> bool {
+        self.has_decoding_permit() && self.has_answer_permit()
     }
 
-    pub(super) fn has_decoding_room(&self) -> bool {
-        self.decoding_room.is_some() || self.decoded_bytes() == 0
+    pub(super) fn has_decoding_permit(&self) -> bool {
+        self.decoding_permit.is_some() || self.decoded_bytes() == 0
     }
 
     /// Whether there is memory for the answer to the first frame, which has arrived.
-    pub(super) fn has_answer_room(&self) -> bool {
-        self.answer_room.is_some() || {
+    pub(super) fn has_answer_permit(&self) -> bool {
+        self.answer_permit.is_some() || {
             let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix));
             let is_large = self.wants_large_answer();
             (!is_large && self.pending.is_empty() && size as usize <= MODEST_REQUEST_BYTES_MAX)
@@ -99,21 +99,21 @@ impl Connection {
         self.output.memory() > 0 || self.first_key().is_some_and(|key| !api::answers_little(key))
     }
 
-    pub(super) fn poll_answer_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_answer_permit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_large = self.wants_large_answer();
         let waiting = self.answer_wait.get_or_insert_with(|| self.answers.wait_for(ANSWER_BYTES, is_large));
         let permit = std::task::ready!(Pin::new(waiting).poll(cx));
         self.answer_wait = None;
-        self.answer_room = Some(permit);
+        self.answer_permit = Some(permit);
         Poll::Ready(())
     }
 
-    pub(super) fn poll_decoding_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_decoding_permit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let bytes = self.decoded_bytes();
         let waiting = self.decoding_wait.get_or_insert_with(|| self.decoding.wait_for(bytes, bytes > SMALL_BYTES_MAX));
         let permit = std::task::ready!(Pin::new(waiting).poll(cx));
         self.decoding_wait = None;
-        self.decoding_room = Some(permit);
+        self.decoding_permit = Some(permit);
         Poll::Ready(())
     }
 }

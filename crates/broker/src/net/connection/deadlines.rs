@@ -8,7 +8,7 @@ use super::Connection;
 use crate::Broker;
 use crate::close_reason::{CloseReason, MEMORY_TIMEOUT};
 use crate::memory::SMALL_ANSWER_BYTES_MAX;
-use crate::net::patience::Patience;
+use crate::net::transfer_deadline::TransferDeadline;
 
 /// How long a peer may leave the rest of a frame or its answers while others wait for memory, where it holds more than
 /// [`SPARED_BYTES`].
@@ -25,11 +25,11 @@ impl Connection {
         if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
             deadline = deadline.min(first);
         }
-        if let Some(patience) = &self.frame_patience {
-            deadline = deadline.min(next_look(patience, self.input.held_bytes()));
+        if let Some(transfer) = &self.frame_deadline {
+            deadline = deadline.min(next_look(transfer, self.input.held_bytes()));
         }
-        if let Some(patience) = &self.send_patience {
-            deadline = deadline.min(next_look(patience, self.output.memory().max(self.input.held_bytes())));
+        if let Some(transfer) = &self.send_deadline {
+            deadline = deadline.min(next_look(transfer, self.output.memory().max(self.input.held_bytes())));
         }
         if let Some(since) = self.short_since {
             deadline = deadline.min(since + MEMORY_TIMEOUT);
@@ -45,17 +45,17 @@ impl Connection {
         if let Some(first) = self.pending.front_mut() {
             first.started.expire(now);
         }
-        if self.frame_patience.is_some_and(|patience| {
+        if self.frame_deadline.is_some_and(|transfer| {
             let is_short = self.input.held_bytes() > SPARED_BYTES && self.input.is_short();
-            is_over(&patience, is_short, now)
+            is_over(&transfer, is_short, now)
         }) {
             return Err(CloseReason::SlowFrame);
         }
-        if self.send_patience.is_some_and(|patience| {
+        if self.send_deadline.is_some_and(|transfer| {
             // What has arrived and cannot start before most of the answers are read is held by them, too.
             let is_short = (self.output.memory() > SPARED_BYTES && self.answers.budget().is_short())
                 || (!self.can_start() && self.input.held_bytes() > SPARED_BYTES && self.input.is_short());
-            is_over(&patience, is_short, now)
+            is_over(&transfer, is_short, now)
         }) {
             return Err(CloseReason::SlowReader);
         }
@@ -70,17 +70,17 @@ impl Connection {
 }
 
 /// When to look at a peer's progress. Whether memory is short is seen by looking.
-fn next_look(patience: &Patience, held_bytes: usize) -> Instant {
+fn next_look(transfer: &TransferDeadline, held_bytes: usize) -> Instant {
     if held_bytes <= SPARED_BYTES {
-        return patience.until();
+        return transfer.until();
     }
     // While it moves on there is no need, and afterwards once in such a while.
-    let soon = patience.moved().max(Instant::now()) + SHORT_TIMEOUT;
-    patience.until().min(soon)
+    let soon = transfer.moved().max(Instant::now()) + SHORT_TIMEOUT;
+    transfer.until().min(soon)
 }
 
-fn is_over(patience: &Patience, is_short: bool, now: Instant) -> bool {
-    now >= patience.until() || (is_short && now >= patience.moved() + SHORT_TIMEOUT)
+fn is_over(transfer: &TransferDeadline, is_short: bool, now: Instant) -> bool {
+    now >= transfer.until() || (is_short && now >= transfer.moved() + SHORT_TIMEOUT)
 }
 
 pub(super) fn idle_timeout(broker: &Broker) -> Duration {

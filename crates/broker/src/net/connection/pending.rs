@@ -20,7 +20,7 @@ pub(super) struct PendingRequest {
     /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
     pub(super) _frame: Option<Bytes>,
     /// Room for the answer, and for what the frame becomes, which was waited for.
-    pub(super) _rooms: [Option<Permit>; 2],
+    pub(super) _permits: [Option<Permit>; 2],
 }
 
 impl PendingRequest {

@@ -59,13 +59,13 @@ fn the_only_replica_in_sync_goes_by_itself() {
 fn the_low_watermark_is_the_least_start_of_those_that_live() {
     let mut leadership = lead(&[1, 2], 1, 10);
     assert_eq!(leadership.low_watermark(7), -1, "nothing is known of the others");
-    leadership.note_fetch(2, FollowerFetch { log_start_offset: 5, ..fetch(10, 1) }).unwrap();
-    leadership.note_fetch(3, FollowerFetch { log_start_offset: 4, ..fetch(8, 1) }).unwrap();
+    leadership.update_fetch_state(2, FollowerFetch { log_start_offset: 5, ..fetch(10, 1) }).unwrap();
+    leadership.update_fetch_state(3, FollowerFetch { log_start_offset: 4, ..fetch(8, 1) }).unwrap();
     assert_eq!(leadership.low_watermark(7), 4, "it need not be in sync");
-    leadership.note_brokers(|id| active(7).filter(|_| id != 3), 2);
+    leadership.update_brokers(|id| active(7).filter(|_| id != 3), 2);
     assert_eq!(leadership.low_watermark(7), 5);
     assert_eq!(leadership.low_watermark(3), 3);
-    leadership.note_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
+    leadership.update_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
     assert_eq!(leadership.low_watermark(7), 7);
 }
 
@@ -73,21 +73,21 @@ fn the_low_watermark_is_the_least_start_of_those_that_live() {
 fn the_offsets_are_those_of_the_slowest_in_sync() {
     let mut leadership = lead(&[1, 2, 3], 1, 10);
     assert_eq!(offsets(&leadership), (0, 0), "nothing is known of the others");
-    leadership.note_fetch(2, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
     assert_eq!(offsets(&leadership), (0, 0));
-    leadership.note_fetch(3, FollowerFetch { synced_offset: 4, ..fetch(8, 1) }).unwrap();
+    leadership.update_fetch_state(3, FollowerFetch { synced_offset: 4, ..fetch(8, 1) }).unwrap();
     assert_eq!(offsets(&leadership), (8, 4));
-    leadership.note_fetch(3, fetch(3, 2)).unwrap();
+    leadership.update_fetch_state(3, fetch(3, 2)).unwrap();
     assert_eq!(offsets(&leadership), (8, 4), "what was promised stays promised");
 }
 
 #[test]
 fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
     let mut leadership = lead(&[1, 2], 1, 10);
-    leadership.note_fetch(2, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
     leadership.begin_append(10);
     leadership.update_local(LocalOffsets { log_end_offset: 20, synced_offset: 10 }, 2);
-    leadership.note_fetch(2, FollowerFetch { synced_offset: 10, ..fetch(20, 2) }).unwrap();
+    leadership.update_fetch_state(2, FollowerFetch { synced_offset: 10, ..fetch(20, 2) }).unwrap();
     assert_eq!(offsets(&leadership), (10, 10), "nobody has told yet what was appended");
     leadership.end_append(15, 20);
     leadership.update_local(LocalOffsets { log_end_offset: 20, synced_offset: 10 }, 3);
@@ -95,7 +95,7 @@ fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
     leadership.update_local(own(20), 4);
     assert_eq!(offsets(&leadership), (15, 10), "one of two disks");
     leadership.update_local(own(22), 5);
-    leadership.note_fetch(2, FollowerFetch { synced_offset: 20, ..fetch(22, 5) }).unwrap();
+    leadership.update_fetch_state(2, FollowerFetch { synced_offset: 20, ..fetch(22, 5) }).unwrap();
     assert_eq!(offsets(&leadership), (22, 20));
     assert!(!leadership.withholds());
 }
@@ -111,20 +111,20 @@ fn a_leader_shows_nothing_that_its_predecessor_may_not_have_shown() {
     assert_eq!(offsets(&begin(&[1], 7)), (7, 7));
     assert_eq!(offsets(&begin(&[1], 10)), (10, 10));
     let mut leadership = begin(&[1, 2], 10);
-    leadership.note_fetch(2, FollowerFetch { synced_offset: 6, ..fetch(10, 1) }).unwrap();
+    leadership.update_fetch_state(2, FollowerFetch { synced_offset: 6, ..fetch(10, 1) }).unwrap();
     assert_eq!(offsets(&leadership), (6, 6));
 }
 
 #[test]
 fn one_that_lags_leaves_and_holds_nothing_back() {
     let mut leadership = lead(&[1, 2, 3], 1, 10);
-    leadership.note_fetch(2, fetch(10, 90)).unwrap();
-    leadership.note_fetch(3, fetch(6, 90)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 90)).unwrap();
+    leadership.update_fetch_state(3, fetch(6, 90)).unwrap();
     assert!(!leadership.propose_to_shrink(LAG_MAX_MS));
     assert!(leadership.propose_to_shrink(LAG_MAX_MS + 1));
     assert_eq!(leadership.proposal().unwrap().isr, [(1, -1), (2, 7)]);
     leadership.update_local(own(20), 102);
-    leadership.note_fetch(2, fetch(20, 102)).unwrap();
+    leadership.update_fetch_state(2, fetch(20, 102)).unwrap();
     assert_eq!(leadership.high_watermark(), 6, "the controller may not agree");
     accept(&mut leadership, 103);
     assert_eq!(offsets(&leadership), (20, 20));
@@ -135,18 +135,18 @@ fn one_that_has_lost_or_damaged_something_leaves_at_once_and_comes_back_whole() 
     let damaged = FollowerFetch { is_damaged: true, ..fetch(10, 2) };
     for (lost, whole_again) in [(fetch(4, 2), fetch(10, 4)), (damaged, fetch(10, 4))] {
         let mut leadership = lead(&[1, 2, 3], 1, 10);
-        leadership.note_fetch(2, fetch(10, 1)).unwrap();
-        leadership.note_fetch(3, fetch(10, 1)).unwrap();
+        leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
+        leadership.update_fetch_state(3, fetch(10, 1)).unwrap();
         assert_eq!(leadership.high_watermark(), 10);
         assert!(!leadership.is_unfit(3));
-        leadership.note_fetch(3, lost).unwrap();
+        leadership.update_fetch_state(3, lost).unwrap();
         assert!(leadership.is_unfit(3));
         assert!(leadership.propose_to_shrink(2));
         assert_eq!(leadership.proposal().unwrap().isr, [(1, -1), (2, 7)]);
         accept(&mut leadership, 3);
-        leadership.note_fetch(3, lost).unwrap();
+        leadership.update_fetch_state(3, lost).unwrap();
         assert!(!leadership.propose_to_add(3, 3));
-        leadership.note_fetch(3, whole_again).unwrap();
+        leadership.update_fetch_state(3, whole_again).unwrap();
         assert!(leadership.propose_to_add(3, 4));
     }
 }
@@ -155,9 +155,9 @@ fn one_that_has_lost_or_damaged_something_leaves_at_once_and_comes_back_whole() 
 fn a_leader_resigns_in_favour_of_one_that_is_whole() {
     let mut leadership = lead(&[1, 2, 3], 1, 10);
     assert!(!leadership.propose_to_resign(), "nobody has said what it has");
-    leadership.note_fetch(2, FollowerFetch { is_damaged: true, ..fetch(10, 1) }).unwrap();
+    leadership.update_fetch_state(2, FollowerFetch { is_damaged: true, ..fetch(10, 1) }).unwrap();
     assert!(!leadership.propose_to_resign());
-    leadership.note_fetch(3, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(3, fetch(10, 1)).unwrap();
     assert!(leadership.propose_to_resign());
     assert_eq!(leadership.proposal().unwrap().isr, [(3, 7)]);
     assert!(!leadership.propose_to_resign(), "once");
@@ -168,7 +168,7 @@ fn one_that_keeps_up_with_what_there_was_at_its_last_fetch_stays() {
     let mut leadership = lead(&[1, 2], 1, 10);
     for step in 1..10 {
         // Never at the end, but always with what was there a fetch ago.
-        leadership.note_fetch(2, fetch(10 * (step - 1), 80 * step)).unwrap();
+        leadership.update_fetch_state(2, fetch(10 * (step - 1), 80 * step)).unwrap();
         leadership.update_local(own(10 * step + 10), 80 * step);
         assert!(!leadership.propose_to_shrink(80 * step), "at {step}");
     }
@@ -177,18 +177,18 @@ fn one_that_keeps_up_with_what_there_was_at_its_last_fetch_stays() {
 #[test]
 fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
     let mut leadership = lead(&[1, 2], 1, 10);
-    leadership.note_fetch(2, fetch(10, 1)).unwrap();
-    leadership.note_fetch(3, fetch(9, 1)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(3, fetch(9, 1)).unwrap();
     assert!(!leadership.propose_to_add(3, 1));
-    leadership.note_fetch(3, FollowerFetch { synced_offset: 5, ..fetch(10, 2) }).unwrap();
+    leadership.update_fetch_state(3, FollowerFetch { synced_offset: 5, ..fetch(10, 2) }).unwrap();
     assert!(!leadership.propose_to_add(3, 2), "its disk lacks what is promised to be there");
     assert_eq!(leadership.must_sync_to_enter(3), Some(10));
-    leadership.note_fetch(3, fetch(10, 3)).unwrap();
+    leadership.update_fetch_state(3, fetch(10, 3)).unwrap();
     assert!(leadership.propose_to_add(3, 3));
     leadership.update_local(own(20), 4);
-    leadership.note_fetch(2, fetch(20, 4)).unwrap();
+    leadership.update_fetch_state(2, fetch(20, 4)).unwrap();
     // Much later, when it would not count as caught up any more.
-    leadership.note_brokers(|_| active(7), 1000);
+    leadership.update_brokers(|_| active(7), 1000);
     assert_eq!(leadership.high_watermark(), 10);
     accept(&mut leadership, 1001);
     assert_eq!(leadership.isr(), [1, 2, 3]);
@@ -197,12 +197,12 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
 #[test]
 fn one_that_is_about_to_enter_holds_the_offsets_back_and_one_that_is_not_does_not() {
     let mut leadership = lead(&[1], 1, 10);
-    leadership.note_fetch(2, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
     leadership.update_local(own(20), 2);
     assert_eq!(leadership.high_watermark(), 10);
-    leadership.note_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
+    leadership.update_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
     assert_eq!(leadership.high_watermark(), 20, "a fenced broker will not enter");
-    leadership.note_brokers(|_| active(7), 4);
+    leadership.update_brokers(|_| active(7), 4);
     leadership.update_local(own(30), 5 + LAG_MAX_MS);
     assert_eq!(leadership.high_watermark(), 30, "it has not caught up for long");
 }
@@ -210,16 +210,16 @@ fn one_that_is_about_to_enter_holds_the_offsets_back_and_one_that_is_not_does_no
 #[test]
 fn a_fetch_from_before_a_restart_is_refused() {
     let mut leadership = lead(&[1, 2], 1, 10);
-    leadership.note_brokers(|_| active(8), 0);
-    assert_eq!(leadership.note_fetch(2, fetch(10, 1)), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
-    assert_eq!(leadership.note_fetch(4, fetch(10, 1)), Err(ErrorCode::UNKNOWN_LEADER_EPOCH));
+    leadership.update_brokers(|_| active(8), 0);
+    assert_eq!(leadership.update_fetch_state(2, fetch(10, 1)), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    assert_eq!(leadership.update_fetch_state(4, fetch(10, 1)), Err(ErrorCode::UNKNOWN_LEADER_EPOCH));
     assert_eq!(offsets(&leadership), (0, 0));
 }
 
 #[test]
 fn an_epoch_begins_behind_what_followers_need_to_enter() {
     let mut leadership = lead(&[1, 2], 1, 10);
-    leadership.note_fetch(3, fetch(5, 1)).unwrap();
+    leadership.update_fetch_state(3, fetch(5, 1)).unwrap();
     assert!(!leadership.propose_to_add(3, 1), "above the high watermark of before, but below the epoch's start");
 }
 
@@ -228,7 +228,7 @@ fn too_few_in_sync_promise_nothing() {
     let mut leadership = lead(&[1], 2, 10);
     assert_eq!((offsets(&leadership), leadership.reached()), ((0, 0), own(10)));
     assert!(leadership.update(assignment(1, &[1, 2]), |_| active(7), 1));
-    leadership.note_fetch(2, fetch(10, 2)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 2)).unwrap();
     assert_eq!(offsets(&leadership), (10, 10));
     // No more is wanted than there are.
     let alone = Assignment { replicas: vec![1], isr: vec![1], partition_epoch: 2, ..Assignment::default() };
@@ -248,7 +248,7 @@ fn refusals_are_taken_as_kafka_takes_them() {
         (ErrorCode::REQUEST_TIMED_OUT, AfterRefusal::Retry),
     ] {
         let mut leadership = lead(&[1], 1, 10);
-        leadership.note_fetch(2, fetch(10, 1)).unwrap();
+        leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
         assert!(leadership.propose_to_add(2, 1));
         let proposal = leadership.proposal().unwrap();
         assert_eq!(leadership.alteration_refused(&proposal, code, 2), after, "{code}");
@@ -264,7 +264,7 @@ fn refusals_are_taken_as_kafka_takes_them() {
 #[test]
 fn the_same_state_from_the_metadata_leaves_what_is_pending() {
     let mut leadership = lead(&[1], 1, 10);
-    leadership.note_fetch(2, fetch(10, 1)).unwrap();
+    leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
     assert!(leadership.propose_to_add(2, 1));
     assert!(leadership.update(assignment(0, &[1]), |_| active(7), 2));
     assert!(leadership.proposal().is_some());
@@ -392,14 +392,14 @@ impl Model {
                 registration.is_active = rng.percent(70);
                 registration.epoch += i64::from(rng.percent(20));
                 let known = self.registrations.clone();
-                self.leadership.note_brokers(|id| known.get(&id).copied(), self.now_ms);
+                self.leadership.update_brokers(|id| known.get(&id).copied(), self.now_ms);
             }
             9 => self.propose(id, rng),
             _ => self.answer(rng),
         }
         // Time passes for the one as for the other.
         let known = self.registrations.clone();
-        self.leadership.note_brokers(|id| known.get(&id).copied(), self.now_ms);
+        self.leadership.update_brokers(|id| known.get(&id).copied(), self.now_ms);
         self.check();
     }
 
@@ -417,7 +417,7 @@ impl Model {
         let broker_epoch = if rng.percent(90) { epoch } else { epoch - 1 };
         let is_damaged = rng.percent(5);
         let fetch = FollowerFetch { synced_offset, broker_epoch, is_damaged, ..fetch(fetch_offset, self.now_ms) };
-        let result = self.leadership.note_fetch(id, fetch);
+        let result = self.leadership.update_fetch_state(id, fetch);
         assert_eq!(result.is_ok(), broker_epoch == epoch);
         if result.is_ok() {
             let fetched = self.fetched.get_mut(&id).unwrap();

@@ -10,8 +10,9 @@
 //!    controller is told ([`is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): others that have room go
 //!    on.
 //!
-//! How much goes depends on bytes alone. Timestamps, which come from clocks that jump, decide about the order. What was
-//! removed and is not seen as free yet counts as free for a while ([`Late`]), so that nothing else goes in its place.
+//! How much is deleted depends on bytes alone. Timestamps, which come from clocks that jump, only decide the order.
+//! Removed bytes that the file system does not show as free yet count as free for a while ([`PendingFree`]), so that
+//! nothing else is deleted instead.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -31,25 +32,25 @@ const RESERVE_PART_MAX: u64 = 40;
 /// How often retention is applied while the disk is too full.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(5);
 /// How long removed bytes are expected to come back: a reader holds them, or the file system frees them later.
-const LATE_MAX: Duration = Duration::from_secs(30);
+const PENDING_FREE_MAX: Duration = Duration::from_secs(30);
 /// A broker that has left the ISRs for want of room comes back with so much of the reserve free beside it.
 const RETURN_PART: u64 = 4;
 /// How long a disk that has refused an append is believed to be full, whatever it says of its free space.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 /// How often it is said what is wrong with the disk.
-const TELL_INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What is known from one look at the disk to the next.
 #[derive(Default)]
 pub(super) struct Capacity {
-    late: Late,
+    pending_free: PendingFree,
     retention_at: Option<Duration>,
     is_cordoned: bool,
     refused_at: Option<Duration>,
-    told_at: Option<Duration>,
+    logged_at: Option<Duration>,
     /// It was said that the disk is full, and not yet that it no longer is.
-    is_told: bool,
-    deleted_told_at: Option<Duration>,
+    is_logged: bool,
+    deleted_logged_at: Option<Duration>,
     /// What was deleted since that was said.
     deleted: Deleted,
 }
@@ -63,18 +64,18 @@ struct Deleted {
 
 /// Bytes that were removed and have not been seen to be free.
 #[derive(Default)]
-struct Late {
+struct PendingFree {
     /// At the last look.
     free_bytes: u64,
     written_bytes: u64,
     removed: VecDeque<(Duration, u64)>,
 }
 
-impl Late {
+impl PendingFree {
     /// Takes note of what is free, and of what this broker has written since it began: that is missing where something
     /// came back.
     fn look(&mut self, now: Duration, free_bytes: u64, written_bytes: u64) {
-        while self.removed.pop_front_if(|(at, _)| now.saturating_sub(*at) >= LATE_MAX).is_some() {}
+        while self.removed.pop_front_if(|(at, _)| now.saturating_sub(*at) >= PENDING_FREE_MAX).is_some() {}
         let written = written_bytes.saturating_sub(self.written_bytes);
         let mut came = free_bytes.saturating_add(written).saturating_sub(self.free_bytes);
         (self.free_bytes, self.written_bytes) = (free_bytes, written_bytes);
@@ -85,7 +86,7 @@ impl Late {
         self.removed.retain(|(_, bytes)| *bytes > 0);
     }
 
-    fn note_removed(&mut self, now: Duration, bytes: u64) {
+    fn record_removed(&mut self, now: Duration, bytes: u64) {
         self.removed.push_back((now, bytes));
     }
 
@@ -111,54 +112,59 @@ impl PartitionTable {
         let threshold_bytes = (total_bytes / 100 * kept_percent).max(reserve_bytes);
         let now = self.shared.env.clock.monotonic();
         let mut capacity = self.capacity.lock();
-        capacity.late.look(now, free_bytes, self.written_bytes());
+        capacity.pending_free.look(now, free_bytes, self.written_bytes());
         // Without a policy all of the disk is there to be used.
-        let is_beyond = capacity.late.available_bytes() < threshold_bytes;
+        let is_beyond = capacity.pending_free.available_bytes() < threshold_bytes;
         let acts = is_beyond && self.all().iter().any(|partition| partition.has_capacity_policy());
         let wanted_bytes = if acts { threshold_bytes } else { reserve_bytes };
-        let is_made = self.make_room(&mut capacity, now, wanted_bytes);
-        let free_bytes = capacity.late.free_bytes;
-        let room = match is_made {
+        let is_made = self.free_space(&mut capacity, now, wanted_bytes);
+        let free_bytes = capacity.pending_free.free_bytes;
+        let pressure = match is_made {
             _ if free_bytes < reserve_bytes => DiskPressure::OnlyReserve,
             false => DiskPressure::BeyondThreshold,
             true => DiskPressure::Enough,
         };
-        self.shared.disk_pressure.set(room);
+        self.shared.disk_pressure.set(pressure);
         if self.shared.disk_pressure.take_refused() {
             capacity.refused_at = Some(now);
         }
         self.shared.disk_pressure.set_cordoned(capacity.cordon(now, free_bytes, reserve_bytes));
-        let space =
-            Space { free_bytes, total_bytes, threshold_bytes, reserve_bytes, is_full: room != DiskPressure::Enough };
-        self.shared.stats.disk.note(now, space);
-        capacity.tell(now, room, space);
+        let space = Space {
+            free_bytes,
+            total_bytes,
+            threshold_bytes,
+            reserve_bytes,
+            is_full: pressure != DiskPressure::Enough,
+        };
+        self.shared.stats.disk.record(now, space);
+        capacity.log_pressure(now, pressure, space);
     }
 
     /// Sees to it that so much is free, or will be. Returns false if there was not enough that might be deleted.
-    fn make_room(&self, capacity: &mut Capacity, now: Duration, wanted_bytes: u64) -> bool {
-        let missing = |capacity: &Capacity| wanted_bytes.saturating_sub(capacity.late.available_bytes());
+    fn free_space(&self, capacity: &mut Capacity, now: Duration, wanted_bytes: u64) -> bool {
+        let missing = |capacity: &Capacity| wanted_bytes.saturating_sub(capacity.pending_free.available_bytes());
         if missing(capacity) == 0 {
             return true;
         }
-        self.note_removed(capacity, now, self.remove_deleted_now());
+        self.record_removed(capacity, now, self.remove_deleted_now());
         let retention_is_due = capacity.retention_at.is_none_or(|at| now.saturating_sub(at) >= RETENTION_INTERVAL);
         if missing(capacity) > 0 && retention_is_due {
             capacity.retention_at = Some(now);
             self.apply_retention();
-            self.note_removed(capacity, now, self.remove_deleted_now());
+            self.record_removed(capacity, now, self.remove_deleted_now());
         }
         let missing_bytes = missing(capacity);
         let deleted = self.delete_oldest(missing_bytes);
-        self.note_removed(capacity, now, deleted.bytes);
-        capacity.tell_deleted(now, deleted);
+        self.record_removed(capacity, now, deleted.bytes);
+        capacity.log_deleted(now, deleted);
         deleted.bytes >= missing_bytes
     }
 
-    fn note_removed(&self, capacity: &mut Capacity, now: Duration, bytes: u64) {
+    fn record_removed(&self, capacity: &mut Capacity, now: Duration, bytes: u64) {
         if bytes > 0 {
-            capacity.late.note_removed(now, bytes);
+            capacity.pending_free.record_removed(now, bytes);
             if let Ok(free_bytes) = self.shared.env.disk.free_bytes(&self.data_dir) {
-                capacity.late.look(now, free_bytes, self.written_bytes());
+                capacity.pending_free.look(now, free_bytes, self.written_bytes());
             }
         }
     }
@@ -245,31 +251,31 @@ impl Capacity {
     }
 
     /// Says now and then what gave way.
-    fn tell_deleted(&mut self, now: Duration, deleted: Deleted) {
+    fn log_deleted(&mut self, now: Duration, deleted: Deleted) {
         self.deleted.segments += deleted.segments;
         self.deleted.bytes += deleted.bytes;
-        let is_due = self.deleted_told_at.is_none_or(|at| now.saturating_sub(at) >= TELL_INTERVAL);
+        let is_due = self.deleted_logged_at.is_none_or(|at| now.saturating_sub(at) >= LOG_INTERVAL);
         if self.deleted.segments > 0 && is_due {
-            self.deleted_told_at = Some(now);
+            self.deleted_logged_at = Some(now);
             let Deleted { segments, bytes } = std::mem::take(&mut self.deleted);
             tracing::warn!(segments, bytes, "deleted the oldest segments: the disk was fuller than its threshold");
         }
     }
 
     /// Says that the disk is full, now and then as long as it is, and that it no longer is.
-    fn tell(&mut self, now: Duration, room: DiskPressure, space: Space) {
+    fn log_pressure(&mut self, now: Duration, pressure: DiskPressure, space: Space) {
         let Space { free_bytes, threshold_bytes, reserve_bytes, .. } = space;
-        if room == DiskPressure::Enough {
-            if std::mem::take(&mut self.is_told) {
+        if pressure == DiskPressure::Enough {
+            if std::mem::take(&mut self.is_logged) {
                 tracing::info!(free_bytes, "there is room on the disk again");
             }
             return;
         }
-        if self.told_at.is_some_and(|at| now.saturating_sub(at) < TELL_INTERVAL) {
+        if self.logged_at.is_some_and(|at| now.saturating_sub(at) < LOG_INTERVAL) {
             return;
         }
-        (self.told_at, self.is_told) = (Some(now), true);
-        let refused = match room {
+        (self.logged_at, self.is_logged) = (Some(now), true);
+        let refused = match pressure {
             DiskPressure::OnlyReserve => "no records are taken",
             _ => "topics with disk.capacity.policy=stop-produce take no records",
         };

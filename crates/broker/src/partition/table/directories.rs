@@ -29,7 +29,7 @@ pub(super) enum Owner {
     /// There is no directory.
     Nobody,
     /// The partition that it is called after, and whether its own file says so.
-    Partition { is_noted: bool },
+    Partition { is_recorded: bool },
     /// A topic that the metadata had once.
     Deleted(Uuid),
     /// Its file has another topic's id, which is in the metadata or may be damaged.
@@ -86,17 +86,17 @@ impl PartitionTable {
             let recovery_point = partition.recovery_point();
             recovery_points.push((partition, recovery_point));
         }
-        self.shared.recovery_points.note(disk, &self.data_dir, &recovery_points)?;
-        let mut noted = self.noted.lock();
-        let note = |name, known: &mut Offsets, offsets: Offsets| {
+        self.shared.recovery_points.write(disk, &self.data_dir, &recovery_points)?;
+        let mut checkpointed = self.checkpointed.lock();
+        let write = |name, known: &mut Offsets, offsets: Offsets| {
             if *known != offsets {
                 checkpoint::write_offsets(disk, &self.data_dir.join(name), &offsets)?;
                 *known = offsets;
             }
             Ok::<_, LogError>(())
         };
-        note(LOG_START_OFFSET_FILE, &mut noted.log_start_offsets, new.log_start_offsets)?;
-        note(HIGH_WATERMARK_FILE, &mut noted.high_watermarks, new.high_watermarks)
+        write(LOG_START_OFFSET_FILE, &mut checkpointed.log_start_offsets, new.log_start_offsets)?;
+        write(HIGH_WATERMARK_FILE, &mut checkpointed.high_watermarks, new.high_watermarks)
     }
 
     /// Closes all logs. After this the next start has nothing to check.
@@ -127,7 +127,7 @@ impl PartitionTable {
         }
         let stored = partition_metadata::read_stored_topic_id(disk, dir)?;
         Ok(match stored.id.filter(|id| *id != topic_id) {
-            None => Owner::Partition { is_noted: stored.is_whole },
+            None => Owner::Partition { is_recorded: stored.is_whole },
             // Ids are given once, so one that is not there any more was there before.
             Some(id) if stored.is_checked && image.topic_by_id(id).is_none() => Owner::Deleted(id),
             Some(id) => Owner::Unknown(id),

@@ -119,7 +119,7 @@ impl Cluster {
         cluster
     }
 
-    pub(super) fn note(&mut self, what: String) {
+    pub(super) fn log_event(&mut self, what: String) {
         self.trace.push(what);
     }
 
@@ -141,7 +141,7 @@ impl Cluster {
     fn change(&mut self, change: PartitionChangeRecord) {
         self.commit(&[PartitionChangeRecord { partition_id: 0, topic_id: TOPIC_ID, ..change }.into()]);
         let state = self.state();
-        self.note(format!("leader {} epoch {} isr {:?}", state.leader, state.leader_epoch, state.isr));
+        self.log_event(format!("leader {} epoch {} isr {:?}", state.leader, state.leader_epoch, state.isr));
     }
 
     // --- Nodes
@@ -179,7 +179,7 @@ impl Cluster {
             records.push(change.into());
         }
         self.commit(&records);
-        self.note(format!("{id} starts with {} records", self.nodes[&id].partition().view().log_end_offset()));
+        self.log_event(format!("{id} starts with {} records", self.nodes[&id].partition().view().log_end_offset()));
     }
 
     /// Ends a node: by power loss, or only its process. The controller notices at once.
@@ -191,7 +191,7 @@ impl Cluster {
             self.disks[&id].kill();
         }
         self.sent.retain(|sent| sent.node != id);
-        self.note(format!("{id} ends, power loss {power_loss}"));
+        self.log_event(format!("{id} ends, power loss {power_loss}"));
         let fenced = BrokerRegistrationChangeRecord { broker_id: id, fenced: 1, ..Default::default() };
         self.commit(&[fenced.into()]);
         let state = self.state();
@@ -262,10 +262,10 @@ impl Cluster {
         for (node, value, leader_epoch, outcome) in answers {
             match outcome {
                 ProduceOutcome::Appended { base_offset: offset, .. } => {
-                    self.note(format!("{node} acknowledges {value} at {offset}"));
+                    self.log_event(format!("{node} acknowledges {value} at {offset}"));
                     self.acked.push(Acked { offset, value, leader_epoch });
                 }
-                ProduceOutcome::Refused(refusal) => self.note(format!("{node} refuses {value}: {}", refusal.code)),
+                ProduceOutcome::Refused(refusal) => self.log_event(format!("{node} refuses {value}: {}", refusal.code)),
             }
         }
     }
@@ -340,8 +340,8 @@ impl Cluster {
         if known != Some(request.broker_epoch) {
             return AlterPartitionResponse { error_code: ErrorCode::STALE_BROKER_EPOCH, ..Default::default() };
         }
-        let asked = &request.topics[0].partitions[0];
-        let error_code = self.decide(request.broker_id, asked);
+        let requested = &request.topics[0].partitions[0];
+        let error_code = self.decide(request.broker_id, requested);
         let state = self.state();
         let data = PartitionData {
             partition_index: 0,
@@ -356,19 +356,19 @@ impl Cluster {
         AlterPartitionResponse { topics, ..Default::default() }
     }
 
-    fn decide(&mut self, leader: i32, asked: &PartitionRequest) -> ErrorCode {
+    fn decide(&mut self, leader: i32, requested: &PartitionRequest) -> ErrorCode {
         let state = self.state();
-        if state.leader != leader || state.leader_epoch != asked.leader_epoch {
+        if state.leader != leader || state.leader_epoch != requested.leader_epoch {
             return ErrorCode::FENCED_LEADER_EPOCH;
         }
-        if state.partition_epoch != asked.partition_epoch {
+        if state.partition_epoch != requested.partition_epoch {
             return ErrorCode::INVALID_UPDATE_VERSION;
         }
         let is_eligible = |id: i32, epoch: i64| {
             let broker = self.image().broker(id);
             broker.is_some_and(|broker| broker.is_active() && (epoch == -1 || epoch == broker.epoch))
         };
-        let members = &asked.new_isr_with_epochs;
+        let members = &requested.new_isr_with_epochs;
         if !members.iter().all(|member| is_eligible(member.broker_id, member.broker_epoch)) {
             return ErrorCode::INELIGIBLE_REPLICA;
         }

@@ -127,7 +127,7 @@ fn what_the_disks_of_others_may_lack_is_not_read_after_a_power_loss() {
     cluster.produce(1, Acks::Leader);
     cluster.fetch(2);
     cluster.fetch(2);
-    let noted = |cluster: &mut Cluster| {
+    let high_watermark_after_crash = |cluster: &mut Cluster| {
         cluster.nodes[&2].replica.flush_in_background();
         let follower = cluster.nodes[&2].partition();
         assert_eq!((follower.view().synced_offset(), follower.high_watermark()), (1, 1));
@@ -136,9 +136,9 @@ fn what_the_disks_of_others_may_lack_is_not_read_after_a_power_loss() {
         cluster.start(2);
         cluster.nodes[&2].partition().high_watermark()
     };
-    assert_eq!(noted(&mut cluster), 0, "the leader's disk does not have it");
+    assert_eq!(high_watermark_after_crash(&mut cluster), 0, "the leader's disk does not have it");
     cluster.settle();
-    assert_eq!(noted(&mut cluster), 1);
+    assert_eq!(high_watermark_after_crash(&mut cluster), 1);
 }
 
 #[test]
@@ -282,12 +282,12 @@ fn what_a_follower_has_lost_is_fetched_again() {
         cluster.start(3);
         cluster.settle();
         let partition = cluster.nodes[&3].partition();
-        if let Some(range) = partition.next_to_mend() {
+        if let Some(range) = partition.next_to_repair() {
             assert!(!cluster.state().isr.contains(&3), "{lost_bytes}: it is in sync with a hole");
             assert!(partition.cut_damage(partition.leader_epoch(), &range, false).unwrap());
         }
         cluster.settle();
-        assert_eq!(partition.next_to_mend(), None);
+        assert_eq!(partition.next_to_repair(), None);
         assert_eq!(disk.get(&path).unwrap(), bytes, "{lost_bytes}");
         cluster.settle();
         assert!(cluster.state().isr.contains(&3));

@@ -293,32 +293,32 @@ fn nothing_goes_in_place_of_what_is_on_its_way() {
     node.table.watch_disk();
     assert_eq!(node.start("a"), 3);
     // It does not come.
-    node.clock.pass(LATE_MAX.as_millis() as i64);
+    node.clock.pass(PENDING_FREE_MAX.as_millis() as i64);
     node.table.watch_disk();
     assert_eq!(node.start("a"), 6);
     node.disk.set_holds_removed(false);
     node.table.watch_disk();
     assert!(node.free_bytes() >= THRESHOLD_BYTES);
-    node.clock.pass(LATE_MAX.as_millis() as i64);
+    node.clock.pass(PENDING_FREE_MAX.as_millis() as i64);
     node.table.watch_disk();
     assert_eq!(node.start("a"), 6);
 }
 
 #[test]
 fn what_came_back_is_known_although_it_was_written_to_at_once() {
-    let (mut late, at) = (Late::default(), Duration::from_secs);
-    late.look(at(0), 1000, 0);
-    late.note_removed(at(0), 500);
-    assert_eq!(late.available_bytes(), 1500);
-    late.look(at(1), 1000, 300);
-    assert_eq!(late.available_bytes(), 1200, "300 came, and are in use");
-    late.look(at(2), 900, 300);
-    assert_eq!(late.available_bytes(), 1100, "somebody else took 100");
-    late.look(at(3), 1600, 300);
-    assert_eq!(late.available_bytes(), 1600, "more than was removed came");
-    late.note_removed(at(3), 500);
-    late.look(at(3) + LATE_MAX, 1600, 300);
-    assert_eq!(late.available_bytes(), 1600, "it does not come any more");
+    let (mut pending_free, at) = (PendingFree::default(), Duration::from_secs);
+    pending_free.look(at(0), 1000, 0);
+    pending_free.record_removed(at(0), 500);
+    assert_eq!(pending_free.available_bytes(), 1500);
+    pending_free.look(at(1), 1000, 300);
+    assert_eq!(pending_free.available_bytes(), 1200, "300 came, and are in use");
+    pending_free.look(at(2), 900, 300);
+    assert_eq!(pending_free.available_bytes(), 1100, "somebody else took 100");
+    pending_free.look(at(3), 1600, 300);
+    assert_eq!(pending_free.available_bytes(), 1600, "more than was removed came");
+    pending_free.record_removed(at(3), 500);
+    pending_free.look(at(3) + PENDING_FREE_MAX, 1600, 300);
+    assert_eq!(pending_free.available_bytes(), 1600, "it does not come any more");
 }
 
 #[test]

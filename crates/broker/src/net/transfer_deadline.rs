@@ -9,18 +9,18 @@ const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
 
 /// Time that is left to a peer. It grows with the bytes that move, not with those that are claimed.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct TransferDeadline {
     full: Duration,
     until: Instant,
     moved: Instant,
 }
 
-impl Patience {
+impl TransferDeadline {
     pub fn new(full: Duration, now: Instant) -> Self {
         Self { full, until: now + full, moved: now }
     }
 
-    pub fn note(&mut self, bytes: usize, now: Instant) {
+    pub fn extend(&mut self, bytes: usize, now: Instant) {
         let earned = Duration::from_secs(bytes as u64) / BYTES_PER_SECOND_MIN;
         self.until = (self.until + earned).min(now + self.full);
         self.moved = now;
@@ -46,20 +46,20 @@ mod tests {
     #[test]
     fn a_fast_peer_has_all_of_it_and_no_more() {
         let now = Instant::now();
-        let mut patience = Patience::new(FULL, now);
+        let mut transfer = TransferDeadline::new(FULL, now);
         let later = now + Duration::from_secs(5);
-        patience.note(95 << 20, later);
-        assert_eq!(patience.until(), later + FULL);
+        transfer.extend(95 << 20, later);
+        assert_eq!(transfer.until(), later + FULL);
     }
 
     #[test]
     fn a_trickle_uses_it_up() {
         let mut now = Instant::now();
-        let mut patience = Patience::new(FULL, now);
+        let mut transfer = TransferDeadline::new(FULL, now);
         let began = now;
-        while now < patience.until() && now < began + FULL * 2 {
+        while now < transfer.until() && now < began + FULL * 2 {
             now += Duration::from_secs(1);
-            patience.note(100, now);
+            transfer.extend(100, now);
         }
         assert!(now < began + FULL * 2);
     }
@@ -67,11 +67,11 @@ mod tests {
     #[test]
     fn a_slow_line_is_fast_enough() {
         let mut now = Instant::now();
-        let mut patience = Patience::new(FULL, now);
+        let mut transfer = TransferDeadline::new(FULL, now);
         for _ in 0..1000 {
             now += Duration::from_secs(1);
-            patience.note(20_000, now);
-            assert!(patience.until() > now);
+            transfer.extend(20_000, now);
+            assert!(transfer.until() > now);
         }
     }
 }

@@ -24,8 +24,8 @@ const LATE_START_MAX_MS: u64 = 2000;
 
 impl Cluster {
     /// Something goes wrong, or is set right.
-    pub(super) fn mishap(&mut self) {
-        self.is_rebuilding &= !self.is_well();
+    pub(super) fn apply_fault(&mut self) {
+        self.is_rebuilding &= !self.is_healthy();
         let count = self.count();
         if self.is_rebuilding {
             // One that was refused while others were not well either is looked after again.
@@ -55,22 +55,22 @@ impl Cluster {
             Fault::FlipMetadataBit => self.flip_metadata_bit(n),
             Fault::Cut => {
                 let side = self.rng.below(1 << count);
-                self.note(format!("cut {side:b}"));
+                self.log_event(format!("cut {side:b}"));
                 self.sockets.split(count as i32, side);
             }
             Fault::CutOneWay => {
                 let to = self.rng.below(count as u64) as i32;
-                self.note(format!("cut from {n} to {to}"));
+                self.log_event(format!("cut from {n} to {to}"));
                 self.sockets.cut(n as i32, to);
             }
             Fault::HealNetwork => {
-                self.note("the network is whole".to_owned());
+                self.log_event("the network is whole".to_owned());
                 self.sockets.heal();
             }
             Fault::LateBytes => self.sockets.set_late_percent([0, 2, 10][self.rng.below(3) as usize]),
             Fault::ResetConnection => self.sockets.reset_one(&mut self.rng),
             Fault::Stop if self.is_up(n) => {
-                self.note(format!("{n} is stopped"));
+                self.log_event(format!("{n} is stopped"));
                 self.nodes[n].is_stopped = true;
             }
             Fault::Stop | Fault::GoOn => self.go_on(),
@@ -79,7 +79,7 @@ impl Cluster {
                 let for_ms = 1000 + self.rng.below(6000) as i64;
                 self.hang(n, for_ms);
             }
-            Fault::FullDisk if self.nodes[n].is_full => self.make_room(n),
+            Fault::FullDisk if self.nodes[n].is_full => self.free_disk(n),
             Fault::FullDisk => {
                 let free_bytes = self.rng.below(FREE_BYTES_MAX);
                 self.fill(n, free_bytes);
@@ -87,14 +87,14 @@ impl Cluster {
             Fault::IoError if self.is_up(n) => {
                 let ops = [SimOp::Write, SimOp::Sync, SimOp::SyncDir, SimOp::Rename, SimOp::Open];
                 let op = ops[self.rng.below(ops.len() as u64) as usize];
-                self.note(format!("{n} will fail at {op:?}"));
+                self.log_event(format!("{n} will fail at {op:?}"));
                 self.nodes[n].disk.fail(op, self.rng.below(20), Errno::IO);
                 self.nodes[n].is_failing = true;
             }
             Fault::IoError => {}
             Fault::WrongClock if self.nodes[n].serves() => {
                 let days = self.rng.below(7) as i64 - 3;
-                self.note(format!("the clock of {n} is {days} days wrong"));
+                self.log_event(format!("the clock of {n} is {days} days wrong"));
                 self.nodes[n].clock.set_wall_shift_ms(days * 86_400_000);
             }
             Fault::WrongClock => {}
@@ -117,25 +117,25 @@ impl Cluster {
 
     /// The disk of a node does not answer for a while.
     pub(super) fn hang(&mut self, n: usize, for_ms: i64) {
-        self.note(format!("the disk of {n} hangs for {for_ms} ms"));
+        self.log_event(format!("the disk of {n} hangs for {for_ms} ms"));
         self.nodes[n].hangs_until_ms = self.now_ms + for_ms;
     }
 
     /// Something else takes the space of a node's disk, but for so much.
     pub(super) fn fill(&mut self, n: usize, free_bytes: u64) {
-        self.note(format!("the disk of {n} is full but for {free_bytes} bytes"));
+        self.log_event(format!("the disk of {n} is full but for {free_bytes} bytes"));
         self.nodes[n].disk.set_free_bytes(free_bytes);
         self.nodes[n].is_full = true;
     }
 
-    pub(super) fn make_room(&mut self, n: usize) {
-        self.note(format!("the disk of {n} has room"));
+    pub(super) fn free_disk(&mut self, n: usize) {
+        self.log_event(format!("the disk of {n} has room"));
         self.nodes[n].disk.set_free_bytes(u64::MAX);
         self.nodes[n].is_full = false;
     }
 
     pub(super) fn go_on(&mut self) {
-        self.note("all go on".to_owned());
+        self.log_event("all go on".to_owned());
         for node in &mut self.nodes {
             node.is_stopped = false;
         }
@@ -144,7 +144,7 @@ impl Cluster {
     /// Gives a node a new and empty disk. What was on it is on others, and more than one loss at a time nobody survives
     /// whose leader may acknowledge alone.
     fn wipe(&mut self, n: usize) {
-        if !self.is_well() || !self.sockets.is_whole() {
+        if !self.is_healthy() || !self.sockets.is_whole() {
             return;
         }
         self.is_rebuilding = true;
@@ -154,7 +154,7 @@ impl Cluster {
     }
 
     pub(super) fn replace_disk(&mut self, n: usize) {
-        self.note(format!("{n} has an empty disk"));
+        self.log_event(format!("{n} has an empty disk"));
         let node = &mut self.nodes[n];
         node.disks += 1;
         node.disk = SimDisk::new(self.seed * 1000 + 100 * node.disks + n as u64);
@@ -164,7 +164,7 @@ impl Cluster {
 
     /// Takes a log away from a node that starts before others, which have all that was in it.
     fn lose_log(&mut self, n: usize) {
-        if !self.is_well() || !self.sockets.is_whole() {
+        if !self.is_healthy() || !self.sockets.is_whole() {
             return;
         }
         self.is_rebuilding = true;
@@ -175,7 +175,7 @@ impl Cluster {
             let wait_ms = if other == n { 0 } else { self.rng.below(LATE_START_MAX_MS) };
             self.nodes[other].starts_at_ms = Some(self.now_ms + wait_ms as i64);
         }
-        self.note(format!("{n} has no log of {lost}"));
+        self.log_event(format!("{n} has no log of {lost}"));
         let (disk, dir) = (&self.nodes[n].disk, Path::new(DATA_DIR).join(lost));
         if disk.exists(&dir).expect("the disk works") {
             disk.remove_dir_all(&dir).expect("the disk works");
@@ -186,7 +186,7 @@ impl Cluster {
     /// A bit of what a node has noted of the cluster and of itself goes wrong while it is down. It starts and has lost
     /// nothing, or says that it cannot; its operator gives it an empty disk then, as the others have everything.
     fn flip_metadata_bit(&mut self, n: usize) {
-        if !self.is_well() || !self.sockets.is_whole() {
+        if !self.is_healthy() || !self.sockets.is_whole() {
             return;
         }
         self.is_rebuilding = true;
@@ -208,7 +208,7 @@ impl Cluster {
             if node.disk.flip_bit(path, position, self.rng.below(8) as u32) {
                 node.flipped = Some(path.display().to_string());
                 let text = format!("a bit of {} at {position} of {size} flips on {n}", path.display());
-                self.note(text);
+                self.log_event(text);
             }
         }
         self.start(n);
@@ -225,7 +225,7 @@ impl Cluster {
         replicas.rotate_left(by);
         let (topic, partitions, _) = TOPICS[self.rng.below(TOPICS.len() as u64) as usize];
         let partition = self.rng.below(partitions as u64) as i32;
-        self.note(format!("{topic}-{partition} goes to {replicas:?}"));
+        self.log_event(format!("{topic}-{partition} goes to {replicas:?}"));
         let partitions = vec![ReassignablePartition { partition_index: partition, replicas: Some(replicas) }];
         let topics = vec![ReassignableTopic { name: topic.to_owned(), partitions }];
         self.ask(AlterPartitionReassignmentsRequest { topics, ..Default::default() });

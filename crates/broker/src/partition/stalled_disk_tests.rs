@@ -47,19 +47,19 @@ impl Valve {
     /// Until so many threads stand in here.
     fn wait_for(&self, threads: usize) {
         let mut state = self.state.lock();
-        let waited = self.changed.wait_while_for(&mut state, |(_, standing)| *standing < threads, PATIENCE);
+        let waited = self.changed.wait_while_for(&mut state, |(_, stalled)| *stalled < threads, PATIENCE);
         assert!(!waited.timed_out(), "{} of {threads} threads write", state.1);
     }
 }
 
 #[derive(Clone)]
-struct StandingDisk(SimDisk, Arc<Valve>);
+struct StalledDisk(SimDisk, Arc<Valve>);
 
-struct StandingFile(Arc<dyn File>, Arc<Valve>);
+struct StalledFile(Arc<dyn File>, Arc<Valve>);
 
-impl Disk for StandingDisk {
+impl Disk for StalledDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(StandingFile(self.0.open(path, mode)?, Arc::clone(&self.1))))
+        Ok(Arc::new(StalledFile(self.0.open(path, mode)?, Arc::clone(&self.1))))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.0.create_dir_all(path)
@@ -90,7 +90,7 @@ impl Disk for StandingDisk {
     }
 }
 
-impl File for StandingFile {
+impl File for StalledFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.0.read_at(buffer, position)
     }
@@ -125,7 +125,7 @@ struct Node {
 impl Node {
     fn new(runtime_threads: usize) -> Self {
         let valve = Arc::<Valve>::default();
-        let disk = StandingDisk(SimDisk::new(1), Arc::clone(&valve));
+        let disk = StalledDisk(SimDisk::new(1), Arc::clone(&valve));
         let env = Env { disk: Arc::new(disk), ..Env::real() };
         let shared = Shared {
             env,
