@@ -1,5 +1,5 @@
 //! Small files that must not be lost to a flipped bit: each is there twice, and one that is damaged is rebuilt from the
-//! other. Nothing is removed: what is damaged is renamed, for whoever wants to look at it.
+//! other. Nothing is removed: a damaged file is renamed, so that an operator can look at it.
 
 use std::io;
 use std::path::{Path, PathBuf};

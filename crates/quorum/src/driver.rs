@@ -1,5 +1,5 @@
-//! The task that owns a node: what others ask of it, what other members say and time itself come in one at a time, and
-//! whoever waits is answered when it is applied.
+//! The task that owns a node. Proposals, messages of other members and ticks come in one at a time; a caller is
+//! answered when its entry is applied.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// Groups of messages that are taken up together.
 const ROUND_MAX: usize = 64;
 
-/// Nodes of which something may be known that the quorum has not heard.
+/// Nodes for which hints may wait that the quorum has not received yet.
 const HINTS_MAX: usize = 1024;
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, QuorumError>>;
@@ -99,7 +99,7 @@ struct Shared {
     stopped: Notify,
 }
 
-/// Where whatever comes from the network is put. Events find room or are dropped, hints are kept.
+/// The queue of what comes from the network. Events that do not fit are dropped, hints are kept.
 #[derive(Clone)]
 pub(super) struct Events {
     queue: mpsc::Sender<(Event, usize)>,
@@ -156,7 +156,7 @@ impl Events {
     }
 }
 
-/// When to stand for election in the place of a leader that is dead, or where nobody may have led yet.
+/// When to stand for election after the leader has died, or at the beginning, when no node may lead yet.
 struct Succession {
     next: Instant,
     rounds_left: u32,
@@ -164,7 +164,7 @@ struct Succession {
     epoch: i32,
 }
 
-/// Runs a node, in the thread or task of whoever awaits [`Self::run`].
+/// Runs a node, in the thread or task that awaits [`Self::run`].
 pub struct Driver<M> {
     node: Node<M>,
     commands: mpsc::Receiver<Command>,
@@ -174,10 +174,10 @@ pub struct Driver<M> {
     proposed: BTreeMap<u64, (ProposalId, Reply<i64>)>,
     /// Changes of the members that were accepted, by the index of their entry.
     removals: BTreeMap<u64, (ProposalId, Reply<()>)>,
-    /// Who waits until the entry of this index is applied.
+    /// Callers that wait until the entry of this index is applied.
     settling: Vec<(u64, Reply<()>)>,
     joining: Vec<(VoterKey, Joined, Reply<()>)>,
-    /// Who waits for the voters' word that this node leads in an epoch, by the number of the question.
+    /// Callers that wait for the voters to confirm that this node leads in an epoch, by the number of the question.
     confirming: Vec<(u64, i32, Reply<Confirmed>)>,
     /// A proposal that waits until a change of the members is through.
     held: Option<Proposal>,
@@ -211,12 +211,12 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// Returns when the node is told to stop or the last handle is gone: why it ended early, if it did.
+    /// Returns when the node is stopped or the last handle is dropped: the error, if it ended early.
     pub async fn run(mut self) -> Result<(), QuorumError> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let shared = Arc::clone(&self.arrived.shared);
-        // Where all start at the same time nobody leads. Where somebody does, those who hear it say no.
+        // When all nodes start at the same time, none leads. When one does, the nodes that follow it refuse their vote.
         if let Some(rank) = self.node.rank() {
             self.begin_succession(rank);
         }
@@ -242,7 +242,7 @@ impl<M: StateMachine> Driver<M> {
     fn finish(&mut self) {
         loop {
             let driven = self.node.drive();
-            // Before anybody is answered, so that who hears of the end of an epoch finds it ended.
+            // Before any caller is answered, so that a caller that learns of the end of an epoch finds it ended.
             let status = self.node.status();
             self.status.send_if_modified(|before| {
                 let is_new = *before != status;
@@ -354,7 +354,7 @@ impl<M: StateMachine> Driver<M> {
     }
 
     fn tick(&mut self, now: Instant) {
-        // Whoever stood still for so long has been replaced, and must not act as if it had not.
+        // A node that stood still for so long has been replaced as leader, and must not act as one.
         let stood_still = self.last_tick.replace(now).is_some_and(|last| now - last >= TICK * ELECTION_TICKS as u32);
         if stood_still {
             self.node.step_down_after_removal();
@@ -419,7 +419,7 @@ impl<M: StateMachine> Driver<M> {
         });
     }
 
-    /// Stands in a dead leader's place, until somebody leads or asks for votes.
+    /// Stands for election after a dead leader, until another node leads or asks for votes.
     fn succeed(&mut self) {
         let Some(mut succession) = self.succession.take() else { return };
         if self.node.status().epoch == succession.epoch && self.node.may_succeed() {
@@ -431,7 +431,7 @@ impl<M: StateMachine> Driver<M> {
         self.finish();
     }
 
-    /// What goes wrong where nobody waits for an answer shows with the next request.
+    /// An error for which no caller waits shows with the next request.
     fn log(&mut self, act: impl FnOnce(&mut Node<M>) -> Result<(), QuorumError>) {
         if let Err(error) = act(&mut self.node) {
             tracing::debug!(%error, "the metadata quorum");
@@ -444,6 +444,6 @@ fn refuse<T>(reply: Reply<T>, error: QuorumError) {
         QuorumError::NotLeader | QuorumError::Superseded => tracing::debug!(%error, "a change of metadata is refused"),
         error => tracing::error!(%error, "a change of metadata failed"),
     }
-    // Who asked may be gone by now.
+    // The caller may have given up by now.
     _ = reply.send(Err(error));
 }

@@ -15,12 +15,13 @@
 //! - Snapshots and the vote are on disk twice. What is damaged is made anew from the other copy, and never removed.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
-//! - A member is a disk, not a machine ([`VoterKey`]): with a new disk a node cannot vote as the one that it was.
+//! - A member is a disk, not a machine ([`VoterKey`]): with a new disk a node is another member and cannot vote as the
+//!   old one.
 //! - Members come and go one at a time, as a committed entry, and each set's majority has a voter of the next one's.
 //!
-//! Offsets are the log's; raft counts entries. The snapshot knows both of its place, from there on entries are counted.
-//! A cluster begins with a snapshot of nothing but its voters, as entry 1, so that whoever comes later with an empty
-//! disk is sent a snapshot first and learns from it who the others are.
+//! Offsets are the log's; raft counts entries. The snapshot has both of its position, from there on entries are
+//! counted. A cluster begins with a snapshot of nothing but its voters, as entry 1, so that a node that joins later
+//! with an empty disk is sent a snapshot first and learns the other members from it.
 
 mod batches;
 pub mod copies;
@@ -90,8 +91,8 @@ impl StateMachineError {
 
 /// Messages to the other members. They may be lost, repeated and reordered. Must not wait.
 ///
-/// For each message of type `MsgSnapshot` it must be told whether it arrived ([`Quorum::snapshot_sent`]), as nothing
-/// else is sent to that member meanwhile.
+/// The transport must report for each message of type `MsgSnapshot` whether it arrived ([`Quorum::snapshot_sent`]), as
+/// nothing else is sent to that member meanwhile.
 pub trait Transport: Send + 'static {
     fn send(&mut self, to: &Voter, message: Message);
 }
@@ -253,7 +254,7 @@ pub struct Replica {
 /// How long a leader waits for another one to take over.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The handle of a running node. Cheap to clone; the node stops when the last clone is gone.
+/// The handle of a running node. Cheap to clone; the node stops when the last clone is dropped.
 #[derive(Clone)]
 pub struct Quorum {
     node_id: i32,
@@ -270,7 +271,7 @@ impl Quorum {
     pub fn start<M: StateMachine>(
         node: Node<M>,
     ) -> Result<(Self, thread::JoinHandle<Result<(), QuorumError>>), QuorumError> {
-        // Its own, so that it outlives no timer of somebody else's.
+        // Its own, so that it does not outlive timers of another runtime.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let (quorum, driver) = Self::prepare(node)?;
         let run = move || runtime.block_on(driver.run());
@@ -278,8 +279,7 @@ impl Quorum {
         Ok((quorum, thread))
     }
 
-    /// As [`Self::start`], for whoever runs the node in a task of its own: one that stands still while the disk is
-    /// slow.
+    /// As [`Self::start`], but the caller runs the node in a task of its own, which blocks while the disk is slow.
     pub fn prepare<M: StateMachine>(mut node: Node<M>) -> Result<(Self, Driver<M>), QuorumError> {
         if node.is_only_voter() {
             node.campaign()?;
@@ -309,7 +309,7 @@ impl Quorum {
     }
 
     /// For how many milliseconds a node has been silent, if it ever said anything: the other members where this node
-    /// leads, else those that led or stood for election.
+    /// leads, else the nodes that led or stood for election.
     pub fn ms_since_contact(&self, node_id: i32) -> Option<i64> {
         self.last_contacts.since_ms(node_id)
     }
@@ -327,9 +327,9 @@ impl Quorum {
     }
 
     /// Adds a member as observer, or takes note of where it is to be reached now. It returns when that is committed;
-    /// for one that wants to vote, when it is a voter, which takes as long as it needs to catch up. Of a voter with the
-    /// same node id that is gone, a member takes the place by itself. Only the leader does it, and whatever was asked
-    /// is forgotten with its leadership: ask the next one again. Asking twice does no harm.
+    /// for a member that wants to vote, when it is a voter, which takes as long as it needs to catch up. A member
+    /// replaces a silent voter with the same node id by itself. Only the leader does it, and a request is forgotten
+    /// with its leadership: send it to the next leader again. Sending it twice does no harm.
     pub async fn join(&self, member: Voter, wants_to_vote: bool) -> Result<(), QuorumError> {
         self.ask(|reply| Command::Join { member, wants_to_vote, reply }).await
     }
@@ -345,7 +345,7 @@ impl Quorum {
         self.ask(|reply| Command::Remove { key, reply }).await
     }
 
-    /// Hands the leadership to another voter, if there is one that has everything. Returns whether another one leads.
+    /// Hands the leadership to another voter, if one has all entries. Returns whether another one leads.
     pub async fn transfer_leadership(&self) -> bool {
         let mut status = self.status.clone();
         let is_under_way = self.ask(Command::Transfer).await.unwrap_or_default();
@@ -377,8 +377,8 @@ impl Quorum {
         outcome.await.map_err(|_| QuorumError::Stopped)?
     }
 
-    /// Takes messages that came from an address. Those that find no room are dropped, as a network does, and so are
-    /// those that no member sends; of them the log tells.
+    /// Takes messages that came from an address. Messages that do not fit the queue are dropped, as a network does, and
+    /// so are messages that no member sends; the latter are logged.
     pub fn step(&self, from: SocketAddr, messages: Vec<Message>) {
         self.events.push(Event::Messages { from, messages });
     }
@@ -393,7 +393,7 @@ impl Quorum {
         self.events.refused().add(messages);
     }
 
-    /// Ends the node. Whoever asks it for something is told so, and handles that are left keep nothing alive.
+    /// Ends the node. Later requests fail, and remaining handles keep nothing alive.
     pub fn stop(&self) {
         self.events.stop();
     }

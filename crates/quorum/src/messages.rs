@@ -1,5 +1,6 @@
-//! Raft's messages on the wire. They have a schema like any other request: what is longer than it says, or no number
-//! that raft counts with, is an error before raft sees it, and nobody's bytes but this node's own are read as protobuf.
+//! Raft's messages on the wire. They have a schema like any other request: a message that is too long, or has a number
+//! that raft does not count with, is an error before raft sees it, and only bytes that this node wrote itself are read
+//! as protobuf.
 
 use protobuf::Message as _;
 use raft::CAMPAIGN_TRANSFER;

@@ -1,4 +1,4 @@
-//! One member: raft driven step by step. No threads and no timers; whoever owns it calls.
+//! One member: raft driven step by step. No threads and no timers; its owner calls it.
 //!
 //! The cycle is: something comes in ([`Node::propose`], [`Node::receive`], [`Node::tick`]), then [`Node::drive`] puts
 //! on disk what must be there, sends what others must know, and applies what is committed. A leader's messages go out
@@ -42,19 +42,19 @@ const TURN_TICKS: usize = 3;
 /// long, and the others must wait as long again.
 const MAJORITY_LOST_TICKS: u64 = (ELECTION_TICKS + HEARTBEAT_TICKS) as u64;
 
-/// Ticks for which a leader without room on its disk leads at least.
+/// Ticks for which a leader with a full disk leads at least.
 const ROOM_TICKS: u64 = 50;
 
-/// Ticks after which a snapshot of whose fate nobody has told is taken for lost.
+/// Ticks after which a snapshot whose arrival was not reported is taken for lost.
 const SNAPSHOT_TICKS: u64 = 600;
 
 /// Free space that is left beside what is about to be written: for the vote of the next start, and its first entry.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
-/// Members outside the voter set of which it is known where they are.
+/// Members outside the voter set whose addresses are known.
 const PEER_ADDRESSES_MAX: usize = 64;
 
-/// When whom was last heard of. Shared with all who may want to know.
+/// When the last message of each node arrived. Shared with the handles.
 #[derive(Clone)]
 pub(super) struct LastContacts {
     clock: Arc<dyn Clock>,
@@ -115,7 +115,7 @@ pub struct Node<M> {
     pub(super) ticks: u64,
     /// Since when it leads.
     pub(super) led_since_tick: Option<u64>,
-    /// For how many ticks this node waits for a leader's word.
+    /// For how many ticks this node waits for a message of a leader.
     leader_timeout_ticks: usize,
     pub(super) contacts: BTreeMap<u64, Contact>,
     last_contacts: LastContacts,
@@ -224,7 +224,7 @@ impl<M: StateMachine> Node<M> {
         Arc::clone(&self.disk_watch)
     }
 
-    /// Whether another voter should lead, because the disk does not answer. One that is alone goes on waiting for it.
+    /// Whether another voter should lead, because the disk does not answer. A single voter goes on waiting for it.
     fn is_stalled(&self) -> bool {
         !self.is_only_voter() && self.disk_watch.is_stalled()
     }
@@ -243,7 +243,7 @@ impl<M: StateMachine> Node<M> {
 
     pub fn status(&self) -> QuorumStatus {
         let storage = self.raft.store();
-        // What is committed and not applied, as on a disk without room, this node does not know yet.
+        // What is committed and not applied, as when the disk is full, this node does not know yet.
         let committed = storage.offset_of(self.applied);
         QuorumStatus {
             leader: voters::node_id(self.raft.raft.leader_id).filter(|_| self.failure.is_none()),
@@ -324,8 +324,8 @@ impl<M: StateMachine> Node<M> {
         if !is_meant || message.to != raft.id || message.from == raft.id {
             return Ok(());
         }
-        // Who is elected counts on it that what it has is on disk. Nobody is elected by what comes with its entries,
-        // but somebody may say so.
+        // A node that is elected relies on its entries being on disk. Messages that come with entries elect no node,
+        // but a forged one may claim to.
         if matches!(message.get_msg_type(), MsgTimeoutNow | MsgRequestVoteResponse | MsgRequestPreVoteResponse) {
             self.drive()?;
         }
@@ -379,8 +379,8 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Says whether a snapshot that was sent to a member has arrived. Until then it is sent nothing else: whoever sends
-    /// messages must call this for each one of type `MsgSnapshot`.
+    /// Says whether a snapshot that was sent to a member has arrived. Until then it is sent nothing else: the transport
+    /// must call this for each message of type `MsgSnapshot`.
     pub fn report_snapshot(&mut self, node_id: i32, arrived: bool) -> Result<(), QuorumError> {
         self.check()?;
         self.resume()?;
@@ -434,8 +434,8 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// The process of a node is known to be dead. If this voter follows it, its word protects nobody's election any
-    /// more. Returns how many voters come before this one in its place.
+    /// The process of a node is known to be dead. If this voter follows it, the leader lease no longer holds back an
+    /// election. Returns how many voters stand for election before this one.
     pub fn peer_down(&mut self, node_id: i32) -> Option<usize> {
         let leader = self.raft.raft.leader_id;
         if voters::node_id(leader) != Some(node_id) || leader == self.raft.raft.id || !self.raft.raft.promotable() {
@@ -446,13 +446,13 @@ impl<M: StateMachine> Node<M> {
         left.position(|voter| voter.key() == self.key)
     }
 
-    /// How many voters stand before this one where nobody leads, if it is one of several.
+    /// How many voters stand for election before this one when no node leads, if there are several.
     pub fn rank(&self) -> Option<usize> {
         let may_stand = self.raft.raft.promotable() && !self.is_only_voter();
         self.voters.voters.iter().position(|voter| voter.key() == self.key).filter(|_| may_stand)
     }
 
-    /// Whether nobody has been heard of in a dead leader's place.
+    /// Whether no new leader has been heard from after a leader died.
     pub fn may_succeed(&self) -> bool {
         let raft = &self.raft.raft;
         let has_leader_again = raft.leader_id != raft::INVALID_ID && raft.election_elapsed < ELECTION_TICKS;
@@ -462,7 +462,7 @@ impl<M: StateMachine> Node<M> {
             && !self.is_stalled()
     }
 
-    /// Whether another voter may have the room that this one lacks. Where none has, they do not take turns all the
+    /// Whether another voter may have the disk space that this one lacks. When none has, they do not take turns all the
     /// time.
     fn may_hand_over_for_disk_space(&self) -> bool {
         let led_ticks = self.led_since_tick.map_or(0, |since| self.ticks - since);
@@ -478,7 +478,7 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Stops leading, as the others have had time to elect another leader. One that is alone goes on.
+    /// Stops leading, as the others have had time to elect another leader. A single voter goes on.
     pub fn step_down_after_removal(&mut self) {
         if self.leads() && !self.is_only_voter() && self.unfinished.is_none() {
             let term = self.raft.raft.term;
@@ -655,7 +655,7 @@ impl<M: StateMachine> Node<M> {
             .ok_or_else(|| QuorumError::corrupt(format!("entry {} changes the members to none", entry.index)))?;
         self.raft.apply_conf_change(&change)?;
         match self.raft.mut_store().keep_commit(entry.index) {
-            // It is known again when somebody leads.
+            // It is known again when a node leads.
             Err(error) if error.is_retriable() => tracing::warn!(%error, "a change of the members is not noted"),
             kept => kept?,
         }
@@ -673,7 +673,7 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Ends the leadership of a node that must not go on with it, and lets the one that is farthest take over.
+    /// Ends the leadership of a node that must not go on with it, and lets the voter with the most entries take over.
     fn step_down(&mut self) {
         if let Some(transfer_target) = self.transfer_target() {
             self.raft.raft.send_timeout_now(transfer_target);

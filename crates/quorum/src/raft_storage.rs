@@ -59,9 +59,9 @@ pub(super) struct Storage {
     snapshot_id: SnapshotId,
     hard_state: HardState,
     synced: SyncedOffset,
-    /// From where on entries are being written that nobody has been promised yet, if many are.
+    /// From where on entries are being written that were not acknowledged yet, if many are.
     unpromised_offset: Option<i64>,
-    /// Whether somebody can only be sent a newer snapshot than there is.
+    /// Whether a member needs a newer snapshot than there is.
     is_snapshot_wanted: Cell<bool>,
 }
 
@@ -243,7 +243,7 @@ impl Storage {
         changes: &Changes,
     ) -> Result<(), QuorumError> {
         let (mut state, _) = match found {
-            // Nobody else votes, so no vote can be given twice. The term is that of the last entry.
+            // There is no other voter, so no vote can be given twice. The term is that of the last entry.
             Err(QuorumError::Corrupt(reason)) if changes.is_alone => {
                 tracing::warn!(%reason, "the vote of the metadata quorum is made anew");
                 set_aside(&*self.disk, &self.dir.join(state_file::NAME))?;
@@ -331,7 +331,7 @@ impl Storage {
         self.snapshot_index
     }
 
-    /// Whether a snapshot of the newest state is needed, for somebody who is not in the one there is.
+    /// Whether a snapshot of the newest state is needed, for a member that is not in the existing one.
     pub(super) fn is_snapshot_wanted(&self) -> bool {
         self.is_snapshot_wanted.get()
     }
@@ -376,11 +376,11 @@ impl Storage {
         batches::of_values(values, self.clock.now_ms())
     }
 
-    /// Puts entries on disk. Those that are there already are passed over, so that it can be called again when the disk
-    /// was full; those that contradict them replace them and all that follow.
+    /// Puts entries on disk. Entries that are there already are skipped, so that it can be called again when the disk
+    /// was full; entries that contradict stored ones replace them and all that follow.
     ///
-    /// Few entries are on disk each before the next. Of many any may be torn after a crash, so the place where they
-    /// begin is on disk before, and taken back before anybody is promised anything.
+    /// A few entries are synced one by one. Of many any may be torn after a crash, so the offset where they begin is
+    /// written to disk before, and removed before any of them is acknowledged.
     pub(super) fn append(&mut self, entries: &[Entry], leader: u64) -> Result<(), QuorumError> {
         let is_there = |entry: &&Entry| self.stored(entry.index).is_some_and(|stored| stored.entry.term == entry.term);
         let new = &entries[entries.iter().take_while(is_there).count()..];
@@ -485,8 +485,8 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes note durably that an entry is committed: a change of the members. A majority of those who remain must
-    /// suffice after a restart too, when one that went is still in the set before.
+    /// Takes note durably that an entry is committed: a change of the members. A majority of the remaining voters must
+    /// suffice after a restart too, although the set before still has the removed one.
     pub(super) fn keep_commit(&mut self, index: u64) -> Result<(), QuorumError> {
         self.hard_state.commit = self.hard_state.commit.max(index);
         self.write_state()
@@ -512,7 +512,7 @@ impl Storage {
 
     /// Replaces everything by a snapshot that another voter sent.
     pub(super) fn install(&mut self, snapshot: &Snapshot) -> Result<(), QuorumError> {
-        // What it replaces may have gone another way.
+        // What it replaces may have diverged.
         self.lower_synced_offset(snapshot.id.end_offset.min(self.snapshot_id.end_offset))?;
         snapshot.write(&*self.disk, &self.dir, self.clock.now_ms())?;
         self.log.truncate_fully_and_start_at(snapshot.id.end_offset, self.clock.now())?;
@@ -534,7 +534,7 @@ impl Storage {
         self.snapshot_id = id;
     }
 
-    /// Removes snapshots beyond those that are kept, and segments before the oldest of them.
+    /// Removes snapshots beyond the number to keep, and segments before the oldest kept one.
     fn clean_up(&mut self) -> Result<(), QuorumError> {
         let ids = snapshot::list(&*self.disk, &self.dir)?;
         let now = self.clock.now();
@@ -558,7 +558,7 @@ impl Storage {
     }
 }
 
-/// The newest snapshot that can be read, and those that cannot.
+/// The newest readable snapshot, and the unreadable ones.
 fn newest_snapshot(disk: &dyn Disk, dir: &Path) -> Result<(Option<Snapshot>, Vec<SnapshotId>), QuorumError> {
     let mut damaged = Vec::new();
     for id in snapshot::list(disk, dir)? {

@@ -1,5 +1,5 @@
-//! What can still be read of damaged metadata, and putting it in the place of the damage. Whoever recovers a node calls
-//! this while the node is down; reading changes nothing.
+//! Reads what is left of damaged metadata, and replaces the damaged files by it. The `recover` command calls this while
+//! the node is down; reading changes nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,7 @@
 //!
 //! The files are Kafka's: `END_OFFSET-EPOCH.checkpoint`, record batches between a SnapshotHeader and a SnapshotFooter,
 //! the voters first. What raft needs to know beside that is in tagged fields of the header, which Kafka skips. A file
-//! is written beside its place and renamed when it is on disk; one that is not whole is as good as none. Each has a
-//! copy.
+//! is written under a temporary name and renamed when it is on disk; an incomplete one is ignored. Each has a copy.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -20,7 +19,7 @@ use super::{Position, QuorumError, VoterSet, batches, copies};
 
 /// More than any metadata that fits the other bounds.
 const BYTES_MAX: usize = 1 << 30;
-/// No log gets so far, and there is room to count on.
+/// No log gets so far, and counting on does not overflow.
 const END_OFFSET_MAX: i64 = i64::MAX / 2;
 /// Records of one batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -195,7 +194,7 @@ fn parse(id: SnapshotId, bytes: Vec<u8>) -> Result<Snapshot, QuorumError> {
     }
 }
 
-/// Removes a snapshot and its copy. That they are gone need not be durable.
+/// Removes a snapshot and its copy. The removal need not be durable.
 pub(super) fn remove(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> io::Result<()> {
     let path = id.path(dir);
     for path in [copies::copy_of(&path), path] {

@@ -1,5 +1,5 @@
 //! The file `raft-state`: the term a node has seen, and its vote in it. Neither may be forgotten, or a node could vote
-//! twice. While many entries are written at once it also says from where on none of them has been promised to anybody.
+//! twice. While many entries are written at once it also has the offset from which on none of them was acknowledged.
 //! The file is replaced as a whole, after its copy; its bytes are a record batch, for its CRC.
 
 use std::io;

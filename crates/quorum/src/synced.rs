@@ -1,7 +1,7 @@
 //! The file `synced-offset`: up to where the metadata log was on disk, so that its end cannot be lost unnoticed.
 //!
-//! A batch that is torn at the end of the log was promised to nobody, and is cut. A damaged or missing one that was
-//! promised looks the same; this file tells them apart. It is written in place after each sync of the log and not
+//! A torn batch at the end of the log was never acknowledged, and is truncated. A damaged or missing one that was
+//! acknowledged looks the same; this file tells them apart. It is written in place after each sync of the log and not
 //! synced itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. A start
 //! makes that durable before it looks at the log, and before the log is cut it is lowered, durably. It has two slots,
 //! written in turn, so that a torn write leaves the other.
@@ -42,7 +42,7 @@ fn open(disk: &dyn Disk, dir: &Path, mode: OpenMode) -> io::Result<Option<Arc<dy
     }
 }
 
-/// The highest offset of a slot that is whole, and which one that is.
+/// The highest offset of an intact slot, and the index of that slot.
 fn newest(file: &dyn File) -> io::Result<Option<(i64, usize)>> {
     let mut bytes = [0; SLOT_BYTES * SLOTS];
     let filled = read_up_to(file, &mut bytes, 0)?;

@@ -153,7 +153,7 @@ fn crash_run(seed: u64) {
                         assert_eq!(node.machine().values, answered);
                     }
                     Err(error) => {
-                        // It may come after all: with the next life, or when the disk has room again.
+                        // It may be committed after all: after a restart, or when the disk has free space again.
                         assert!(!matches!(error, QuorumError::Corrupt(_)), "seed {seed}, life {life}: {error}");
                         open = next;
                         break;
@@ -206,7 +206,7 @@ fn the_log_is_cut_at_snapshots_and_a_damaged_snapshot_does_no_harm() {
         assert_eq!(node.machine().values, values(0, 2000));
         sim.kill();
     }
-    // Both gone: the log does not reach back to the beginning.
+    // Both are missing: the log does not reach back to the beginning.
     names(".checkpoint").iter().for_each(|path| spoil(&sim, path, b"x"));
     let error = start(&disk, dir, 1 << 20).err().unwrap();
     assert!(matches!(&error, QuorumError::Corrupt(reason) if reason.contains("no snapshot reaches so far")), "{error}");
@@ -236,7 +236,7 @@ fn a_damaged_vote_is_made_anew_and_damage_to_the_log_is_not_passed_over() {
     assert!(matches!(error, QuorumError::Corrupt(_)), "{error}");
 }
 
-/// What is committed is also lost when the end of the log is gone; that is told by what was noted of it.
+/// Committed entries are also lost when the end of the log is missing; the synced offset shows it.
 #[test]
 fn a_log_that_ends_too_early_is_not_passed_over() {
     let sim = SimDisk::new(7);
@@ -307,7 +307,7 @@ async fn the_thread_commits_and_ends() {
     assert!(matches!(other.settle().await, Err(QuorumError::Stopped)));
 }
 
-/// A snapshot that was installed while the log before it had gone another way, when power went in between.
+/// A snapshot that was installed over a diverged log, with a power loss in between.
 #[test]
 fn a_snapshot_that_the_log_does_not_lead_to_replaces_it() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(10));

@@ -1,5 +1,5 @@
-//! Who takes part in the metadata quorum, and how that stands in its log: as Kafka's VotersRecord (KIP-853), each with
-//! the whole set after a change.
+//! The members of the metadata quorum, and how they are written to its log: as Kafka's VotersRecord (KIP-853), each
+//! with the whole set after a change.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub struct VoterKey {
 }
 
 impl VoterKey {
-    /// What raft calls it: half of it is the directory. 0 is nobody.
+    /// What raft calls it: half of it is the directory. 0 is none.
     pub(super) fn raft_id(self) -> u64 {
         let [a, b, c, d, ..] = if storage::injected_fault!(EmptyDiskVotes) { [0; 16] } else { self.directory_id.0 };
         u64::from(u32::from_be_bytes([a, b, c, d])) << 32 | u64::from((self.node_id as u32).wrapping_add(1))
@@ -60,7 +60,7 @@ impl Voter {
     }
 }
 
-/// All members, sorted by node id. Of two with one node id, the second is the one that came later.
+/// All members, sorted by node id. Of two with one node id, the second came later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VoterSet {
     pub voters: Vec<Voter>,
@@ -69,7 +69,7 @@ pub struct VoterSet {
 }
 
 impl VoterSet {
-    /// The set of these voters and nobody else.
+    /// The set of these voters and no observers.
     pub fn new(mut voters: Vec<Voter>) -> Self {
         voters.sort_by_key(|voter| voter.node_id);
         Self { voters, observers: Vec::new() }
@@ -122,7 +122,7 @@ impl VoterSet {
         ConfState::from((ids(&self.voters), ids(&self.observers)))
     }
 
-    /// Raft's word for the change from `before` to this set. One in which nobody comes or goes is none to raft.
+    /// Raft's type for the change from `before` to this set. A change that adds and removes no member is none to raft.
     pub(super) fn change_from(&self, before: &Self) -> ConfChange {
         let is_new = |members: &[Voter], member: &Voter| !members.iter().any(|other| other.key() == member.key());
         let voter = self.voters.iter().find(|voter| is_new(&before.voters, voter));
@@ -145,7 +145,7 @@ impl VoterSet {
         [&self.voters, &self.observers].map(|members| members.iter().map(Voter::raft_id).collect())
     }
 
-    /// The ids that raft has when it is told of a change.
+    /// The ids that raft has after a change.
     pub(super) fn ids_after(&self, change: &ConfChange) -> [BTreeSet<u64>; 2] {
         let [mut voters, mut observers] = self.ids();
         voters.remove(&change.node_id);

@@ -1,9 +1,9 @@
-//! What raft is not told. Raft takes it for granted that only its own kind talks to it, and panics where that is not
-//! so; and what it has appended has to be written, applied and read back by the next start. So each message is held
-//! against what a member can have sent to a node that is as this one is, and dropped if it cannot be: nothing of it is
-//! kept, and no disk is to blame for it.
+//! Messages that raft must not see. Raft takes it for granted that only correct members send to it, and panics
+//! otherwise; and what it has appended has to be written, applied and read back by the next start. So each message is
+//! checked against what a member can have sent to a node in this state, and dropped if it is impossible: nothing of it
+//! is kept, and it does not count as an error of the disk.
 //!
-//! A member that lies within these bounds is believed: that it is a member is for whoever takes the message in to see.
+//! A member that lies within these bounds is believed: the caller checks that the sender is a member.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{QuorumError, StateMachine, VoterSet, batches};
 /// Terms are leader epochs in the log, and each candidate needs the next one.
 const TERM_MAX: u64 = i32::MAX as u64 - 1;
 
-/// So many elections nobody has missed. A node that knows of no term yet may be told any.
+/// No node has missed so many elections. A node that knows no term yet accepts any.
 const TERM_LEAD_MAX: u64 = 1 << 20;
 
 /// Indexes are counted up from 0, so far they do not get.
@@ -130,7 +130,8 @@ impl<M: StateMachine> Node<M> {
         self.machine().check(&values).or_else(|_| refuse("an entry has records that nobody writes"))
     }
 
-    /// A change of the members is the step from one set to the next that raft is told of. Returns the next.
+    /// A change of the members is one step from one set to the next, and the same that raft is given. Returns the next
+    /// set.
     fn check_change(&self, before: &VoterSet, entry: &Entry) -> Result<VoterSet, QuorumError> {
         let batch = self.check_batch(&entry.context, Attributes::default().with_control())?;
         let Ok(Some(set)) = VoterSet::from_batch(&batch) else { return refuse("a change of the members names none") };
@@ -187,13 +188,13 @@ impl<M: StateMachine> Node<M> {
             return refuse("its snapshot is not whole");
         };
         let is_same = snapshot.to_message(Bytes::new()).metadata == message.get_snapshot().metadata;
-        // The one that a cluster begins with has no records, as a node has that takes it.
+        // The first snapshot of a cluster has no records, nor has a node that takes it.
         require(is_same && snapshot.id.position().offset >= self.state_offset(), "its snapshot is of another place")?;
         self.machine().check(&snapshot.values).or_else(|_| refuse("its snapshot has records that nobody writes"))
     }
 }
 
-/// Each member is one of raft's once, and somebody votes.
+/// Each member has one raft id, and there is a voter.
 fn check_members(state: &ConfState) -> CheckResult {
     let ids: BTreeSet<u64> = state.voters.iter().chain(&state.learners).copied().collect();
     let is_each_once = ids.len() == state.voters.len() + state.learners.len() && !ids.contains(&INVALID_ID);

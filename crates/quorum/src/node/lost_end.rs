@@ -1,9 +1,9 @@
 //! A member whose log ends before what it has promised: its disk has lost the end, and the note of how far that was
 //! synced with it.
 //!
-//! Raft has no word for this. The leader never goes back before what it was promised, so the member would be sent
-//! nothing that it can append until somebody else leads. So it says where its log ends, and the leader, which has all
-//! that is committed, believes it and sends the rest again.
+//! Raft has no message for this. The leader never goes back before what the member had acknowledged, so the member
+//! would be sent nothing that it can append until another node leads. So it says where its log ends, and the leader,
+//! which has all that is committed, believes it and sends the rest again.
 
 use raft::eraftpb::{Message, MessageType};
 use raft::{INVALID_ID, StateRole};

@@ -1,8 +1,8 @@
-//! Who comes, who goes: the leader's changes of the voter set, one at a time.
+//! The leader's changes of the voter set, one at a time.
 //!
-//! What is to be done follows from the voter set and from what nodes have asked of this leader, and is looked at again
+//! The next change follows from the voter set and from what nodes have requested of this leader, and is computed again
 //! after each step. So a replacement that one leader began is finished by the next: of two members with one node id the
-//! first is the one that is gone.
+//! first is the replaced one.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use raft::StateRole;
 use super::{ELECTION_TICKS, Node, ProposalId};
 use crate::{QuorumError, Replica, StateMachine, Voter, VoterKey, VoterSet};
 
-/// More members than anybody has, and nodes that may wait to become one.
+/// More members than any cluster has, and nodes that may wait to become one.
 const MEMBERS_MAX: usize = 256;
 const WISHES_MAX: usize = 64;
 
@@ -121,7 +121,7 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// The next step by which a member with a new disk takes the place of the one that it was.
+    /// The next step by which a member with a new disk replaces the one with the old disk.
     fn replacement(&self) -> Option<VoterSet> {
         let has_later =
             |members: &[Voter], index: usize| members[index + 1..].iter().any(|m| m.node_id == members[index].node_id);
@@ -160,7 +160,7 @@ impl<M: StateMachine> Node<M> {
         if self.voters.observer(key) != Some(member) {
             return Some(self.voters.with_observer(member.clone()));
         }
-        // One that has a voter to replace waits until that one is gone.
+        // An observer that is to replace a voter waits until that voter is silent for long enough.
         let is_second = self.voters.voters.iter().any(|voter| is_same_node(&voter));
         (joined == Joined::Voter && !is_second && self.is_caught_up(member))
             .then(|| self.voters.with_voter(member.clone()))

@@ -1,8 +1,8 @@
 //! Whether what a leader knows to be committed is all there is (ReadIndex: Ongaro's thesis on Raft, section 6.4).
 //!
-//! A leader that has just been elected does not know yet how far the one before it has got, and one that was replaced
-//! may not know that either. So a leader answers when it has committed an entry of its own epoch, and most voters have
-//! said after the question that they still follow it.
+//! A leader that has just been elected does not know yet what the one before it has committed, and a leader that was
+//! replaced may not know that it was. So a leader answers when it has committed an entry of its own epoch, and most
+//! voters have said after the question that they still follow it.
 
 use raft::eraftpb::{Message, MessageType};
 

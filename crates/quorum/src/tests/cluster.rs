@@ -95,7 +95,7 @@ pub(super) struct Machine {
     next_join_ms: i64,
     /// Whether it asks to be a voter.
     wants_to_vote: bool,
-    /// Whether it asks at all; one that was removed does not.
+    /// Whether it asks at all; a removed member does not.
     joins: bool,
 }
 
@@ -211,7 +211,7 @@ impl Cluster {
         if loses_power { disk.crash() } else { disk.kill() }
     }
 
-    /// The process of a node is seen to be dead by those who can reach it.
+    /// The nodes that can reach a node see that its process is dead.
     pub(super) fn tell_down(&mut self, n: usize) {
         for other in 0..self.machines.len() {
             let (from, to) = (other as i32, n as i32);
@@ -324,7 +324,7 @@ impl Cluster {
         self.post();
         let now_ms = self.now_ms;
         for (_, to, (from, message)) in self.network.receive(now_ms) {
-            // Whoever is at the address now gets it, whatever disk it has.
+            // The node at the address gets it, whatever disk it has.
             self.with(to as usize, |node| {
                 node.add_peer_addresses(vec![from]);
                 node.receive(message)
@@ -440,7 +440,7 @@ impl Cluster {
         set.members().all(|member| self.machines.iter().any(|machine| machine.key == member.key()))
     }
 
-    /// How far everybody is, for a failed assertion.
+    /// The state of all nodes, for a failed assertion.
     pub(super) fn describe(&self) -> Vec<String> {
         let describe = |machine: &Machine| match &machine.node {
             None => format!("{:?} is down", machine.key),

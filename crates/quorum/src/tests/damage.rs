@@ -136,7 +136,7 @@ fn among_several_a_vote_comes_from_its_copy_or_not_at_all() {
             match raft_storage::Storage::open(&options) {
                 Ok((storage, _)) => {
                     let found = raft::Storage::initial_state(&storage).unwrap().hard_state;
-                    // The epoch of a batch is not covered by its checksum; in a later one nobody has been voted for.
+                    // The epoch of a batch is not covered by its checksum; in a later one no vote was given.
                     let is_known = (found.term, found.vote) == (5, 7) || found.term > 5 && found.vote == 0;
                     assert!(is_known, "{found:?}: {byte:?} of {}", path.display());
                     assert_eq!(storage.last_index(), 4, "{byte:?} of {}", path.display());
@@ -149,7 +149,7 @@ fn among_several_a_vote_comes_from_its_copy_or_not_at_all() {
     }
 }
 
-/// A leader does not go back before what it was promised, unless it is told.
+/// A leader does not go back before what a member has acknowledged, unless that member says so.
 #[test]
 fn a_member_that_lost_what_it_had_promised_is_sent_it_again() {
     let mut three = Three::led();

@@ -60,7 +60,7 @@ impl Nodes {
         self.switchboard.lock()[&key(id)].clone()
     }
 
-    /// The process is gone at once.
+    /// The process has ended at once.
     fn kill(&mut self, id: i32) {
         self.switchboard.lock().remove(&key(id));
         self.tasks.remove(&key(id)).unwrap().abort();
@@ -148,7 +148,7 @@ async fn a_leader_that_is_known_to_be_dead_is_replaced_at_once() {
     assert!(killed.elapsed() < Duration::from_millis(100), "{:?}", killed.elapsed());
     assert!(next.ms_since_contact(id).is_some());
 
-    // Nobody is dead, somebody only says so: the leader goes on.
+    // No node is dead, although one was reported: the leader goes on.
     let (id, epoch) = (next.status().borrow().leader.unwrap(), next.leader_epoch());
     let follower = nodes.get((1..=5).find(|other| *other != id && nodes.tasks.contains_key(&key(*other))).unwrap());
     follower.peer_down(id);
@@ -190,7 +190,7 @@ async fn a_new_disk_takes_the_place_of_the_old_one() {
         status.voters.observers.is_empty() && status.voters.voters.len() == 3 && status.voters.voter(new).is_some()
     };
     timeout(Duration::from_secs(5), status.wait_for(is_replaced)).await.unwrap().unwrap();
-    // Whoever has a living voter's node id does not get its place.
+    // A node with a living voter's node id does not replace it.
     let double = VoterKey { node_id: wiped, directory_id: wire::Uuid([98; 16]) };
     nodes.add(double);
     leader.join(voter(double), false).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_new_disk_takes_the_place_of_the_old_one() {
     assert!(leader.status().borrow().voters.observer(double).is_some());
 }
 
-/// What is committed is told by a leader that most voters follow, and by no other node.
+/// Only a leader that most voters follow says what is committed.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_others_do_not_follow_confirms_nothing() {
     let mut nodes = Nodes::start(3, 0);

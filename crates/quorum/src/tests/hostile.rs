@@ -61,7 +61,7 @@ impl Three {
         three
     }
 
-    /// All messages arrive, until nobody has anything to say.
+    /// All messages arrive, until no node sends any.
     pub(super) fn talk(&mut self) {
         loop {
             let sent = std::mem::take(&mut *self.sent.lock());
@@ -109,7 +109,7 @@ impl Three {
     }
 }
 
-/// A voter of the beginning that has heard of it last takes the snapshot that says no more than who votes.
+/// The last of the initial voters takes the first snapshot, which has nothing but the voters.
 #[test]
 fn who_comes_late_takes_what_the_cluster_began_with() {
     let mut three = Three::start_with(0, 2);
@@ -199,7 +199,7 @@ fn what_no_member_says_changes_nothing() {
         assert_eq!(three.state(0), before, "{at}");
     }
 
-    // They go on as if nothing had been. That it lacks entries that nobody has is not believed either.
+    // They go on as before. A claim to lack entries that no node has is not believed either.
     for answer in std::mem::take(&mut *three.sent.lock()) {
         assert!(matches!(three.nodes[0].receive(answer), Err(QuorumError::Impossible(_))));
     }
@@ -249,7 +249,7 @@ fn entries_that_nobody_could_read_back_are_not_appended() {
     let stranger = voter(VoterKey { node_id: 9, directory_id: wire::Uuid([9; 16]) });
     let (other, none) = (now.with_observer(stranger.clone()), VoterSet::default());
     let two = VoterSet::new(vec![now.voters[0].clone(), stranger]);
-    // What it is, and what raft is told of it.
+    // What the change is, and what raft is given.
     for (is, declared) in [(&other, &now), (&now, &other), (&two, &two), (&none, &other), (&two, &other)] {
         let mut change = fine.clone();
         change.set_entry_type(EntryConfChange);
@@ -310,7 +310,7 @@ fn number(rng: &mut Rng, known: &[u64]) -> i64 {
     }
 }
 
-/// One of raft's messages with some of it changed, or one that is made up.
+/// A changed raft message, or an invented one.
 fn forge(rng: &mut Rng, three: &Three, corpus: &[QuorumMessage]) -> QuorumMessage {
     let n = rng.below(3) as usize;
     let (term, _, committed, last, _) = three.state(n);

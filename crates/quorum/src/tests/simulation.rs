@@ -136,11 +136,11 @@ fn a_seed_is_a_course_of_events() {
     }
 }
 
-/// Ways in which not everybody hears everybody, each as who is not heard by whom.
+/// Partial network partitions, each as pairs of a sender and a receiver that are cut.
 fn asymmetric_cuts(voters: usize) -> Vec<Vec<(usize, usize)>> {
     let all = || 0..voters;
     vec![
-        // One hears nobody, is heard by nobody, or by one alone.
+        // One node receives from none, reaches none, or reaches only one.
         all().map(|n| (n, 0)).collect(),
         all().map(|n| (0, n)).collect(),
         all().skip(2).map(|n| (0, n)).collect(),
@@ -177,7 +177,7 @@ fn somebody_leads_when_not_everybody_hears_everybody() {
                             cluster.describe()
                         );
                     }
-                    // Nobody unseats it again and again.
+                    // No node unseats it again and again.
                     let elections = cluster.elections;
                     for _ in 0..1000 {
                         cluster.step();

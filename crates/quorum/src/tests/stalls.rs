@@ -109,7 +109,7 @@ async fn a_leader_that_has_nothing_to_write_steps_down_when_its_disk_stalls() {
     let next = nodes.leader(first).await;
     assert_eq!(nodes.nodes[&first].leader_epoch(), None);
     nodes.propose(next).await.unwrap();
-    // It is heard of again, and follows.
+    // It answers again, and follows.
     sim.set_hangs(false);
     assert!(writer.join().unwrap());
     let mut status = nodes.nodes[&first].status();
