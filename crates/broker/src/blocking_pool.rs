@@ -1,8 +1,8 @@
 //! Threads for work that would hold up a thread of the runtime: reads of what is not in the page cache, checks of large
 //! requests.
 //!
-//! Only so many of one kind work at the same time, and whoever comes later waits for its turn: a disk that is slow or
-//! stands still costs readers their time, and leaves threads to appends, syncs and everybody else.
+//! The number of concurrent tasks of one kind is bounded, later ones wait for their turn: a slow or stalled disk delays
+//! readers, and leaves threads to appends, syncs and all other work.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ impl BlockingPool {
         Self(Arc::new(Semaphore::new(threads_max)))
     }
 
-    /// Has something done. `None` if it panicked. Who gives up waiting leaves work that has begun to its thread, which
-    /// keeps its permit until it is done.
+    /// Runs a closure. `None` if it panicked. When the caller gives up waiting, work that has begun goes on in its
+    /// thread, which keeps its permit until it is done.
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let permit = self.0.acquire_owned().await.ok()?;
         let work = move || {
@@ -63,7 +63,7 @@ mod tests {
         while reading.load(Ordering::SeqCst) < THREADS_MAX {
             std::thread::yield_now();
         }
-        // Those who are given up do not make room for others.
+        // Tasks whose callers gave up still hold their permits.
         readers.iter().step_by(2).for_each(JoinHandle::abort);
         while !readers.iter().step_by(2).all(JoinHandle::is_finished) {
             std::thread::yield_now();

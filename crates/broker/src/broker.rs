@@ -28,7 +28,7 @@ pub struct Broker {
     pub quorum: Quorum,
     pub controller: Controller,
     pub peers: Arc<Peers>,
-    /// Who of those who ask this node is one of the cluster's.
+    /// Which senders of requests are nodes of this cluster.
     pub senders: Senders,
     pub liveness: Arc<Liveness>,
     pub partitions: Arc<PartitionTable>,

@@ -1,9 +1,9 @@
 //! What makes one cluster of several nodes.
 //!
-//! - [`first_start`]: which cluster a new node belongs to; [`membership`]: how it becomes part of one that has begun;
-//!   [`members`]: where the others are.
-//! - [`links`]: raft's messages on their way to the other members; [`peers`]: all other requests to other nodes;
-//!   [`senders`]: who of those who ask this node is one of the others.
+//! - [`first_start`]: which cluster a new node belongs to; [`membership`]: how it joins an existing one; [`members`]:
+//!   the addresses of the other members.
+//! - [`links`]: raft's messages to the other members; [`peers`]: all other requests to other nodes; [`senders`]: which
+//!   senders of requests are nodes of this cluster.
 //! - [`liveness`] and [`sessions`]: what the active controller knows of the brokers' lives.
 
 pub mod first_start;

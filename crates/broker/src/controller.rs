@@ -1,10 +1,10 @@
 //! The only way to change metadata, from any node of the cluster.
 //!
-//! The active controller is the node that leads the metadata quorum; the others send it what they are asked. There one
-//! task takes requests in turn, as many as have arrived. Each is decided on the image that the ones before it will
-//! lead to; the records of all go to the quorum as one entry, with one write to disk, and all are answered when it is
-//! applied. Nothing else writes metadata while this node is the active controller, so the image that was decided on is
-//! the one that comes.
+//! The active controller is the node that leads the metadata quorum; other nodes forward requests to it. There one task
+//! takes requests in turn, as many as have arrived. Each is decided on the image that the requests before it will lead
+//! to; the records of all go to the quorum as one entry, with one write to disk, and all are answered when it is
+//! applied. Nothing else writes metadata while this node is the active controller, so the decision was made on the
+//! image that is committed.
 
 mod publish;
 mod round;
@@ -40,7 +40,7 @@ pub use self::upkeep::watch_brokers;
 use crate::cluster::{Lane, Liveness, Peers};
 use crate::replication::isr::AlterPartition;
 
-/// How long the controller is not asked again after it was not there, unless somebody else becomes it.
+/// How long the controller is not tried again after it could not be reached, unless another node becomes it.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long this node may take to follow what another one decided, before it is answered all the same.
@@ -102,11 +102,12 @@ struct Answer {
 enum Sent {
     /// As soon as what was decided is committed: who asks goes by what it hears of the metadata itself.
     Committed,
-    /// When it is in force on the node that has decided it too, and clients that are told so find it there.
+    /// When the image is published on the deciding node too, so that clients that read there see the change.
     Published,
 }
 
-/// The way to the active controller, wherever it is. Cheap to clone. The task ends when the last clone is gone.
+/// Sends requests to the active controller, wherever it is. Cheap to clone. The task ends when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct Controller {
     node_id: i32,
@@ -166,7 +167,7 @@ impl Controller {
                     tokio::select! {
                         biased;
                         outcome = self.forward(leader, &request) => outcome,
-                        // One that is not heard of any more may take long to answer. Brokers may ask twice.
+                        // A controller without contact may take long to answer. Brokers may send a request twice.
                         Ok(_) = status.wait_for(is_replaced), if R::IS_OF_BROKERS && !is_stalled => {
                             Err(ControllerError::NotController)
                         }
@@ -184,7 +185,7 @@ impl Controller {
         }
     }
 
-    /// Whether nobody else could be the controller.
+    /// Whether no other node could be the controller.
     fn is_alone(&self, status: &watch::Receiver<QuorumStatus>) -> bool {
         status.borrow().voters.voters.len() <= 1
     }
@@ -232,13 +233,13 @@ impl Controller {
         match answer.error_code {
             ErrorCode::NONE => {
                 if lane == Lane::Requests {
-                    // Who asks this node for what has been decided is to find it here.
+                    // A client that reads from this node has to see the change.
                     _ = timeout(FOLLOW_TIMEOUT, self.cache.wait_for(answer.metadata_offset)).await;
                 }
                 R::Response::read(&mut Reader::new(&answer.body, version, is_flexible))
                     .map_err(|error| ControllerError::Internal(error.to_string().into()))
             }
-            // One that does not know this process yet will, or another becomes the controller.
+            // The controller will learn of this process, or another node becomes the controller.
             ErrorCode::NOT_CONTROLLER | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => Err(ControllerError::NotController),
             ErrorCode::KAFKA_STORAGE_ERROR => Err(ControllerError::Storage("at the active controller".into())),
             code => Err(ControllerError::Internal(format!("the active controller answers {code}").into())),
@@ -291,7 +292,7 @@ impl Controller {
         decide: impl FnOnce(&mut Round) -> Result<T, ControllerError> + Send + 'static,
     ) -> Result<T, ControllerError> {
         let (reply, answer) = oneshot::channel();
-        // Who asked may be gone by the time of the answer.
+        // The caller may have given up by the time of the answer.
         let job: Job = Box::new(move |round| match round.and_then(decide) {
             Ok(decided) => {
                 let finish: Finish = Box::new(move |outcome| _ = reply.send(outcome.map(|()| decided)));
@@ -333,7 +334,7 @@ struct Queues {
 }
 
 impl Queues {
-    /// None when nobody can ask any more.
+    /// None when no handle is left.
     async fn next(&mut self) -> Option<Job> {
         tokio::select! {
             biased;
@@ -396,7 +397,7 @@ impl Task {
         if answers.is_empty() {
             return;
         }
-        // The next requests need not wait until everybody has followed these.
+        // The next requests need not wait until all nodes have these.
         let cache = Arc::clone(&self.cache);
         tokio::spawn(async move {
             if let Ok(offset) = outcome {

@@ -1,4 +1,4 @@
-//! The page of metrics: what was counted ([`stats`](crate::stats)), and what is looked at when somebody asks.
+//! The page of metrics: counters ([`stats`](crate::stats)), and what is read at each request.
 
 mod disk;
 mod groups;

@@ -3,9 +3,9 @@
 //! A session's targets are taken out while a request works on them and put back with its answer. A request that is
 //! given up in between ends the session; its client begins a new one.
 //!
-//! Bounded by `max.incremental.fetch.session.cache.slots` and by the partitions of all sessions together. When there is
-//! no room, sessions that were not used for two minutes give way; otherwise the client gets no session and goes on
-//! with full requests.
+//! Bounded by `max.incremental.fetch.session.cache.slots` and by the partitions of all sessions together. When the
+//! cache is full, sessions that were not used for two minutes are evicted; otherwise the client gets no session and
+//! goes on with full requests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub struct Target {
     /// The high watermark that a follower knows, `i64::MAX` for a client that does not care to hear of it (KIP-1166).
     pub known_high_watermark: i64,
     pub partition: Result<Arc<Partition>, ErrorCode>,
-    /// What the client was told last.
+    /// What the client was sent last.
     pub sent_high_watermark: i64,
     pub sent_log_start_offset: i64,
     pub sent_durable_offset: i64,
@@ -62,7 +62,7 @@ impl Target {
     }
 }
 
-/// What the client is told of a target.
+/// What the client is sent of a target.
 pub struct Sent {
     pub high_watermark: i64,
     pub log_start_offset: i64,
@@ -95,7 +95,7 @@ impl Targets {
         self.list.iter().filter_map(|target| target.partition.as_ref().ok().map(Arc::clone)).collect()
     }
 
-    /// Looks up the partitions, which may have come or gone since the last request.
+    /// Looks up the partitions, which may have been created or deleted since the last request.
     pub async fn find_partitions(&mut self, partitions: &PartitionTable, version: i16) {
         let mut pace = Pace::default();
         for target in &mut self.list {
@@ -187,7 +187,7 @@ impl Targets {
         }
     }
 
-    /// Remembers what the client was told, and lets the next request begin behind the last partition that had records.
+    /// Remembers what the client was sent, and lets the next request begin behind the last partition that had records.
     fn remember(&mut self, sent: &[Sent]) {
         let count = self.list.len();
         let first = self.first;

@@ -43,8 +43,8 @@ impl Lifecycle {
         Self { broker, registration, last_taken: Mutex::new(Instant::now()) }
     }
 
-    /// Registers and returns the broker's epoch, when the metadata that says so is published here. Errors that time
-    /// may mend are waited out for as long as `max_wait`.
+    /// Registers and returns the broker's epoch, when that metadata is published here. Retriable errors are retried for
+    /// as long as `max_wait`.
     pub async fn register(&self, max_wait: Duration) -> Result<i64, RegistrationError> {
         let give_up = Instant::now() + max_wait;
         loop {
@@ -124,7 +124,7 @@ impl Lifecycle {
         let is_stalled = self.broker.quorum.is_disk_stalled();
         let is_news = self.broker.shared.disk_pressure.set_stalled(is_stalled);
         if is_stalled {
-            // Again and again: some may have asked before they were told.
+            // Each time: a request may have begun to wait before the stall was known.
             self.broker.partitions.refuse_for_stall();
         }
         match (is_news, is_stalled) {

@@ -57,7 +57,7 @@ fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.max(1) as u64)
 }
 
-/// All checkpoints are written together, as often as the one that is wanted most often.
+/// All checkpoints are written together, at the shortest of their intervals.
 fn checkpoint_interval(config: &BrokerConfig) -> Duration {
     let offsets = config.log_flush_offset_checkpoint_interval_ms;
     let log_starts = config.log_flush_start_offset_checkpoint_interval_ms;
@@ -97,7 +97,7 @@ async fn due(begun: Instant, period: impl Fn() -> Duration) {
     }
 }
 
-/// Brings to the disk what nobody waits for.
+/// Syncs appends that no request waits for.
 fn flush(broker: &Broker) {
     for partition in std::mem::take(&mut *broker.shared.dirty.lock()) {
         partition.flush_in_background();

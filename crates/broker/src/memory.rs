@@ -19,7 +19,7 @@ pub use self::charged::Charged;
 pub const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How much is read from a socket at a time: a buffer is so much larger than what it is for.
 pub const READ_BYTES: usize = 64 * 1024;
-/// A connection that has no more in memory to send leaves it to those that have more to let go of some.
+/// A connection that has nothing more in memory to send leaves it to connections that have more to release some.
 pub const SMALL_ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// What has to be free for answers before a request is started.
 pub const ANSWER_BYTES: usize = 64 * 1024;
@@ -41,8 +41,8 @@ const MEMINFO: &str = "/proc/meminfo";
 const CGROUPS: &str = "/proc/self/cgroup";
 const FILE_BYTES_MAX: usize = 16 * 1024;
 
-/// An answer that is being made, as far as its size is known. It waits when it becomes large, and not before: what is
-/// small does not wait for those that are not read.
+/// An answer that is being made, as far as its size is known. It waits when it becomes large, and not before: small
+/// answers do not wait for answers that are not read.
 pub struct AnswerSize<'a> {
     memory: &'a Memory,
     kind: LargeAnswer,
@@ -111,7 +111,7 @@ impl Memory {
             }
             false => share.wait_for(DESCRIBED_BYTES_MAX, false).await,
         };
-        // Those that were made meanwhile may be unread.
+        // Answers that were made meanwhile may be unread.
         let answers = self.answers.share(address, is_inter_broker);
         if !answers.has_room(ANSWER_BYTES, true) {
             drop(answers.wait_for(ANSWER_BYTES, true).await);

@@ -28,7 +28,7 @@ use crate::stream::{Socket, Stream};
 
 /// Descriptors that connections leave to log files, or an eighth of all where that is less.
 const DESCRIPTOR_RESERVE_MAX: u64 = 256;
-/// How long nothing is accepted after the process has run out of descriptors. Those who wait stay in the backlog.
+/// How long nothing is accepted after the process has run out of descriptors. Connections wait in the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Opens the listening socket. Its connections have buffers like its own (`socket.*.buffer.bytes`).
@@ -183,7 +183,7 @@ mod tests {
             let (accepted, _) = listener.accept().await.unwrap();
             let socket = socket2::SockRef::from(&accepted);
             let size = if is_send { socket.send_buffer_size() } else { socket.recv_buffer_size() };
-            // Linux doubles what it is told.
+            // Linux doubles the value that is set.
             assert_eq!(size.unwrap(), 40_000, "{name}");
         }
     }
@@ -192,7 +192,7 @@ mod tests {
     async fn no_more_wait_to_be_accepted_than_the_backlog_has_room_for() {
         let listener = bind(([127, 0, 0, 1], 0).into(), &config("socket.listen.backlog.size", "1")).unwrap();
         let address = listener.local_addr().unwrap();
-        // Linux lets one more in than the backlog has places.
+        // Linux accepts one more than the backlog.
         let _waiting = [(); 2].map(|()| std::net::TcpStream::connect(address).unwrap());
         assert!(std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_err());
     }

@@ -23,7 +23,7 @@ use crate::controller::Controller;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome};
 use crate::threads::spawn_blocking;
 
-/// How often damaged records are read again while somebody tries to mend them.
+/// How often damaged records are read again while they are being repaired.
 const MENDING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The leader epochs in which partitions of `__consumer_offsets` were loaded, by partition. What a coordinator knows is
@@ -151,7 +151,7 @@ impl Topics for OffsetsTopic {
         let completion = self.log.partitions.find_by_name(topic, partition).ok()?.make_durable(offset)?;
         Some(Box::pin(async move {
             match appended(poll_fn(|cx| completion.poll(cx)).await) {
-                // All that are in sync have it; that they are too few is no matter of those who read.
+                // All in-sync replicas have it; that they are too few does not matter to readers.
                 Ok(_) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => Ok(()),
                 Err(code) => Err(code),
             }
@@ -199,8 +199,8 @@ pub(crate) fn creatable(config: &BrokerConfig, brokers: usize) -> CreatableTopic
     }
 }
 
-/// Has the group coordinator serve the partitions that this node leads, and no others; tells it of topics that are
-/// gone. To be subscribed to the metadata behind the partition table, whose roles it reads.
+/// Has the group coordinator serve the partitions that this node leads, and no others; reports deleted topics to it. To
+/// be subscribed to the metadata behind the partition table, whose roles it reads.
 pub(crate) struct GroupFollower {
     pub(crate) groups: Arc<GroupCoordinator>,
     pub(crate) partitions: Arc<PartitionTable>,
@@ -233,7 +233,7 @@ impl GroupFollower {
             self.loaded.lock().remove(&partition);
             return;
         };
-        // From this call on requests are told to wait for the loading, and nothing of before is written any more.
+        // From this call on requests get COORDINATOR_LOAD_IN_PROGRESS, and no earlier write is done any more.
         let load = self.groups.load(partition);
         self.loaded.lock().insert(partition, leader_epoch);
         self.runtime.spawn(async move {

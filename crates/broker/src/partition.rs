@@ -1,8 +1,8 @@
 //! A partition: the only door to its log.
 //!
-//! Appends go through a queue. Whoever gets the lock appends all that is queued, its own batches and those of other
-//! connections, with one write; those who do not get it leave, since the holder looks at the queue again before it
-//! goes ([`Partition::append_queued`]). Reads name ranges of files and take no lock of the writer.
+//! Appends go through a queue. The thread that gets the lock appends all that is queued, its own batches and those of
+//! other connections, with one write; other threads leave, since the holder looks at the queue again before it releases
+//! the lock ([`Partition::append_queued`]). Reads name ranges of files and take no lock of the writer.
 //!
 //! Invariants: the high watermark never passes the log end and never goes back while this node leads, and no batch
 //! whose producer waits for the disk is below it before it is durable; only a leader appends what clients send, only a
@@ -94,7 +94,7 @@ pub struct Shared {
     pub damaged: Arc<PartitionQueue>,
     pub recovery_points: Arc<RecoveryPoints>,
     pub syncer: Arc<Syncer>,
-    /// Partitions with bytes that are not on disk and that nobody waits for.
+    /// Partitions with unsynced bytes that no request waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
     /// Told when a log has failed.
     pub failed: Arc<Notify>,
@@ -121,14 +121,14 @@ pub struct Partition {
     log: Mutex<Log>,
     view: Arc<LogView>,
     queue: Mutex<AppendQueue>,
-    /// It is among those that wait for a thread which may write.
+    /// It waits for a thread that may write.
     waits_to_append: AtomicBool,
-    /// Who waits for the append that is under way.
+    /// Requests that wait for the append under way.
     appending: Mutex<Vec<Sender>>,
     settings: ArcSwap<Settings>,
     role: Mutex<RoleState>,
-    // The following say what `role` has, for those who need not lock it. They change under its lock, and the first
-    // three under the log's lock too.
+    // The following mirror `role`, for readers that need not lock it. They change under its lock, and the first three
+    // under the log's lock too.
     leader_epoch: AtomicI32,
     is_leader: AtomicBool,
     is_alone: AtomicBool,
@@ -136,11 +136,11 @@ pub struct Partition {
     replica_count: AtomicI32,
     high_watermark: AtomicI64,
     durable_offset: AtomicI64,
-    /// Somebody waits until all who are in sync have this on disk.
+    /// A request waits until all in-sync replicas have this on disk.
     sync_wanted: AtomicI64,
     /// The leadership withholds something from consumers.
     withholds: AtomicBool,
-    /// What a follower's leader has told last.
+    /// What a follower's leader has sent last.
     leader_high_watermark: AtomicI64,
     /// See [`Partition::refuse_if_stalled`].
     is_stalled: AtomicBool,
@@ -153,7 +153,8 @@ pub struct Partition {
     sync: SyncState,
 }
 
-/// Partitions whose queue somebody has begun to fill. They are committed when this is dropped, whatever happens before.
+/// Partitions whose queue this request has begun to fill. They are committed when this is dropped, whatever happens
+/// before.
 #[derive(Default)]
 pub struct PendingCommits(Vec<Arc<Partition>>);
 
@@ -172,7 +173,7 @@ impl Drop for PendingCommits {
 }
 
 impl Partition {
-    /// Neither leads nor follows before it is told so. The high watermark is the one that was noted before the start.
+    /// Neither leads nor follows before the metadata says so. The high watermark is the checkpointed one.
     pub fn new(
         identity: Identity,
         log: Log,
@@ -252,7 +253,7 @@ impl Partition {
         self.leader_epoch.load(Ordering::Acquire)
     }
 
-    /// Whether it has been told whom it follows, or to lead.
+    /// Whether it has a role: leader or follower.
     fn has_role(&self) -> bool {
         self.leader_epoch() >= 0
     }
@@ -360,7 +361,7 @@ impl Partition {
             drop(queue);
             return completion.fill(slot, ProduceOutcome::Refused(queue::queue_full()));
         }
-        // Whoever finds the queue empty commits it.
+        // The request that finds the queue empty commits it.
         if queue.is_empty() {
             commits.0.push(Arc::clone(self));
         }
@@ -387,7 +388,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Has appended what is queued: by a syncing thread if everybody waits for the disk anyway, otherwise here and now.
+    /// Has the queue appended: by a syncing thread if all requests wait for the disk anyway, otherwise here and now.
     fn commit(self: &Arc<Self>) {
         let queue = self.queue.lock();
         if queue.is_empty() {
@@ -445,8 +446,8 @@ impl Partition {
         let first_withheld = senders.iter().position(|sender| waits_for_disk(sender.acks));
         let withholds = first_withheld.is_some();
         if withholds {
-            // Before anybody sees the records: consumers may not yet, and a follower that fetches them is told to sync
-            // them.
+            // Before the records are visible: consumers may not read them yet, and a follower that fetches them is
+            // asked to sync them.
             self.begin_append(start);
             if !is_alone {
                 let records: i64 = batches.iter().map(|batch| i64::from(batch.header.last_offset_delta) + 1).sum();
@@ -485,7 +486,7 @@ impl Partition {
             self.traffic.bytes_in.add(new_bytes(&appended, &batches, start));
         }
         if let Some(index) = first_withheld {
-            // Those who sent the batches may be gone: they have been refused because it took too long.
+            // The requests of the batches may have timed out and been refused.
             let mut offsets = appended[index..].iter().flatten().map(|appended| appended.base_offset);
             let first = offsets.find(|offset| *offset >= start).unwrap_or(end);
             self.record_appended(end, bytes, Some(first), now.monotonic_ms);
@@ -547,7 +548,7 @@ impl Partition {
         self.view.read(offset, self.view.log_end_offset(), max_bytes)
     }
 
-    /// Has appended bytes that nobody waits for synced in the background.
+    /// Has appended bytes synced in the background when no request waits for them.
     pub fn flush_in_background(self: &Arc<Self>) {
         self.is_dirty.store(false, Ordering::Release);
         self.request_background_sync();
@@ -568,8 +569,8 @@ impl Partition {
     }
 
     /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on
-    /// meanwhile: the lock is held only to take stock and to put each new segment in its place. `moved` is told of
-    /// bytes that were read or written.
+    /// meanwhile: the lock is held only to list the segments and to swap in each new one. `moved` gets the bytes that
+    /// were read or written.
     pub fn compact(
         self: &Arc<Self>,
         first_dirty_offset: i64,
@@ -609,7 +610,7 @@ impl Partition {
         self.waiters.wake_all();
     }
 
-    /// Closes the log of a broker that stops. Nobody waits any more.
+    /// Closes the log of a broker that stops. No request waits any more.
     pub fn close(self: &Arc<Self>) -> Result<(), LogError> {
         let closed = self.with_log(Log::close);
         self.refuse_waiting(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -631,7 +632,7 @@ impl Partition {
     }
 }
 
-/// The bytes of those that were appended, and neither refused nor there before.
+/// The bytes of batches that were appended, neither refused nor duplicates.
 fn new_bytes(appended: &[Result<Appended, AppendError>], batches: &[Batch], start: i64) -> u64 {
     let is_new = |result: &Result<Appended, AppendError>| result.as_ref().is_ok_and(|it| it.base_offset >= start);
     appended.iter().zip(batches).filter(|(result, _)| is_new(result)).map(|(_, batch)| batch.bytes.len() as u64).sum()

@@ -5,10 +5,10 @@ use tokio::sync::Mutex;
 
 use crate::controller::ControllerError;
 
-/// The producer ids that the controller has given to this broker and that nobody has yet.
+/// The producer ids that the controller has given to this broker and that are still free.
 #[derive(Default)]
 pub struct ProducerIds {
-    /// The lock is held while a new block is fetched: whoever else needs an id needs the same block.
+    /// The lock is held while a new block is fetched: other requests for an id need the same block.
     left: Mutex<std::ops::Range<i64>>,
 }
 

@@ -96,8 +96,8 @@ pub struct Rebuild {
     readable: Readable,
     voters: VoterSet,
     records: Vec<MetadataRecord>,
-    /// Topics that only their partitions tell of, and how many of those there are. Their settings are lost, so they
-    /// keep all records until somebody sets it otherwise.
+    /// Topics known only from partition directories, and how many partitions they have. Their settings are lost, so
+    /// they keep all records until an operator sets them again.
     pub found_topics: BTreeMap<String, usize>,
     /// Directories of partitions that are of no topic that is known, and why.
     pub left_alone: Vec<String>,
@@ -166,7 +166,7 @@ impl Plan {
             Action::Rejoin { .. } => {
                 if disk.exists(&self.dir)? {
                     // The node gets another id of its disk when it starts. With this one it could vote as before,
-                    // should somebody need what is set aside.
+                    // should an operator restore what is set aside.
                     self.own.write(disk, &self.dir)?;
                 }
                 Ok(set_aside_dir(disk, &self.dir)?)

@@ -2,8 +2,8 @@
 //!
 //! [`Replication`] watches the metadata and keeps one [`fetcher`] for each node that leads partitions which this node
 //! follows. What a follower does with an answer is [`follow`]'s, without network or runtime. The leader's side of a
-//! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`]. What has gone bad on the disk comes
-//! back from other replicas by [`repair`].
+//! fetch is `api::fetch`; its changes of in-sync replicas go out through [`isr`]. Damaged batches come back from other
+//! replicas by [`repair`].
 
 mod fetcher;
 pub(crate) mod follow;
@@ -55,7 +55,7 @@ struct Running {
 }
 
 impl Replication {
-    /// Fetches nothing before the first image that it is told of, or [`Replication::follow_all`].
+    /// Fetches nothing before the first image, or [`Replication::follow_all`].
     pub fn new(
         env: Env,
         config: Arc<ArcSwap<BrokerConfig>>,

@@ -193,7 +193,7 @@ impl Server {
         self.broker.partitions.data_dir()
     }
 
-    /// What it tells of itself to whoever watches it.
+    /// Its metrics, for the console.
     pub fn metrics(&self) -> Metrics {
         Metrics::new(&self.broker)
     }
@@ -260,7 +260,7 @@ pub(crate) struct Ground {
     /// Of the data directory.
     pub(crate) lock: Option<std::fs::File>,
     pub(crate) listeners: Vec<net::Listener>,
-    /// Where clients and brokers are told to go.
+    /// The addresses that clients and brokers get.
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
@@ -278,7 +278,7 @@ impl Ground {
     }
 }
 
-/// Who this node is.
+/// The identity of this node.
 struct Identity {
     own: Voter,
     cluster_id: String,
@@ -375,8 +375,8 @@ fn survive_file_size_limit() {
     }
 }
 
-/// Keeps a second process out of the data directory. A broker that was killed may take a moment to be gone, while its
-/// last writes finish.
+/// Keeps a second process out of the data directory. A broker that was killed may take a moment to end, while its last
+/// writes finish.
 #[allow(clippy::disallowed_methods)]
 pub(crate) async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     let in_dir = |error| StartError::DataDir { dir: data_dir.to_owned(), error };
@@ -396,8 +396,8 @@ pub(crate) async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
     }
 }
 
-/// Opens the listening sockets. The endpoints are what clients and brokers are told: where a port was left to the
-/// system, the one that it gave. A socket belongs to the runtime that it is opened on.
+/// Opens the listening sockets. The endpoints are what clients and brokers get: with port 0, the port that the system
+/// chose. A socket belongs to the runtime that it is opened on.
 fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
     let inter_broker = config.inter_broker_endpoint()?;
     let clients = config.client_endpoints()?;

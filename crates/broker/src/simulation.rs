@@ -120,7 +120,7 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
             cluster.create_topics();
             cluster.run(3000);
             let controller = cluster.controller().expect("nothing is wrong");
-            // The one that controls, or another.
+            // The active controller, or another node.
             let n = (controller + seed as usize % 3) % cluster.count();
             cluster.hang(n, 15_000);
             let ms = cluster.run_until_all_progress();
@@ -133,7 +133,7 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
     eprintln!("the longest: {longest_ms} ms");
 }
 
-/// How long the others may wait for a node without room: until it has said so, and others have taken over.
+/// How long the others may wait for a node with a full disk: until it is cordoned, and others have taken over.
 const FULL_MS: i64 = 1500;
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the broker counts while it works.
 //!
-//! Whoever counts holds what it counts with: an addition to an atomic, without a look-up, a lock or memory. What can be
-//! found out when somebody asks, such as the size of a log, is not counted: the exposition looks at it.
+//! A caller holds its counter: counting is an addition to an atomic, without a look-up, a lock or an allocation. What
+//! can be computed at a request, such as the size of a log, is not counted: the exposition reads it.
 
 mod disk;
 mod histogram;
@@ -42,9 +42,9 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Connections that are open: those that were accepted and not closed.
+    /// Open connections: accepted and not closed.
     pub fn open(&self) -> u64 {
-        // Those that were closed first, so that one which comes and goes in between is not missing.
+        // Closed ones are read first, so that a connection that comes and goes in between is not missing.
         let closed: u64 = self.closed.iter().map(Count::get).sum();
         self.accepted.get().saturating_sub(closed)
     }

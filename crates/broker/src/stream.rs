@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Sends what the socket takes of these at once. Whether more follows at once, it is told.
+    /// Sends what the socket takes of these at once. With `more_follows` another send comes at once.
     pub fn try_send(&self, slices: &[IoSlice<'_>], more_follows: bool) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => {

@@ -1,6 +1,5 @@
-//! Threads: those that wait for the disk in the place of the runtime's, and those that clients cannot keep busy. A
-//! simulation has one thread only: there tasks stand in for them, which a disk that
-//! takes its time keeps waiting.
+//! Threads that wait for the disk instead of the runtime's, and threads that clients cannot keep busy. A simulation has
+//! one thread only: there tasks replace them, which a slow disk keeps waiting.
 
 use std::time::Duration;
 use std::{io, thread};
@@ -40,7 +39,7 @@ impl ControlPlane {
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Whoever drops it may be a task, which must not wait for others.
+            // It may be dropped by a task, which must not wait for others.
             runtime.shutdown_background();
         }
     }
@@ -50,8 +49,8 @@ impl Drop for ControlPlane {
 const WAKE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wakes a thread of the data plane again and again. There one idle thread waits for all sockets and timers, and the
-/// others wait for it. If it is given work that keeps it, such as a write to a disk that stands still, nobody hears of
-/// anything any more until another thread has been awake and takes its place.
+/// others wait for it. If it gets work that blocks it, such as a write to a stalled disk, no thread polls sockets any
+/// more until another one is awake and takes over.
 pub(crate) async fn keep_awake(data: Handle) {
     loop {
         sleep(WAKE_INTERVAL).await;
@@ -101,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers what it gets, and keeps its thread waiting where it is told to.
+    /// Answers what it gets, and blocks its thread on request.
     async fn serve(listener: TcpListener, gate: Arc<parking_lot::Mutex<Receiver<()>>>) {
         loop {
             let (mut stream, _) = listener.accept().await.expect("it listens");

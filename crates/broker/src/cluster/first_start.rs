@@ -2,9 +2,9 @@
 //!
 //! Nodes that are to begin a cluster together say hello to each other until all of them have answered that they are
 //! blank. Then each of them knows the same: every voter's id and directory. A node that comes late finds one that has
-//! begun, and begins with the same voters if it is one of them. In a cluster that has metadata already it waits to be
-//! told, and has to join first if the voters do not know its directory. So a node that has lost its disk can neither
-//! begin a second cluster nor vote as the one that it was.
+//! begun, and begins with the same voters if it is one of them. In a cluster that has metadata already it waits for the
+//! leader's messages, and has to join first if the voters do not know its directory. So a node that has lost its disk
+//! can neither begin a second cluster nor vote as its old directory.
 //!
 //! While it waits, the node answers the hellos of others, and nothing else.
 
@@ -35,7 +35,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 const HELLO_INTERVAL: Duration = Duration::from_millis(50);
 /// Others who are not there are mentioned so often.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
-/// The longest request of somebody who says hello.
+/// The longest QuorumHello request.
 const REQUEST_BYTES_MAX: usize = 4096;
 
 /// What a node begins with.
@@ -278,7 +278,7 @@ async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHell
     stream::connect(address, &config).await?.send(request).await
 }
 
-/// Answers that this node is blank to whoever says hello.
+/// Answers each QuorumHello that this node is blank.
 async fn greet(listener: &Socket, own: &Voter) -> std::convert::Infallible {
     let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
     let mut guests = JoinSet::new();
@@ -373,7 +373,7 @@ mod tests {
                 let (own, env, max_wait) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
                 let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, max_wait);
                 let done = done.await.unwrap();
-                // Whoever is first goes on answering, as a node that has started does.
+                // The first node goes on answering, as a started node does.
                 tokio::spawn(async move { greet(&listener, &node(id, id as u8)).await });
                 done
             });
@@ -418,7 +418,7 @@ mod tests {
         assert!(error.contains("node 2 at 127.0.0.1"), "{error}");
     }
 
-    /// Neither with others that are blank nor alone: somebody has to have what it had.
+    /// Neither with other blank nodes nor alone: another node must have the lost metadata.
     #[tokio::test]
     async fn who_has_lost_the_metadata_begins_nothing() {
         let (mut listeners, addresses) = listeners(2).await;

@@ -1,8 +1,8 @@
 //! Raft's messages on their way to the other members: a connection and a task for each of them.
 //!
-//! Messages may be lost: those that find a queue full, or nobody to connect to, are. What the quorum has to know of a
-//! member comes as a [`LinkEvent`]. A connection that breaks is asked after at once: a host that refuses a new one has
-//! no such process any more, and nobody need wait for its silence to be long enough.
+//! Messages may be lost: when a queue is full or a connection fails. What the quorum has to know of a member comes as a
+//! [`LinkEvent`]. After a broken connection a new one is tried at once: when the host refuses it the process has ended,
+//! and the election need not wait for a timeout.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -32,7 +32,7 @@ const BATCH_MAX: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);
 /// How long a request may take. Members answer at once, before they have done anything.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// After a failure nobody is called again for so long, and twice as long each time up to the greater.
+/// The backoff of connections after a failure: the first one, doubled each time, and the largest.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
@@ -108,7 +108,7 @@ struct Link {
     events: mpsc::Sender<LinkEvent>,
     connection: Option<Connection>,
     backoff: Duration,
-    /// Nobody is called before.
+    /// No connection is tried before.
     pause_until: Option<Instant>,
 }
 
@@ -204,7 +204,7 @@ impl Link {
     }
 
     async fn tell(&self, event: LinkEvent) {
-        // Whoever listened may have stopped.
+        // The receiver may have stopped.
         _ = self.events.send(event).await;
     }
 }
@@ -214,7 +214,7 @@ enum Probe {
     Refused,
     /// It was taken and let go of: a process that is ending closes its sockets one after the other.
     Dropped,
-    /// It stays, or nobody answers, which says nothing.
+    /// It stays open, or there is no answer, which proves nothing.
     Unknown,
 }
 

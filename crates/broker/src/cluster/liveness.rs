@@ -12,7 +12,7 @@ use super::sessions::Sessions;
 pub struct Liveness {
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
-    /// Somebody has died.
+    /// A broker's process has ended.
     news: Notify,
 }
 
@@ -33,7 +33,7 @@ impl Liveness {
         self.news.notify_one();
     }
 
-    /// Until somebody has died.
+    /// Waits until a broker's process has ended.
     pub async fn news(&self) {
         self.news.notified().await;
     }

@@ -27,7 +27,7 @@ pub struct Members {
     pub(super) cluster_id: String,
     pub(super) quorum: Quorum,
     config: Arc<ArcSwap<BrokerConfig>>,
-    /// Members that others have told of, and that the voter set of this node may not have yet.
+    /// Members learned from others, which the voter set of this node may not have yet.
     learned: Mutex<HashMap<VoterKey, Voter>>,
 }
 
@@ -73,7 +73,7 @@ impl Members {
         learned.extend(members.iter().take(KNOWN_MAX).map(|member| (member.key(), member.clone())));
     }
 
-    /// Says hello to whoever is at an address. Whoever is not of this cluster is nobody.
+    /// Sends QuorumHello to an address. `None` if the node there is not of this cluster.
     pub(super) async fn hello(&self, address: &str) -> Option<QuorumHelloResponse> {
         let answer = ask(address, self.own.node_id, &self.hello_request()).await.ok()?;
         (answer.cluster_id.as_ref() == Some(&self.cluster_id)).then_some(answer)
@@ -88,7 +88,7 @@ impl Members {
         }
     }
 
-    /// Where somebody may be who knows the leader.
+    /// Addresses of nodes that may know the leader.
     pub(super) fn addresses(&self) -> Vec<String> {
         let status = self.quorum.status().borrow().clone();
         let known = status.voters.voters.iter().map(|voter| address(&voter.host, voter.port));

@@ -41,7 +41,7 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
         if status.wait_for(is_stranger).await.is_err() {
             return;
         }
-        // Whoever knows the cluster knows its voters, and one of them leads.
+        // A member of the cluster knows its voters, and one of them leads.
         let mut addresses = members.addresses();
         addresses.extend(members.ask_all(ASK_TIMEOUT).await.iter().map(|voter| address(&voter.host, voter.port)));
         let mut requested = BTreeSet::new();

@@ -38,7 +38,7 @@ pub struct Peers {
     metadata: Arc<MetadataCache>,
     quorum: watch::Receiver<QuorumStatus>,
     open: Mutex<HashMap<(String, Lane), Connection>>,
-    /// Where they run, whoever asks for them first.
+    /// The runtime that they run on, whichever task opens them.
     control: Handle,
 }
 
@@ -60,7 +60,7 @@ impl Peers {
         Self { own, listener, config, metadata, quorum, open: Mutex::default(), control }
     }
 
-    /// Who this node is to the others, in what it asks of them.
+    /// The identity of this node in requests to others.
     pub fn own(&self) -> &NodeIdentity {
         &self.own
     }
@@ -77,7 +77,7 @@ impl Peers {
         Some(address(&member.host, member.port))
     }
 
-    /// An open connection to a node, `None` when nobody knows where it is.
+    /// An open connection to a node, `None` if its address is not known.
     pub async fn connection(&self, node_id: i32, lane: Lane) -> Result<Option<Connection>, ConnectionError> {
         let Some(address) = self.address(node_id) else { return Ok(None) };
         let key = (address, lane);

@@ -1,7 +1,7 @@
-//! Who sends a request between nodes. Each names itself: the member of the quorum that it is, and its process. That it
-//! is so is seen from the metadata, where brokers have registered, or asked at the address where the quorum knows the
-//! member: only the process that listens there knows the number that it drew at its start. What comes from anybody else
-//! is refused, and the log says where from.
+//! Who sends a request between nodes. Each request names the member of the quorum and its process. The claim is checked
+//! against the metadata, where brokers have registered, or by a request to the member's address in the quorum: only the
+//! process that listens there knows its incarnation id. Requests of other senders are refused and logged with their
+//! address.
 //!
 //! This is no authentication: docs/security.md says what it does not hold off. What replaces it answers the same
 //! question, [`Senders::check`], from what a connection has proved.
@@ -27,7 +27,7 @@ use crate::stream;
 /// How long it may take to find out whether a request is its sender's. The sender tries again.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After so long without an answer a member is gone from where it was.
+/// After so long without an answer a member is no longer at its address.
 const GONE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Members are asked at the same time that differ in their node ids by less than this, and each one thing at a time.
@@ -37,7 +37,7 @@ const LANES: usize = 16;
 const MEMBERS_TIMEOUT: Duration = Duration::from_millis(300);
 const MEMBERS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is known of those who send requests.
+/// What is known of the senders of requests.
 pub struct Senders {
     members: Arc<Members>,
     metadata: Arc<MetadataCache>,
@@ -45,7 +45,7 @@ pub struct Senders {
     /// The process of each member that has confirmed a request.
     confirmed: Mutex<HashMap<VoterKey, Uuid>>,
     asking: [tokio::sync::Mutex<()>; LANES],
-    /// When other members were asked for those that this node does not know.
+    /// When other members were last asked for members that this node does not know.
     last_asked: Mutex<Option<Instant>>,
 }
 
@@ -161,7 +161,7 @@ impl Senders {
         }
     }
 
-    /// Where a member is that somebody wants to be reached in the place of, if its process is still there.
+    /// The address of a member that a sender claims to replace, if its process still runs there.
     async fn is_still_elsewhere(&self, member: &Voter) -> Option<Voter> {
         let known = self.members.of_set(member.key()).filter(|known| known != member)?;
         let at = address(&known.host, known.port);

@@ -1,11 +1,11 @@
-//! Who the active controller has heard of lately. Pure: times are milliseconds of the monotonic clock.
+//! The sessions of brokers with the active controller. Pure: times are milliseconds of the monotonic clock.
 //!
-//! A new controller has heard of nobody. It gives everybody a whole session from its own beginning on, but for those
-//! of whom it knows from before how long they have been silent: that is how it came to be the controller.
+//! A new controller has no contact yet. Each broker gets a whole session from its beginning on, except a broker whose
+//! silence it knows of from before: the leader that it replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When each broker was heard of last.
+/// When each broker last gave a sign of life.
 #[derive(Debug, Default)]
 pub struct Sessions {
     began_ms: i64,
@@ -27,7 +27,7 @@ impl Sessions {
         *last = now_ms.max(*last);
     }
 
-    /// A broker was heard of last at this time, before this node became the controller.
+    /// The last contact with a broker, before this node became the controller.
     pub fn silent_since(&mut self, broker: i32, last_contact_ms: i64) {
         self.last_contact_ms.entry(broker).or_insert(last_contact_ms);
     }
@@ -42,12 +42,12 @@ impl Sessions {
         self.dead.contains(&broker)
     }
 
-    /// Whether a broker was heard of in the time of this controller, and its session goes on.
+    /// Whether this controller had contact with a broker, and its session goes on.
     pub fn is_alive(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
         self.last_contact_ms.contains_key(&broker) && !self.is_over(broker, now_ms, timeout_ms)
     }
 
-    /// Whether a session is over: by silence, or because there is nobody to keep it.
+    /// Whether a session is over: by silence, or because the process has ended.
     pub fn is_over(&self, broker: i32, now_ms: i64, timeout_ms: i64) -> bool {
         let last_contact_ms = self.last_contact_ms.get(&broker).copied().unwrap_or(self.began_ms);
         self.dead.contains(&broker) || now_ms - last_contact_ms >= timeout_ms

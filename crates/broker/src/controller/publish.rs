@@ -21,7 +21,7 @@ const BACKLOG_MAX: usize = 1024;
 
 type Committed = (Arc<MetadataImage>, MetadataDelta);
 
-/// Applies what the quorum commits and has it published. Whoever drops it waits until all of it is.
+/// Applies what the quorum commits and has it published. Dropping it waits until all of it is published.
 pub struct Publisher {
     cache: Arc<MetadataCache>,
     /// `None` once there is no more to come.
@@ -38,7 +38,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// As [`Self::start`], for whoever publishes in its own time.
+    /// As [`Self::start`], but the caller decides when to publish.
     pub fn prepare(cache: Arc<MetadataCache>, config: Arc<ArcSwap<BrokerConfig>>) -> (Self, Backlog) {
         let (sender, queue) = sync_channel(BACKLOG_MAX);
         let backlog = Backlog { queue, cache: Arc::clone(&cache), config };

@@ -161,7 +161,7 @@ impl World {
     }
 }
 
-/// What a listener was told.
+/// What a listener has received.
 #[derive(Default)]
 struct Recorder {
     cache: Mutex<Option<Arc<MetadataCache>>>,
@@ -284,7 +284,7 @@ async fn a_failing_disk_is_an_error_for_changes_and_none_for_readers() {
     assert_eq!(world.create("b", 1).await, ErrorCode::KAFKA_STORAGE_ERROR);
     disk.set_free_bytes(1 << 30);
     assert_eq!(world.create("b", 1).await, ErrorCode::NONE);
-    // Full in the middle of a write: what was asked comes about when there is room again.
+    // Full in the middle of a write: the request is applied when there is free space again.
     disk.fail(SimOp::Write, 0, rustix::io::Errno::NOSPC);
     assert_eq!(world.create("full", 1).await, ErrorCode::KAFKA_STORAGE_ERROR);
     assert_eq!(world.create("full", 1).await, ErrorCode::TOPIC_ALREADY_EXISTS);

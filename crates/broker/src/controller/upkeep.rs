@@ -1,5 +1,4 @@
-//! What the active controller does by itself: it fences brokers that are gone, and gives leaderships back to those who
-//! are meant to have them.
+//! What the active controller does by itself: it fences dead brokers, and gives leaderships back to preferred leaders.
 
 use std::time::Duration;
 
@@ -7,7 +6,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Controller;
 
-/// How often sessions are looked at, when nobody brings news.
+/// How often sessions are checked, besides when a broker's process ends.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Partitions that change leaders at a time because the controller wants it. The others follow later.
@@ -59,7 +58,7 @@ pub async fn watch_brokers(controller: Controller) {
 async fn fence(controller: &Controller) {
     let timeout_ms = i64::from(controller.config.load().broker_session_timeout_ms);
     let image = controller.cache.committed();
-    // This node is alive: it is the one that asks.
+    // This node is alive.
     let others = image.brokers().filter(|other| !other.fenced && other.id != controller.node_id);
     let over = controller.liveness.over(others.map(|other| (other.id, other.epoch)), timeout_ms);
     if over.is_empty() {

@@ -1,4 +1,4 @@
-//! What all nodes of the cluster tell of themselves, gathered by one of them for whoever watches it.
+//! The metrics of all nodes of the cluster, gathered by one of them for its console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Metrics;
 use crate::cluster::{Lane, Peers};
 use crate::threads::spawn_blocking;
 
-/// How long another node may take. Who looks at all of them does not wait for one that hangs.
+/// How long another node may take: the page does not wait for a node that hangs.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What one node tells of itself.
@@ -42,15 +42,15 @@ pub enum NodeError {
     Failed,
 }
 
-/// What a node has told.
+/// The answer of a node.
 struct NodeAnswer {
     metrics: String,
     rebalances: Vec<Rebalance>,
 }
 
 impl Metrics {
-    /// What every registered node tells of itself, by node id: this one without a look at the network, the others all
-    /// at the same time, each within two seconds. Empty when the broker has stopped.
+    /// The metrics of every registered node, by node id: this one without the network, the others in parallel, each
+    /// within two seconds. Empty when the broker has stopped.
     pub async fn nodes(&self) -> Vec<NodeReport> {
         // The broker itself is let go of: a stop does not wait for an answer.
         let Some(broker) = self.broker.upgrade() else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! What this process takes of the machine, under the names that Prometheus' own client libraries give it.
 //!
-//! The system tells it in files; where there are none, as on a simulated disk, nothing is told.
+//! The system has it in files; where there are none, as on a simulated disk, there are no metrics.
 
 use std::fmt;
 use std::path::Path;

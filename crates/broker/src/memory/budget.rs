@@ -1,8 +1,8 @@
 //! Memory of the process that peers may take: a pool with a bound, of which no address gets all.
 //!
 //! There is one pool for what has arrived of requests, and one for answers that have not left, so that neither waits
-//! for the other. A [`Permit`] is a piece of a pool for as long as it lives. Taking one where there is room costs two
-//! additions; who finds none waits in a queue of its address, and addresses take turns.
+//! for the other. A [`Permit`] is a piece of a pool for as long as it lives. Taking one costs two additions while
+//! memory is available; otherwise the connection waits in a queue of its address, and addresses take turns.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -30,14 +30,14 @@ pub struct Budget {
     large_max: usize,
     used: AtomicUsize,
     used_large: AtomicUsize,
-    /// How many wait, those who gave up included until their queue is looked at.
+    /// How many wait, including waiters that gave up until their queue is looked at.
     waiters: AtomicUsize,
     /// Shares with waiters. The first is served next.
     turns: Mutex<VecDeque<Arc<Share>>>,
     shares: Mutex<HashMap<Origin, Weak<Share>>>,
 }
 
-/// Who takes: an address, at a listener for clients or for brokers.
+/// An address, at a listener for clients or for brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Origin {
     address: IpAddr,
@@ -96,7 +96,7 @@ impl Budget {
         self.size as u64
     }
 
-    /// What one large piece may be at most: it fits when nobody else has one.
+    /// The maximum size of a large permit: it fits when there is no other one.
     pub fn large_max(&self) -> usize {
         self.large_max.min(self.address_max - RESERVE_BYTES / 2)
     }
@@ -106,7 +106,7 @@ impl Budget {
         self.used.load(SeqCst) as u64
     }
 
-    /// Whether somebody waits for it.
+    /// Whether there are waiters.
     pub fn is_short(&self) -> bool {
         self.waiters.load(SeqCst) > 0
     }
@@ -133,12 +133,12 @@ impl Budget {
         share
     }
 
-    /// Serves those who wait, as far as there is room.
+    /// Serves waiters as far as memory is available.
     fn serve_waiters(&self) {
         while self.is_short()
             && let Some((granted, permit)) = self.next_grant()
         {
-            // Who gave up in this moment gives it back.
+            // A waiter that gave up in this moment gives it back.
             granted.send(permit).ok();
         }
     }
@@ -208,8 +208,8 @@ impl Share {
             && self.budget.used_large.load(SeqCst) + bytes <= self.budget.large_max
     }
 
-    /// Whether what is not whole yet may take so much more now, and the rest of anything fits beside it. Whoever finds
-    /// that it may not waits for all that it lacks: then those that hold something never wait for each other only.
+    /// Whether an incomplete request may take so much more now, and the rest of any request fits beside it. If not, it
+    /// waits for all that it lacks: so holders of permits never wait only for each other.
     pub fn may_grow(&self, bytes: usize, is_large: bool) -> bool {
         self.has_room(bytes + if is_large { self.budget.largest } else { SMALL_BYTES_MAX }, is_large)
     }
@@ -275,7 +275,7 @@ impl Permit {
         &self.share
     }
 
-    /// Takes as much as it is for, whether there is room or not, and gives back what is too much.
+    /// Resizes the permit, whether memory is available or not, and gives back what is too much.
     pub fn resize(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.resize_up(bytes);

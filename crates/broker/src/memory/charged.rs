@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Permit;
 
-/// A buffer that is charged until its last slice is gone.
+/// A buffer that is charged until its last slice is dropped.
 pub struct Charged<B> {
     bytes: B,
     _permit: Permit,

@@ -11,8 +11,8 @@
 //! reads files and carries much data must not keep heartbeats waiting.
 //!
 //! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that
-//! of answers. A connection that finds no room waits, and does not read meanwhile. A peer that neither sends on nor
-//! reads is closed after a while, and sooner when others wait for the memory that it holds.
+//! of answers. A connection without a permit waits, and does not read meanwhile. A connection whose peer neither sends
+//! nor reads is closed after a while, and sooner when others wait for the memory that it holds.
 
 mod admission;
 mod deadlines;
@@ -319,7 +319,7 @@ impl Connection {
         }
     }
 
-    /// Waits until there is something to do: bytes to read, room to write, an answer that is ready, memory, or a
+    /// Waits until there is something to do: bytes to read, a writable socket, an answer that is ready, memory, or a
     /// deadline.
     async fn wait(&mut self, unsent: bool) -> Result<(), CloseReason> {
         let frame_size = self.frame_size()?;
@@ -381,7 +381,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A peer that has more to send but finds no memory here has time until there is some.
+    /// While a peer has more to send and no memory is available here, its deadline does not run.
     fn begin_memory_wait(&mut self) {
         self.frame_deadline = None;
         if self.short_since.is_none() && !self.input.bytes().is_empty() {

@@ -1,7 +1,7 @@
 //! What has arrived on a connection and is not started yet, and the memory that it takes.
 //!
-//! Memory is charged by the buffer, once for each read, and not by the frame. Whoever keeps a slice of a frame, such as
-//! a batch in a partition's queue, keeps its buffer charged, and need not know of it. An idle connection has no buffer.
+//! Memory is charged by the buffer, once for each read, and not by the frame. A slice of a frame, such as a batch in a
+//! partition's queue, keeps its buffer charged, without further code. An idle connection has no buffer.
 
 use std::future::Future;
 use std::io;
@@ -15,8 +15,7 @@ use tokio::io::AsyncReadExt;
 use crate::memory::{Charged, Permit, READ_BYTES, SMALL_BYTES_MAX, Share, Waiting};
 use crate::stream::Stream;
 
-/// How much is read of a frame at first where there is no room: enough to know how large it claims to be, and all of a
-/// request that asks for little.
+/// How much of a frame is read at first without a permit: enough to know its claimed size, and all of a small request.
 pub const FIRST_READ_BYTES: usize = 2 * 1024;
 /// A beginning of a frame up to this size moves to a buffer of its own while the rest is awaited.
 const RELEASE_BYTES_MAX: usize = READ_BYTES / 4;
@@ -30,7 +29,7 @@ pub struct Input {
     /// For the memory of `growing`.
     permit: Permit,
     waiting: Option<Waiting>,
-    /// There was no room when it was not known yet how large the first frame is.
+    /// There was no permit when the size of the first frame was not known yet.
     is_pressed: bool,
     /// The permit is for all of the first frame, which waited for it.
     is_whole_charged: bool,
@@ -54,7 +53,7 @@ impl Input {
         if self.growing.is_empty() { &self.arrived } else { &self.growing }
     }
 
-    /// How much of the memory it holds: what has arrived, and room that it got for more.
+    /// How much of the memory it holds: what has arrived, and the permit for more.
     pub fn held_bytes(&self) -> usize {
         self.bytes().len().max(self.permit.bytes())
     }
@@ -76,8 +75,8 @@ impl Input {
     }
 
     /// Whether there is memory to read into. `frame_size` is what the first frame claims to be, once that is known. The
-    /// first of it are read in any case: who asks for little does not wait behind those who send much. Where memory is
-    /// short the whole rest of a frame is waited for.
+    /// first bytes are read in any case: small requests do not wait behind large ones. When memory is short the whole
+    /// rest of a frame is waited for.
     pub fn poll_permit(&mut self, cx: &mut Context<'_>, frame_size: Option<usize>) -> Poll<()> {
         if self.waiting.is_none() && self.has_permit(frame_size) {
             return Poll::Ready(());
@@ -111,7 +110,7 @@ impl Input {
         may_grow
     }
 
-    /// How much to make room for: no more than has arrived already, whatever the frame claims, but a whole read.
+    /// How much to reserve: no more than has arrived already, whatever the frame claims, but a whole read.
     fn wanted_bytes(&self, frame_size: Option<usize>) -> usize {
         let arrived = self.bytes().len();
         match frame_size {
@@ -127,8 +126,8 @@ impl Input {
         }
     }
 
-    /// Takes what the socket has, for which there must be room, and how many bytes that are: none at its end, `None`
-    /// where nothing has come. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
+    /// Reads what the socket has, for which there must be a permit. Returns the number of bytes: 0 at its end, `None`
+    /// if nothing has arrived. Unlike `try_read_buf`, `poll_read` knows after a short read that there is no more.
     pub async fn read(&mut self, stream: &mut Stream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
         let wanted_bytes = self.wanted_bytes(frame_size);
         if !self.arrived.is_empty() {

@@ -21,15 +21,15 @@ struct Counts {
     per_ip: HashMap<IpAddr, usize>,
 }
 
-/// A connection's place in the counts, given back when it is dropped.
+/// A connection's permit in the counts, given back when it is dropped.
 pub struct Admitted {
     ip: IpAddr,
     counts: Arc<Mutex<Counts>>,
 }
 
 impl Admission {
-    /// Takes a place, if the settings of now have one more (`max.connections`, `max.connections.per.ip` and its
-    /// overrides). Who is there already stays when they shrink.
+    /// Takes a permit, if the current settings allow one more (`max.connections`, `max.connections.per.ip` and its
+    /// overrides). Open connections stay when the limits shrink.
     pub fn admit(&self, ip: IpAddr, config: &BrokerConfig) -> Result<Admitted, Limit> {
         let ip = ip.to_canonical();
         let per_ip_max = config.max_connections_per_ip_overrides.count(ip).unwrap_or(config.max_connections_per_ip);

@@ -1,7 +1,7 @@
 //! What a connection has yet to send: bytes in memory and ranges of log files, in order.
 //!
 //! Bytes of several responses leave in one `sendmsg`; a range of a file leaves by `sendfile` and is never copied into
-//! this process. Where it is not in the page cache, the connection is told to have it read in.
+//! this process. If it is not in the page cache, the connection has to have it read in.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

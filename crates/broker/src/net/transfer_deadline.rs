@@ -1,4 +1,4 @@
-//! How long a peer may take for what it has begun: a frame that arrives, an answer that leaves.
+//! How long a peer may take for a transfer: a frame that arrives, an answer that leaves.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// A peer that moves fewer bytes in a second uses up its time.
 const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
 
-/// Time that is left to a peer. It grows with the bytes that move, not with those that are claimed.
+/// The deadline of a transfer. It grows with the bytes that move, not with claimed sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferDeadline {
     full: Duration,

@@ -1,6 +1,7 @@
 //! Acknowledgements that wait until the log has got to an offset, here or on the other in-sync replicas.
 //!
-//! They wait in the order of their offsets, so that a sync and a follower's fetch look only at those that they settle.
+//! They wait in the order of their offsets, so that a sync and a follower's fetch look only at requests that they
+//! settle.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(super) struct Acknowledgements {
     synced: VecDeque<Waiting>,
     durable: VecDeque<Waiting>,
     replicated: VecDeque<Waiting>,
-    /// Those that wait for this disk know when they came to be on it, up to this offset.
+    /// Up to this offset, requests that wait for this disk have the time of the sync.
     timed_offset: i64,
 }
 
@@ -76,7 +77,7 @@ impl Acknowledgements {
         self.timed_offset = self.timed_offset.max(synced_offset);
     }
 
-    /// Takes those that have what they waited for, or that wait for more replicas than there are.
+    /// Takes requests that have what they waited for, or that wait for more replicas than there are.
     pub(super) fn take_settled(&mut self, progress: Option<&Progress>, synced_offset: i64) -> Vec<Waiting> {
         let mut settled = Vec::new();
         while let Some(waiting) = self.synced.pop_front_if(|waiting| waiting.offset <= synced_offset) {
@@ -92,7 +93,7 @@ impl Acknowledgements {
         settled
     }
 
-    /// Takes those that other replicas have a part in.
+    /// Takes requests that wait for other replicas.
     pub(super) fn take_of_replicas(&mut self) -> Vec<Waiting> {
         self.durable.drain(..).chain(self.replicated.drain(..)).collect()
     }
@@ -119,7 +120,7 @@ impl Progress {
     }
 }
 
-/// Answers those that are settled.
+/// Answers settled requests.
 pub(super) fn answer(settled: Vec<Waiting>, progress: Option<&Progress>, now: Duration) {
     for waiting in settled {
         let refused = match waiting.until {

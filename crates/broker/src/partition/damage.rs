@@ -1,7 +1,7 @@
-//! Batches that have gone bad on the disk: who is told, and how a replica's take their place.
+//! Damaged batches: what readers get, and how a replica's batches replace them.
 //!
-//! As long as somebody tries to mend a partition its readers are asked to come back. Only what no replica can give is
-//! reported to them as corrupt. Meanwhile the replica is not in sync; a leader that cannot be mended hands over.
+//! While a partition is being repaired its readers get a retriable error. Only batches that no replica has are reported
+//! to them as corrupt. Meanwhile the replica is not in sync; a leader that cannot be repaired hands over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,7 +21,7 @@ const BEING_REPAIRED: u8 = 1;
 const LASTING: u8 = 2;
 
 impl Partition {
-    /// Has somebody mend what is bad in the log.
+    /// Queues the partition for repair.
     pub fn note_damage(self: &Arc<Self>) {
         if self.damage.0.compare_exchange(NONE, BEING_REPAIRED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.shared.damaged.push(Arc::clone(self));
@@ -42,10 +42,10 @@ impl Partition {
         self.damage.0.load(Ordering::Acquire) == BEING_REPAIRED
     }
 
-    /// What readers of a bad batch are told.
+    /// The error for readers of a damaged batch.
     pub fn damage_error(&self) -> ErrorCode {
-        // Clients take the one for final; for the other they come back, perhaps to another broker. Where there is no
-        // other replica there is nobody to wait for.
+        // CORRUPT_MESSAGE is final for clients; after KAFKA_STORAGE_ERROR they retry, perhaps at another broker.
+        // Without another replica there is nothing to wait for.
         if self.is_being_repaired() && !self.is_alone() {
             ErrorCode::KAFKA_STORAGE_ERROR
         } else {
@@ -53,7 +53,7 @@ impl Partition {
         }
     }
 
-    /// The first place where bytes are bad or missing and others could be. Where there is none the damage is forgotten.
+    /// The first range whose bytes are bad or missing and could be replaced. Without one the damage is forgotten.
     pub fn next_to_repair(&self) -> Option<BadRange> {
         // In this order: what is found meanwhile is noted anew.
         self.damage.0.store(NONE, Ordering::Release);
@@ -65,7 +65,7 @@ impl Partition {
         next
     }
 
-    /// Puts a replica's batches in the place of bad ones. Takes place on the disk before it returns.
+    /// Replaces damaged batches by a replica's. Durable when this returns.
     pub fn repair(self: &Arc<Self>, range: &BadRange, bytes: Bytes) -> Result<i64, RepairError> {
         let repaired = self.with_log(|log| log.repair(range, bytes));
         if let Err(RepairError::Log(error @ LogError::Failed(_))) = &repaired {

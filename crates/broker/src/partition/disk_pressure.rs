@@ -1,6 +1,6 @@
-//! Whether the disk has room for records, and how a partition makes some (`disk.capacity.policy`).
+//! Whether the disk has space for records, and how a partition frees some (`disk.capacity.policy`).
 //!
-//! Who looks at the disk and says so is [`PartitionTable::watch_disk`](super::PartitionTable::watch_disk).
+//! It is set by [`PartitionTable::watch_disk`](super::PartitionTable::watch_disk).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -74,7 +74,7 @@ impl DiskPressureState {
 
 impl Partition {
     /// Refuses what a client sends. The reserve is there for the broker's own topics, so that groups go on while
-    /// producers wait for room.
+    /// producers wait for free space.
     pub(super) fn check_disk_space(&self) -> Result<(), Refusal> {
         let cause = match self.shared.disk_pressure.get() {
             _ if self.shared.disk_pressure.is_stalled() => "the disk does not answer",
@@ -99,8 +99,8 @@ impl Partition {
         self.refuse_waiting(ErrorCode::KAFKA_STORAGE_ERROR);
     }
 
-    /// Whether a follower has to wait for room. The threshold is for what clients send: what their leader has taken is
-    /// replicated as long as it can be.
+    /// Whether a follower has to wait for disk space. The threshold is for clients' records: what the leader has taken
+    /// is replicated as long as possible.
     pub(super) fn lacks_space_to_follow(&self) -> bool {
         self.shared.disk_pressure.get() == DiskPressure::OnlyReserve && !is_internal(&self.topic)
     }

@@ -58,12 +58,12 @@ impl Partition {
         })
     }
 
-    /// Whether this follower has all that its leader has told to be replicated; not before it has told anything.
+    /// Whether this follower has all up to the high watermark that its leader sent; false before the first one.
     pub fn has_caught_up(&self) -> bool {
         self.leader_high_watermark.load(Ordering::Acquire) >= 0 && self.offset_lag() == 0
     }
 
-    /// How many offsets this follower lacks of what its leader has told to be replicated; 0 on the leader.
+    /// How many offsets this follower lacks to the high watermark that its leader sent; 0 on the leader.
     pub fn offset_lag(&self) -> i64 {
         if self.is_leader() {
             return 0;

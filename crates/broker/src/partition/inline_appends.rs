@@ -1,9 +1,9 @@
 //! How many threads of the runtime may stand in writes to the disk.
 //!
 //! A write into the page cache takes microseconds, which is less than it takes to hand it to another thread. But when
-//! the disk stands still, or the kernel holds up who writes too much, it takes as long as that lasts. So connections
-//! and fetchers append by themselves, but never so many at a time that no thread is left for everybody else. Partitions
-//! that come when all permits are taken are appended by whoever has one, behind its own.
+//! the disk stalls, or the kernel throttles a writer, it takes as long as that lasts. So connections and fetchers
+//! append by themselves, but never so many at a time that no thread is left for other work. Partitions that come when
+//! all permits are taken are appended by a holder of a permit, after its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

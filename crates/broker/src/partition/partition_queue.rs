@@ -1,4 +1,4 @@
-//! Partitions that want somebody's attention.
+//! A queue of partitions for a background task.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl PartitionQueue {
         self.news.notify_one();
     }
 
-    /// Takes them all; one that was noted twice is there twice.
+    /// Takes them all; a partition that was pushed twice is there twice.
     pub fn take(&self) -> Vec<Arc<Partition>> {
         std::mem::take(&mut *self.partitions.lock())
     }

@@ -1,4 +1,4 @@
-//! What somebody has read, and what groups have committed, before a power loss and after it.
+//! What consumers have read, and what groups have committed, before a power loss and after it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -173,7 +173,7 @@ fn what_lies_above_the_disk_after_a_kill_is_visible_when_it_is_synced() {
     assert_eq!(node.end(), 1, "although nobody writes");
 }
 
-/// One life of a partition with power losses, in which somebody reads and commits.
+/// One run of a partition with power losses, in which a consumer reads and commits.
 pub(crate) fn live(seed: u64) {
     let mut rng = Rng::new(seed);
     let mut node = Node::new(seed, "disk");

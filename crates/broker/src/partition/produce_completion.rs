@@ -19,7 +19,7 @@ pub enum ProduceOutcome {
     Refused(Refusal),
 }
 
-/// Why batches were not appended, as the client is told.
+/// Why batches were not appended, for the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: ErrorCode,
@@ -44,14 +44,14 @@ impl From<ErrorCode> for ProduceOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProduceTimings {
     pub appended: Duration,
-    /// On this node's disk; `None` if nobody waited for that.
+    /// On this node's disk; `None` if no request waited for that.
     pub synced: Option<Duration>,
     /// Acknowledged.
     pub settled: Duration,
 }
 
 impl ProduceTimings {
-    /// One that is acknowledged as soon as it is appended.
+    /// A batch that is acknowledged as soon as it is appended.
     pub fn appended(at: Duration) -> Self {
         Self { appended: at, synced: None, settled: at }
     }
@@ -121,7 +121,7 @@ impl ProduceCompletion {
         state.open = 0;
     }
 
-    /// Whether nobody waits any more for what is still open.
+    /// Whether the open slots need not be waited for any more.
     pub fn has_expired(&self) -> bool {
         self.has_expired.load(Ordering::Acquire)
     }
@@ -181,7 +181,7 @@ mod tests {
         let late = ProduceOutcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 };
         completion.fill(0, late.clone());
         assert_eq!(poll(&completion), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
-        // Nobody asks for the answer any more.
+        // The connection has dropped the answer.
         completion.fill(0, late);
     }
 }

@@ -1,7 +1,7 @@
 //! Batches of a partition that wait to be appended: for the disk, or for a thread that may write to it.
 //!
-//! A disk that is busy has them wait for milliseconds. They are bounded in bytes, as long as nobody has noticed that it
-//! stands still. A batch whose request has been answered meanwhile, because it took too long, is not appended.
+//! A busy disk delays them by milliseconds. They are bounded in bytes, for the time until a stalled disk is noticed. A
+//! batch whose request has timed out meanwhile is not appended.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Queued {
     pub(super) leader_epoch: Option<i32>,
 }
 
-/// Who is told what became of a batch.
+/// Where the result of a batch goes.
 pub(super) struct Sender {
     pub(super) acks: Acks,
     pub(super) completion: Arc<ProduceCompletion>,

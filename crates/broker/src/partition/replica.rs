@@ -1,4 +1,4 @@
-//! The leader's view of its followers: what they have, who is in sync, and how far everybody has got. Pure.
+//! The leader's view of its followers: their offsets, the in-sync replicas, and what all of them have. Pure.
 //!
 //! [`Partition`](super::Partition) keeps one while it leads, and tells it of appends, syncs, fetches and changes of the
 //! metadata. Times are monotonic and come from the caller.
@@ -11,9 +11,9 @@
 //!
 //! Invariants: neither offset goes back while this lives, and neither moves while fewer replicas are in sync than
 //! `min.insync.replicas` wants (KIP-966); the in-sync replicas are among the replicas, and this node is one of them; a
-//! follower becomes a candidate only with all that the two offsets promise, and more than its leader began with. One
-//! that lacks some of it, because its disk lost or damaged it, leaves the in-sync replicas until it has it again; a
-//! leader that cannot read all of its own log hands over to one that can.
+//! follower becomes a candidate only with all that the two offsets promise, and more than its leader began with. A
+//! follower that lacks some of it, because its disk lost or damaged it, leaves the in-sync replicas until it has it
+//! again; a leader that cannot read all of its own log hands over to a replica that can.
 
 mod withheld;
 
@@ -23,7 +23,7 @@ pub use self::withheld::Withheld;
 
 /// A follower that never caught up: long ago by any clock.
 const NEVER_MS: i64 = i64::MIN / 2;
-/// An offset that the follower has not told yet.
+/// An offset that the follower has not sent yet.
 const UNKNOWN: i64 = -1;
 
 /// What the metadata says of a partition that this node leads.
@@ -39,7 +39,7 @@ pub struct Assignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub epoch: i64,
-    /// Neither fenced nor shutting down, nor without room.
+    /// Neither fenced nor shutting down, and its disk is not full.
     pub is_active: bool,
 }
 
@@ -188,8 +188,8 @@ impl Follower {
 
 impl Leadership {
     /// Begins to lead with what this node knows: its log, which the epoch starts behind, and the two offsets from
-    /// before. Nobody remembers who waits for what is above the high watermark, so that it all counts as written with
-    /// `acks=all`.
+    /// before. It is not known which producers wait for records above the high watermark, so all of them count as
+    /// written with `acks=all`.
     pub fn begin(
         node_id: i32,
         assignment: Assignment,
@@ -361,7 +361,7 @@ impl Leadership {
         true
     }
 
-    /// Whether somebody in sync has not fetched for so long, so that nothing gets replicated to all of them.
+    /// Whether an in-sync replica has not fetched for so long, so that nothing gets replicated to all of them.
     pub fn has_silent_in_sync_replica(&self, silence_ms: i64, now_ms: i64) -> bool {
         let is_silent = |follower: &Follower| {
             let last_seen_ms = follower.last_fetch_ms.max(follower.last_caught_up_ms);
@@ -407,7 +407,7 @@ impl Leadership {
         }
     }
 
-    /// Moves the two offsets as far as everybody who counts has got (`Partition.maybeIncrementLeaderHW`).
+    /// Moves the two offsets as far as all counted replicas have got (`Partition.maybeIncrementLeaderHW`).
     fn advance(&mut self, now_ms: i64) {
         let mut reached = self.own;
         let counts =
@@ -440,8 +440,8 @@ impl Leadership {
         !self.withheld.is_empty()
     }
 
-    /// Where the logs of this node and of all live followers have begun by now (`Partition.lowWatermarkIfLeader`). One
-    /// that has not fetched yet holds it up.
+    /// The least log start offset of this node and of all live followers (`Partition.lowWatermarkIfLeader`). A follower
+    /// that has not fetched yet holds it back.
     pub fn low_watermark(&self, own_log_start_offset: i64) -> i64 {
         let lives = |follower: &&Follower| follower.registration.is_some_and(|registration| registration.is_active);
         let starts = self.followers.iter().filter(lives).map(|follower| follower.log_start_offset);
@@ -533,7 +533,7 @@ impl Leadership {
             || (follower.may_join() && follower.is_caught_up(self.own.log_end_offset, now_ms, self.limits.lag_max_ms))
     }
 
-    /// `Partition.isFollowerInSync`, for one that may join.
+    /// `Partition.isFollowerInSync`, for a follower that may join.
     fn has_caught_up_to_enter(&self, follower: &Follower) -> bool {
         !self.is_maximal_isr(follower.id)
             && follower.may_join()

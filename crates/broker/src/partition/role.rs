@@ -1,8 +1,8 @@
 //! What a partition is on this node: leader, follower, or nothing yet. The metadata says so ([`Partition::take_role`]).
 //!
-//! A role begins and ends under the log's lock. Whoever appends holds that lock and looks at the role, so nothing of an
-//! older leadership can slip into a newer one. Watermarks move under the role's own lock, which is change after the
-//! log's; what follows from a move, such as answers, happens when it is released.
+//! A role begins and ends under the log's lock. An append holds that lock and checks the role, so nothing of an older
+//! leadership can slip into a newer one. Watermarks move under the role's own lock, which is change after the log's;
+//! what follows from a move, such as answers, happens when it is released.
 //!
 //! A partition that no other node replicates is *alone*: its appends are replicated by being made, and take no lock
 //! for it unless something is withheld from consumers until it is on disk.
@@ -73,7 +73,7 @@ impl RoleState {
 /// What taking a role leads to.
 #[derive(Default)]
 struct RoleChange {
-    /// Batches that nobody has appended.
+    /// Queued batches that were not appended.
     refused: Vec<Queued>,
     /// Of a leader.
     progress: Option<Progress>,
@@ -82,7 +82,7 @@ struct RoleChange {
     wants_sync: bool,
 }
 
-/// How far a leader has got, for those who wait for it.
+/// How far a leader has got, for waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub(super) high_watermark: i64,
@@ -131,7 +131,7 @@ impl Partition {
             }
             self.waiters.wake_all();
         }
-        // A replica may be gone that had not deleted yet.
+        // A replica that had not deleted yet may have been removed.
         self.waiters.notify_low_watermark();
         if let Some(progress) = change.progress {
             self.notify_waiters(&progress);
@@ -156,7 +156,7 @@ impl Partition {
         if is_same {
             return RoleChange::default();
         }
-        // What is queued is refused by whoever wants to append it.
+        // What is queued is refused by the thread that wants to append it.
         RoleChange { is_new: true, ..RoleChange::default() }
     }
 
@@ -181,7 +181,7 @@ impl Partition {
         let mut change = RoleChange::default();
         match &mut guard.role {
             Role::Leader(leadership) if !is_new_epoch => {
-                // What was appended while nobody else replicated it was not told.
+                // Appends without other replicas were not recorded.
                 leadership.update_local(self.own(), now_ms);
                 if !leadership.update(assignment, registrations, now_ms) {
                     return Ok(change);
@@ -205,7 +205,7 @@ impl Partition {
                 // What a former leadership had is no measure of this one.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
                 change.wants_sync = leadership.withholds() && own.synced_offset < own.log_end_offset;
-                // The followers sync what they have, or nobody would read it before the next record.
+                // The followers sync what they have, or it would stay invisible until the next record.
                 let sync_wanted = if leadership.withholds() { own.log_end_offset } else { -1 };
                 *role = Role::Leader(Box::new(leadership));
                 self.sync_wanted.store(sync_wanted, Ordering::Release);
@@ -237,7 +237,7 @@ impl Partition {
         self.is_alone.store(false, Ordering::Release);
     }
 
-    /// Takes over who is registered, fenced and shutting down.
+    /// Updates which brokers are registered, fenced and shutting down.
     pub fn update_brokers(self: &Arc<Self>, registrations: Registrations<'_>) {
         let now_ms = self.now_ms();
         self.with_leadership(|leadership| leadership.update_brokers(registrations, now_ms));
@@ -275,7 +275,7 @@ impl Partition {
         }
     }
 
-    /// Lets everybody see where the leadership has got to.
+    /// Publishes the progress of the leadership.
     fn publish(&self, guard: &mut RoleState) -> Option<Progress> {
         let Role::Leader(leadership) = &guard.role else { return None };
         // While the partition is alone, appends move the watermark without asking here.
@@ -311,7 +311,7 @@ impl Partition {
         }
     }
 
-    /// How far those who wait may be told that everybody has got.
+    /// The progress that waiting requests are answered by.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.publish(&mut self.role.lock())
     }
@@ -328,8 +328,8 @@ impl Partition {
         self.shared.env.clock.now().monotonic_ms
     }
 
-    /// Withholds from consumers what is going to be appended, until [`Partition::record_appended`] tells what it was.
-    /// Called under the log's lock.
+    /// Withholds from consumers what is going to be appended, until [`Partition::record_appended`] is called. Called
+    /// under the log's lock.
     pub(super) fn begin_append(&self, start_offset: i64) {
         let mut guard = self.role.lock();
         if let Role::Leader(leadership) = &mut guard.role {
@@ -338,7 +338,7 @@ impl Partition {
         }
     }
 
-    /// Notes an append that consumers may not read at once: other replicas have to follow, or something has to be on
+    /// Records an append that consumers may not read at once: other replicas have to follow, or something has to be on
     /// disk before, which is this append from `withheld_from` on. Called under the log's lock.
     pub(super) fn record_appended(&self, end_offset: i64, bytes: i64, withheld_from: Option<i64>, now_ms: i64) {
         let mut guard = self.role.lock();
@@ -357,7 +357,7 @@ impl Partition {
         }
     }
 
-    /// Notes that more of the log is on disk. The caller answers those who wait for it.
+    /// Records that more of the log is on disk. The caller answers the requests that wait for it.
     pub(super) fn record_synced(&self) -> Option<Progress> {
         let now_ms = self.now_ms();
         let mut guard = self.role.lock();
@@ -373,9 +373,8 @@ impl Partition {
 
     // --- Followers of this leader
 
-    /// Notes what a follower has, as its fetch says, and asks for its return into the in-sync replicas if it may enter,
-    /// or to do without it if it has lost something.
-    /// The fetch was compared with the log as it is in `leader_epoch`.
+    /// Updates the state of a follower from its fetch, and proposes its return into the in-sync replicas if it may
+    /// enter, or its removal if it has lost something. The fetch was compared with the log as it is in `leader_epoch`.
     pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
         let own = self.own();
         let is_isr_change = self.with_leadership(|leadership| {
@@ -408,7 +407,7 @@ impl Partition {
         self.read_leadership(|leadership| leadership.readable_followers(offset).collect()).unwrap_or_default()
     }
 
-    /// Up to where a follower should bring its log to the disk: somebody waits for it.
+    /// Up to where a follower should sync its log, because a request waits for it.
     pub fn sync_wanted_from(&self, id: i32) -> i64 {
         let to_enter = self.read_leadership(|leadership| leadership.must_sync_to_enter(id));
         let to_enter = to_enter.ok().flatten().unwrap_or(-1);
@@ -445,8 +444,8 @@ impl Partition {
         }
     }
 
-    /// Gives up what waits for followers that are silent, while no controller is heard of: they may have another leader
-    /// by now, which this node would be the last to know of, and clients are better off looking for it.
+    /// Refuses requests that wait for silent followers while the controller is unreachable: the followers may have
+    /// another leader by now, which this node would be the last to learn of, and clients are better off looking for it.
     pub fn refuse_if_stalled(&self, silence_ms: i64) {
         let now_ms = self.now_ms();
         let is_stalled =

@@ -1,4 +1,4 @@
-//! What becomes of appends while the disk stands still, and of everybody else.
+//! What becomes of appends and other requests while the disk stalls.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -270,7 +270,7 @@ fn what_waits_for_the_disk_is_bounded() {
     node.shared.syncer.run_pending();
     // They are larger than the topic takes.
     assert!(waiting[1..].iter().all(|completion| outcome(completion) == Some(Err(ErrorCode::MESSAGE_TOO_LARGE))));
-    // There is room again, whatever a batch is like.
+    // There is space in the queue again for any batch.
     assert_eq!(outcome(&produce(&partition, Acks::Leader, SIZE_BYTES)), Some(Err(ErrorCode::MESSAGE_TOO_LARGE)));
 }
 

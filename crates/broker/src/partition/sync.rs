@@ -20,10 +20,10 @@ use super::{Partition, ProduceCompletion, ProduceOutcome, ProduceTimings};
 /// Threads that do nothing but wait for the disk. Many, since a journaling file system makes one commit of the syncs
 /// that are under way at the same time.
 const THREADS: usize = 8;
-/// How many of them may be busy with what nobody waits for, which can be much at a time.
+/// How many of them may be busy with syncs that no request waits for, which can be large.
 const BACKGROUND_THREADS: usize = 4;
-/// How long a partition gathers appends that came while it was being synced. A sync costs the same CPU
-/// for one batch as for ten, so fewer of them leave more for everybody; who sends one request at a time never waits.
+/// How long a partition gathers appends that came while it was being synced. A sync costs the same CPU for one batch as
+/// for ten, so fewer of them leave more for others; a client with one request at a time never waits.
 const GATHER: Duration = Duration::from_micros(500);
 
 /// The queue of partitions that want to be on disk.
@@ -45,7 +45,7 @@ struct Queue {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Priority {
-    /// Somebody waits.
+    /// A request waits.
     Urgent,
     Background,
 }
@@ -200,7 +200,7 @@ impl Partition {
         self.schedule_sync(waiting, Priority::Urgent);
     }
 
-    /// The same for what nobody waits for.
+    /// The same for bytes that no request waits for.
     pub fn request_background_sync(self: &Arc<Self>) {
         self.schedule_sync([], Priority::Background);
     }
@@ -255,8 +255,8 @@ impl Partition {
         self.append_queued();
         {
             let mut state = self.sync.inner.lock();
-            // What was asked for until here is on disk by the sync below, but for what was queued behind our back: the
-            // one who did so has asked already, or is about to, and nobody else will.
+            // What was asked for until here is on disk by the sync below, except what was queued meanwhile: its caller
+            // has requested a sync already, or is about to, and no other thread will.
             state.again = !self.queue.lock().is_empty();
         }
         let clock = &self.shared.env.clock;
@@ -272,7 +272,7 @@ impl Partition {
                 state.waiting.record_synced(synced_offset, now);
                 let settled = state.waiting.take_settled(progress.as_ref(), synced_offset);
                 let again = state.again;
-                // Those that wait for other replicas only do not wait for this disk.
+                // Requests that wait only for other replicas do not wait for this disk.
                 let is_done = !state.waiting.want_more_than(synced_offset);
                 state.scheduled = again;
                 drop(state);
@@ -284,14 +284,14 @@ impl Partition {
                 let failed = std::mem::take(&mut *self.sync.inner.lock());
                 self.fail(&error);
                 acknowledgements::refuse(failed.waiting.into_all(), ErrorCode::KAFKA_STORAGE_ERROR);
-                // Whoever queued something meanwhile counts on this thread.
+                // A request queued meanwhile relies on this thread.
                 self.append_queued();
                 None
             }
         }
     }
 
-    /// Keeps those who wait for other replicas only.
+    /// Keeps requests that wait only for other replicas.
     pub(super) fn wait_for_replication(&self, waiting: Vec<Waiting>) {
         if waiting.is_empty() {
             return;
@@ -305,7 +305,7 @@ impl Partition {
         }
     }
 
-    /// Answers those who waited for what has happened.
+    /// Answers the requests that are settled.
     pub(super) fn answer_waiting(&self, progress: &Progress) {
         let mut state = self.sync.inner.lock();
         if state.waiting.is_empty() {

@@ -52,7 +52,7 @@ struct OpenTopic {
 #[derive(Clone)]
 enum Slot {
     Open(Arc<Partition>),
-    /// Its log could not be opened: for good, or for want of room or of descriptors.
+    /// Its log could not be opened: for good, or for lack of disk space or descriptors.
     Offline {
         is_final: bool,
     },
@@ -111,7 +111,7 @@ pub struct PartitionTable {
     checkpointed: Mutex<CheckpointedOffsets>,
     /// What was noted when the broker stopped, until all logs are open.
     remembered: Mutex<Remembered>,
-    /// Partitions of which something is gone that was on disk before the start, by the topic's id.
+    /// Partitions that lack something that was on disk before the start, by the topic's id.
     lost: Mutex<BTreeSet<(Uuid, i32)>>,
 }
 
@@ -177,7 +177,7 @@ impl PartitionTable {
         Ok(table)
     }
 
-    /// Opens the logs of all partitions of the first image that this node replicates, and makes those that are missing.
+    /// Opens the logs of all partitions of the first image that this node replicates, and creates missing ones.
     pub fn load(&self, image: &MetadataImage) {
         let mut remembered = self.remembered.lock();
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
@@ -266,8 +266,8 @@ impl PartitionTable {
         }
     }
 
-    /// Has logs let go of files that they did not use since the last time, or of all that can be opened again. Returns
-    /// how many that were. Waits for nobody.
+    /// Has logs close files that they did not use since the last time, or all that can be opened again. Returns how
+    /// many. Does not block.
     pub fn give_up_files(&self, even_used: bool) -> usize {
         let Some(topics) = self.topics.try_read() else { return 0 };
         let partitions = topics.by_id.values().flat_map(|topic| topic.partitions.iter().filter_map(Slot::open));
@@ -296,12 +296,12 @@ impl PartitionTable {
         &self.shared.inline_appends
     }
 
-    /// Who reads from the disk what is not in the page cache.
+    /// The threads that read from the disk what is not in the page cache.
     pub fn cold_reads(&self) -> &BlockingPool {
         &self.cold_reads
     }
 
-    /// Who checks requests that are too large for a thread of the runtime.
+    /// The threads that check requests too large for a thread of the runtime.
     pub fn large_requests(&self) -> &BlockingPool {
         &self.large_requests
     }
@@ -349,7 +349,8 @@ impl PartitionTable {
         }
     }
 
-    /// Opens logs that could not be opened for want of room. The registration changes when this broker has some again.
+    /// Opens logs that could not be opened for lack of disk space. The registration changes when this broker has some
+    /// again.
     fn try_again(&self, image: &MetadataImage) {
         if !self.is_waiting_for_space() {
             return;
@@ -386,7 +387,7 @@ impl PartitionTable {
             let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
             let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
             let partition = Partition::new(identity, log, high_watermark, settings, self.shared.clone());
-            // One that is noted may be that of a log which was here before.
+            // The directory may be that of a log which was here before.
             self.shared.recovery_points.lower(&partition, partition.view().log_end_offset())?;
             Ok(partition)
         });
@@ -604,7 +605,7 @@ fn for_each_log<T: Send>(logs: Vec<T>, work: impl Fn(T) + Sync) {
 }
 
 impl Applied for PartitionTable {
-    /// Logs are made, retired and told their roles and settings before this returns.
+    /// Logs are created, retired and given their roles and settings before this returns.
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
         for topic in &delta.deleted {
             self.delete_topic(topic.id);

@@ -61,7 +61,7 @@ fn batch() -> Batch {
     builder.build()
 }
 
-/// Waits until a completion of one place is filled.
+/// Waits until a completion of one slot is filled.
 fn wait(completion: &ProduceCompletion) -> ProduceOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let filled = async { tokio::time::timeout(Duration::from_secs(60), poll_fn(|cx| completion.poll(cx))).await };
@@ -69,7 +69,7 @@ fn wait(completion: &ProduceCompletion) -> ProduceOutcome {
 }
 
 /// Several senders with a few requests in flight each, of which some wait for the disk and some only for the page
-/// cache. Returns what they were told, in the order in which each of them had asked.
+/// cache. Returns the outcomes of each, in the order of its requests.
 fn senders(partition: &Arc<Partition>) -> Vec<Vec<ProduceOutcome>> {
     let by_sender = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

@@ -3,8 +3,8 @@
 //! Followers wait for what is appended, consumers for what is replicated too. That the high watermark has moved is news
 //! for a follower, but not urgent: the next records will most likely carry it, so the news waits a moment for them.
 //!
-//! A wait that has been woken is not looked at again, and of those at one partition only [`PATIENT_MAX`] may want more
-//! than a byte, so that an append looks at no more than those and the ones that it wakes.
+//! A wait that has been woken is not looked at again, and only [`PATIENT_MAX`] waits at one partition may want more
+//! than a byte, so that an append looks at no more than these and the ones that it wakes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use tokio::time::timeout;
 
 use super::Partition;
 
-/// How long news waits for records that would carry it. A partition that is written to often tells it by the way; one
-/// that is written to now and then costs one answer more for each time.
+/// How long a new high watermark waits for records that would carry it. A partition with frequent writes needs no extra
+/// answer; one with rare writes costs one answer more for each.
 const NEWS_LINGER: Duration = Duration::from_millis(5);
-/// Waits at one partition that may go on after an append. Those that come when there are so many are over with the
-/// first byte.
+/// How many waits at one partition may go on after an append. Further ones end with the first byte.
 const PATIENT_MAX: usize = 1_000;
 
-/// Who fetches.
+/// The kind of the fetching client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     Consumer,
@@ -58,7 +57,7 @@ impl FetchWait {
         }
     }
 
-    /// There is something to tell which need not be told at once.
+    /// There is news that is not urgent.
     pub fn note_news(&self) {
         self.news.notify_one();
     }
@@ -77,7 +76,7 @@ impl FetchWait {
 #[derive(Default)]
 pub struct Waiters {
     waits: Mutex<Waits>,
-    /// For those who wait until all replicas have deleted something.
+    /// For requests that wait until all replicas have deleted something.
     low_watermark: Notify,
 }
 
@@ -117,7 +116,7 @@ impl Waiters {
         });
     }
 
-    /// Keeps those that wait on.
+    /// Keeps the waits that go on.
     fn tell(&self, mut waits_on: impl FnMut(&FetchWait) -> bool) {
         self.waits.lock().waiting.retain(|_, wait| waits_on(wait));
     }

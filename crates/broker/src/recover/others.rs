@@ -1,7 +1,7 @@
 //! Whether the other nodes have the metadata, before one of them sets its own aside.
 //!
-//! They have if most voters follow a leader while this node is down. Where two of three set theirs aside at once, the
-//! third has nobody to agree with.
+//! They have if most voters follow a leader while this node is down. When two of three set their metadata aside at
+//! once, the third has no majority.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::cluster::first_start::hello_all;
 const PATIENCE: Duration = Duration::from_secs(6);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The id of a leader that most voters confirm, at one of these addresses or one that is named there.
+/// The id of a leader that most voters confirm, at one of these addresses or one that a node there names.
 pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String>) -> Result<i32, RecoverError> {
     if known.is_empty() {
         return Err(RecoverError::UnknownOthers);

@@ -3,8 +3,8 @@
 //!
 //! What an answer wants to be on disk is there before the next request says so; the syncs of all its partitions run at
 //! the same time. Small answers are appended by this task itself, as connections append what producers send: handing
-//! them to another thread costs more than the write. Large ones, those that cut logs, and all that come while too many
-//! threads write, go to the blocking pool.
+//! them to another thread costs more than the write. Large ones, answers that truncate logs, and all that come while
+//! too many threads write, go to the blocking pool.
 //!
 //! A request that is parked at the leader would keep partitions waiting that are to be followed from now on, so it is
 //! given up for them, not too often, by connecting anew.
@@ -112,7 +112,7 @@ impl Fetcher {
         Self { leader, env, config, metadata, quota, inline_appends, assigned, added, interrupted: None }
     }
 
-    /// Fetches for ever. Whoever has started it aborts it.
+    /// Fetches until the task is aborted.
     pub(super) async fn run(mut self) {
         let (node_id, limits) = {
             let config = self.config.load();
@@ -222,7 +222,7 @@ impl Fetcher {
         }
     }
 
-    /// Appends what has come. The state comes back unless the thread that had it is gone.
+    /// Appends what has arrived. The state comes back unless the thread that had it has ended.
     async fn apply(
         &self,
         mut state: Follow,
@@ -242,7 +242,7 @@ impl Fetcher {
         applied.await.inspect_err(|error| tracing::error!(%error, "appending what was fetched failed")).ok()
     }
 
-    /// Until there are other partitions, or one that waits may be asked for again.
+    /// Until there are other partitions, or a partition in backoff may be fetched again.
     async fn wait_for_work(&mut self, state: &Follow) {
         let now_ms = self.now_ms();
         let wait_ms = match state.next_retry_ms() {

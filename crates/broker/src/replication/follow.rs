@@ -1,15 +1,15 @@
 //! What a follower asks one leader for, and what it does with the answers. No network, no runtime, no clock of its own.
 //!
 //! Requests are incremental (KIP-227): a partition is named when what it has to say is new. The leader remembers the
-//! rest, also which high watermark it has told, so that one is not a reason to be named.
+//! rest, also which high watermark it has sent, so a new high watermark is no reason to be named.
 //!
 //! A partition whose answer cannot be used waits on its own, 50 ms and then twice as long each time up to a second, and
 //! does not hold up the others. What was sent for a partition must be where it still is when the answer comes, or the
 //! answer is left; and whatever changes the log looks at the leader epoch under the log's lock.
 //!
-//! One that is throttled and has not caught up is not asked for while the follower's quota is exceeded (KIP-73,
-//! `RemoteLeaderEndPoint.shouldFollowerThrottle`). Of those that wait together, the one that has got records least
-//! lately is asked for first.
+//! A throttled partition that has not caught up is not fetched while the follower's quota is exceeded (KIP-73,
+//! `RemoteLeaderEndPoint.shouldFollowerThrottle`). Of those partitions, the one whose last records are oldest is
+//! fetched first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,9 +71,9 @@ pub(crate) struct Follow {
     /// Answers so far.
     answers: u64,
     partitions: BTreeMap<Key, Followed>,
-    /// Those that may have something new to say.
+    /// Partitions that may have something new to say.
     to_look_at: BTreeSet<Key>,
-    /// Those that the leader's session has and should not.
+    /// Partitions that the leader's session has and should not.
     to_forget: BTreeSet<Key>,
     looked_at_all_ms: i64,
     session_id: i32,
@@ -83,7 +83,7 @@ pub(crate) struct Follow {
 
 struct Followed {
     partition: Arc<Partition>,
-    /// What the leader was told last, as long as its session has it.
+    /// What the leader was sent last, as long as its session has it.
     requested: Option<FetchPartition>,
     /// Not asked for before.
     retry_ms: i64,
@@ -155,7 +155,7 @@ impl Follow {
         self.partitions.values().filter(|followed| followed.backoff_ms > 0).map(|followed| followed.retry_ms).min()
     }
 
-    /// The next request, unless there is nothing to ask for now. The leader is told how this broker is registered.
+    /// The next request, unless there is nothing to fetch now. It has the epoch of this broker's registration.
     pub(crate) fn request(&mut self, image: &MetadataImage, now_ms: i64) -> Option<FetchRequest> {
         let is_exceeded = self.quota.as_ref().is_some_and(|quota| quota.is_exceeded(now_ms));
         if is_exceeded || now_ms.saturating_sub(self.looked_at_all_ms) >= LOOK_INTERVAL_MS {
@@ -279,7 +279,7 @@ impl Follow {
             }
         }
         if self.session_id == 0 {
-            // The leader has no room for a session: each request names all.
+            // The leader's session cache is full: each request names all.
             self.begin_session();
         }
         Ok(to_sync)
@@ -335,7 +335,7 @@ impl PartitionError {
     fn report(&self, partition: &Partition, backoff_ms: i64) {
         let (topic, index) = (&partition.topic, partition.index);
         match self {
-            // A change of leaders that one of the two nodes has not heard of yet.
+            // A change of leaders that one of the two nodes does not know yet.
             Self::Refused(
                 ErrorCode::NOT_LEADER_OR_FOLLOWER
                 | ErrorCode::FENCED_LEADER_EPOCH

@@ -1,7 +1,7 @@
 //! Changes of in-sync replicas: leaders want them, the controller decides.
 //!
 //! One AlterPartition is under way at a time, with all changes that have gathered. A leader counts a follower that it
-//! wants to add from the moment it wants it, and one that it wants to remove until the answer (KIP-497), so an answer
+//! wants to add from that moment on, and a follower that it wants to remove until the answer (KIP-497), so an answer
 //! that is late or lost costs time and nothing else.
 
 use std::collections::BTreeMap;
@@ -144,7 +144,7 @@ impl Round {
                     topic = %partition.topic, partition = partition.index, code = %data.error_code, ?after,
                     "a change of in-sync replicas was refused"
                 );
-                // One that was dropped is soon wanted again if nothing has changed: not at once.
+                // A dropped change is soon wanted again if nothing has changed: not at once.
                 is_done &= after == AfterRefusal::WaitForMetadata;
                 if after != AfterRefusal::Retry {
                     wanted.remove(&key);

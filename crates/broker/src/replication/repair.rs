@@ -1,4 +1,4 @@
-//! Mends batches that have gone bad on this node's disk with those of other replicas.
+//! Repairs damaged batches of this node with those of other replicas.
 //!
 //! It reads as a consumer does, so it works the same on leaders and followers. The replica is not in sync meanwhile.
 //! What was cut off or compacted has other bytes elsewhere, which do not fit: a follower cuts its log there and fetches
@@ -22,7 +22,7 @@ use crate::partition::{Partition, PartitionQueue};
 use crate::stream;
 use crate::threads::spawn_blocking;
 
-/// How long until damage that nobody could mend is looked at again.
+/// How long until damage that no replica could repair is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// The same, while it is not known yet who leads the partition.
 const ROLE_INTERVAL: Duration = Duration::from_millis(500);

@@ -33,7 +33,7 @@ use crate::producer_ids::ProducerIds;
 use crate::replication::{Repair, Replication, isr};
 use crate::threads::{Thread, keep_awake, spawn_blocking};
 
-/// What links have to tell that nobody has taken note of yet.
+/// Events of links that were not handled yet.
 const LINK_EVENTS_MAX: usize = 256;
 
 /// What all steps need.

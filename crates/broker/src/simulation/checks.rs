@@ -1,4 +1,4 @@
-//! What an onlooker sees of a cluster: the logs of all nodes, what clients were told, what processes have witnessed.
+//! Checks of a whole cluster: the logs of all nodes, the answers that clients got, the events of processes.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::ledger::{TopicPartition, topic_partition};
 use super::replica::bytes_of;
 
 impl Cluster {
-    /// What a client has been told is a promise.
+    /// An answer to a client is a promise.
     pub(super) fn observe(&mut self, event: ClientEvent) {
         match event {
             ClientEvent::Acknowledged { topic_partition, node, base_offset, values } => {
@@ -21,7 +21,7 @@ impl Cluster {
                 (node, base_offset, values.len()).hash(&mut self.trace);
                 self.ledger.acknowledges(&topic_partition, epoch.unwrap_or(newest), base_offset, &values);
             }
-            // One that does not know that it leads no more knows nothing of what has been acknowledged since.
+            // A node that does not know that it leads no more knows nothing of what has been acknowledged since.
             ClientEvent::Failed { topic_partition, node, sequence, code } => {
                 let leads = self.ledger.partition(&topic_partition).is_some_and(|partition| partition.leader == node);
                 assert!(!leads, "{topic_partition:?}: an error reaches the producer at sequence {sequence}: {code}");
@@ -49,7 +49,7 @@ impl Cluster {
         log.is_leader().then(|| log.leader_epoch())
     }
 
-    /// Looks at the logs of all nodes, as everybody may see them.
+    /// Looks at the visible part of the logs of all nodes.
     pub(super) fn show(&mut self) {
         let image = Arc::clone(&self.ledger.newest);
         let brokers: Vec<_> = self
@@ -79,7 +79,7 @@ impl Cluster {
     /// The newest leader promises nothing that an in-sync replica does not have.
     pub(super) fn check_watermarks(&self) {
         let image = &self.ledger.newest;
-        // What a process had that has ended since, the next one of that node may not have; nobody knows of it yet.
+        // The next process of a node may not have what an ended one had; the metadata does not have it yet.
         let log = |id: i32, topic_partition: &TopicPartition| {
             let broker = self.nodes[id as usize].broker()?;
             let incarnation_id = broker.peers.own().incarnation_id;

@@ -35,7 +35,7 @@ const OFFSET_COMMIT_VERSION: i16 = 9;
 const OFFSET_FETCH_VERSION: i16 = 9;
 const GROUP: &str = "readers";
 
-/// What clients have been told.
+/// The answers that clients got.
 pub(super) enum ClientEvent {
     Acknowledged {
         topic_partition: TopicPartition,
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Whom a client takes for the leader.
+    /// The node that a client takes for the leader.
     fn leader(&mut self, topic_partition: &TopicPartition) -> Option<i32> {
         if self.rng.percent(10) {
             return Some(self.rng.below(self.nodes as u64) as i32);
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Produces a batch, and returns its offset where that is told.
+    /// Produces a batch, and returns its offset if there is an answer.
     async fn produce(&mut self, node: i32, batch: &Batch, acks: i16) -> Option<Result<i64, ErrorCode>> {
         let (request, version) = (self.produce_request(batch, acks), *ProduceRequest::API.versions.end());
         if acks == 0 {
@@ -230,7 +230,7 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, topic_partition: TopicPart
     }
 }
 
-/// Somebody who sends records once, and does not care or goes by the answer.
+/// A producer that sends records once, with `acks=0` or by the answer.
 pub(super) async fn produce_once(world: Arc<Mutex<World>>, topic_partition: TopicPartition) {
     let mut client = Client::new(&world, &topic_partition);
     loop {

@@ -21,7 +21,7 @@ use crate::partition::Partition;
 use crate::{Broker, StartError};
 
 const STEP_MS: i64 = 5;
-/// How often the onlooker looks at all logs.
+/// How often all logs are checked.
 const LOOK_MS: i64 = 50;
 pub(super) const REPLICATION_FACTOR: i16 = 3;
 /// The machine of all clients.
@@ -64,7 +64,7 @@ pub(super) struct Cluster {
     /// A new disk is being filled with what was on the old one.
     pub(super) is_rebuilding: bool,
     pub(super) trace: DefaultHasher,
-    /// What went wrong, for whoever looks at a seed.
+    /// What went wrong, for the report of a seed.
     said: Vec<String>,
 }
 
@@ -178,7 +178,7 @@ impl Cluster {
             running.process.kill();
         }
         (node.is_stopped, node.slow_until_ms, node.is_failing) = (false, 0, false);
-        // Whoever starts it again sees to its disk.
+        // Starting it again sees to its disk.
         (node.hangs_until_ms, node.is_full) = (0, false);
         node.disk.clear_faults();
         if loses_power {
@@ -273,7 +273,7 @@ impl Cluster {
                 Witnessed::Answers { epoch, offset } => self.ledger.answers(epoch, offset),
             }
         }
-        // Whoever leads from now on must have everything from now on.
+        // A leader from now on must have everything from now on.
         if let Some(broker) = running.broker() {
             for partition in broker.partitions.all().iter().filter(|partition| partition.is_leader()) {
                 self.ledger.leads(n as i32, partition);

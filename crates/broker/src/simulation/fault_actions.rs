@@ -1,4 +1,4 @@
-//! What goes wrong in a cluster, and how it is set right.
+//! Applies faults to a cluster, and ends them.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ const SLOW_START_MAX_MS: u64 = 4000;
 const LATE_START_MAX_MS: u64 = 2000;
 
 impl Cluster {
-    /// Something goes wrong, or is set right.
+    /// Applies the next fault, or ends one.
     pub(super) fn apply_fault(&mut self) {
         self.is_rebuilding &= !self.is_healthy();
         let count = self.count();
         if self.is_rebuilding {
-            // One that was refused while others were not well either is looked after again.
+            // A node that was refused while others were unhealthy too is started again.
             for n in 0..count {
                 if self.nodes[n].flipped.is_some() {
                     self.start(n);
@@ -141,8 +141,8 @@ impl Cluster {
         }
     }
 
-    /// Gives a node a new and empty disk. What was on it is on others, and more than one loss at a time nobody survives
-    /// whose leader may acknowledge alone.
+    /// Gives a node a new and empty disk. What was on it is on others; a cluster whose leader may acknowledge alone
+    /// does not survive more than one loss at a time.
     fn wipe(&mut self, n: usize) {
         if !self.is_healthy() || !self.sockets.is_whole() {
             return;
@@ -238,7 +238,7 @@ impl Cluster {
         let Some(broker) = running.broker() else { return };
         running.process.enter(|| {
             tokio::spawn(async move {
-                // Whoever is refused asks again.
+                // A refused request is sent again.
                 _ = broker.controller.ask(request).await;
             })
         });

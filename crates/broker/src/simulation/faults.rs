@@ -17,7 +17,7 @@ pub(super) struct Faults {
     pub(super) start_all: u64,
     pub(super) start_one: u64,
     pub(super) leave: u64,
-    /// A log is gone, and its node starts first.
+    /// A log is lost, and its node starts first.
     pub(super) lose_log: u64,
     pub(super) wipe: u64,
     pub(super) flip_metadata_bit: u64,

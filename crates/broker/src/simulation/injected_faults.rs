@@ -12,7 +12,7 @@ fn every_injected_fault_is_found() {
         let (fault, name) = InjectedFault::ALL[index as usize];
         match fault {
             InjectedFault::EmptyDiskVotes => {}
-            // Whole brokers sync before anybody else has a turn.
+            // Whole brokers sync before any other task has a turn.
             InjectedFault::ReadBeforeSync => find(name, fault, read_over_power_losses),
             _ => find(name, fault, |seed| _ = run(seed)),
         }

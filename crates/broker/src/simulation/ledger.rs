@@ -1,9 +1,9 @@
-//! What an onlooker who sees everything knows: what was promised to whom, and what must therefore always hold.
+//! A record of all promises to clients, and of what must therefore always hold.
 //!
 //! - What was acknowledged with `acks=all` is in the log of every later leader.
-//! - So is every batch below a high watermark, which consumers may have read; with the same bytes on all replicas.
-//!   Only power loss may take one that was not yet on the disks of all in-sync replicas, and none whose producer has
-//!   asked for all: consumers read that from the disks.
+//! - So is every batch below a high watermark, which consumers may have read; with the same bytes on all replicas. Only
+//!   power loss may take a batch that was not yet on the disks of all in-sync replicas, and none with `acks=all`:
+//!   consumers read that from the disks.
 //! - An epoch has one leader, epochs never go back, in-sync replicas are replicas, all nodes have one history of the
 //!   metadata.
 //! - A controller decides on a state that has all that was answered in earlier epochs.
@@ -38,7 +38,7 @@ struct Replicated {
     max_timestamp: i64,
 }
 
-/// What may be gone: offsets of batches that were written in these epochs or before.
+/// What may be lost: offsets of batches that were written in these epochs or before.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     from: i64,
@@ -70,7 +70,7 @@ struct LookedAt {
 type OffsetKey = (String, String, i32);
 
 pub(super) struct Ledger {
-    /// Changes of partitions that nobody has taken note of yet.
+    /// Changes of partitions that were not logged yet.
     pub(super) changes: Vec<String>,
     /// The newest image that any node has committed.
     pub(super) newest: Arc<MetadataImage>,
@@ -165,7 +165,7 @@ impl Ledger {
 
     // --- Records
 
-    /// A leader has acknowledged a batch to a producer that asked for all.
+    /// A leader has acknowledged a batch with `acks=all`.
     pub(super) fn acknowledges(
         &mut self,
         topic_partition: &TopicPartition,
@@ -181,7 +181,7 @@ impl Ledger {
         self.acknowledged += values.len();
     }
 
-    /// Somebody may read a batch.
+    /// A batch is visible.
     pub(super) fn sees(&mut self, topic_partition: &TopicPartition, who: &str, batch: &Batch) {
         let leader_epoch = self.partition(topic_partition).map_or(i32::MAX, |partition| partition.leader_epoch);
         let history = self.partitions.entry(topic_partition.clone()).or_default();
@@ -257,7 +257,7 @@ impl Ledger {
         }
     }
 
-    /// What a node had in memory only is gone, with its power.
+    /// What a node had in memory only is lost with its power.
     pub(super) fn loses(&mut self, topic_partition: &TopicPartition, synced_offset: i64, end_offset: i64) {
         let leader_epoch = self.partition(topic_partition).map_or(-1, |partition| partition.leader_epoch);
         let history = self.partitions.entry(topic_partition.clone()).or_default();
@@ -301,7 +301,7 @@ impl Ledger {
         let Some(commits) = self.commits.get(key) else { return };
         let known = |(_, epoch): &&(u64, i32)| *epoch <= leader_epoch;
         let Some((last, epoch)) = commits.values().rev().find(known) else { return };
-        // One that was not acknowledged may have come about all the same, and later.
+        // An unacknowledged commit may have been stored all the same, and later.
         let is_older = commit.is_none_or(|commit| commits.values().any(|(other, _)| *other == commit));
         let is_newer = commits.iter().any(|(_, (other, epoch))| Some(*other) == commit && *epoch > leader_epoch);
         assert!(
@@ -330,7 +330,7 @@ impl History {
         if self.losses.iter().any(may_be_lost) {
             return;
         }
-        // Only producers that ask for all have ids here.
+        // Only producers with `acks=all` have ids here.
         if header.producer_id >= 0 {
             self.durable_offset = self.durable_offset.max(header.next_offset());
         }

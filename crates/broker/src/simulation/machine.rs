@@ -3,7 +3,7 @@
 //!
 //! Each process has a runtime of its own, with a paused clock, which is driven in turn with all others, a few
 //! milliseconds at a time. Whatever a process has started ends with its runtime, as it does with `kill -9`. A machine
-//! that is not driven is one that is stopped.
+//! that is not driven is stopped.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ pub(crate) fn set_now_ms(ms: i64) {
     TIME.set((ms, None));
 }
 
-/// Has panics noted of tasks that nobody asks for.
+/// Records panics of tasks that are not joined.
 pub(crate) fn record_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -81,7 +81,7 @@ pub(crate) fn record_panics() {
     });
 }
 
-/// What an onlooker is told of a process.
+/// What the checks learn of a process.
 pub(crate) enum Witnessed {
     /// It has applied what the quorum has committed.
     Committed(Arc<MetadataImage>),
@@ -99,7 +99,7 @@ fn witness(of: impl FnOnce() -> Witnessed) {
     }
 }
 
-/// Tells the onlooker, if there is one, what this process has applied.
+/// Reports to the checks, if there are any, what this process has applied.
 pub(crate) fn commits(image: &Arc<MetadataImage>) {
     witness(|| Witnessed::Committed(Arc::clone(image)));
 }
@@ -119,7 +119,7 @@ pub(crate) fn answers(epoch: i32, offset: i64) {
     witness(|| Witnessed::Answers { epoch, offset });
 }
 
-/// Shows a process to the onlooker.
+/// Shows a process to the checks.
 pub(crate) fn has_broker(broker: &Arc<Broker>) {
     if let Some(machine) = current() {
         machine.state.lock().broker = Arc::downgrade(broker);
@@ -320,7 +320,7 @@ pub(crate) struct MachineClock {
 }
 
 impl MachineClock {
-    /// Somebody sets the wall clock, so far from the right time.
+    /// Sets the wall clock, so far from the right time.
     pub(crate) fn set_wall_shift_ms(&self, ms: i64) {
         self.wall_shift_ms.store(ms, Ordering::Relaxed);
     }

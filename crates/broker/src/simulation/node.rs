@@ -55,7 +55,7 @@ impl Running {
         self.control.state.lock().1.take()
     }
 
-    /// Is told to stop.
+    /// Is asked to stop.
     pub(super) fn leave(&self) {
         self.control.stops.notify_one();
     }
@@ -136,7 +136,7 @@ impl Node {
         lag_max_ms: i64,
         committed_before: Arc<MetadataImage>,
     ) {
-        // A machine sets its clock before it starts anything else: what was wrong all the time nobody can tell.
+        // A machine sets its clock before it starts anything else: a clock that was always wrong cannot be noticed.
         self.clock.set_wall_shift_ms(0);
         let seed = seed << 24 | (self.id as u64) << 16 | start;
         let machine = Machine::new(self.id, self.disk.clone(), sockets.clone(), seed);

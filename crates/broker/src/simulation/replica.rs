@@ -1,6 +1,5 @@
-//! The data of one node, without a runtime: its partitions, the fetches that it answers and those that it makes, and
-//! the changes of in-sync replicas that it wants. Requests and answers of fetches go through the same bytes as on a
-//! network.
+//! The data of one node, without a runtime: its partitions, the fetches that it answers and sends, and the changes of
+//! in-sync replicas that it wants. Requests and answers of fetches go through the same bytes as on a network.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -113,12 +112,12 @@ impl Replica {
         frame::read_response::<FetchRequest>(&frame.slice(4..), FETCH_VERSION).expect("the response is ours").1
     }
 
-    /// Syncs what somebody waits for.
+    /// Syncs what a request waits for.
     pub(crate) fn sync(&self) {
         self.shared.syncer.run_pending();
     }
 
-    /// Brings to the disk what nobody waits for.
+    /// Syncs what no request waits for.
     pub(crate) fn flush_in_background(&self) {
         for partition in std::mem::take(&mut *self.shared.dirty.lock()) {
             partition.flush_in_background();
@@ -199,7 +198,7 @@ pub(crate) fn batches(partition: &Partition, from: i64, to: i64) -> Vec<Batch> {
     let (mut offset, end) = (from.max(view.log_start_offset()), to.min(view.log_end_offset()));
     let mut all: Vec<Batch> = Vec::new();
     while offset < end {
-        // The operation that the disk was told to fail may be one of the onlooker's.
+        // The operation that the disk was set to fail may be one of the checks.
         let read = || view.read(offset, end, 1 << 20);
         let read = read().or_else(|_| read()).expect("what is stored is readable");
         let before = all.len();

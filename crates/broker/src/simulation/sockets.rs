@@ -1,6 +1,6 @@
-//! A network of streams between machines, as TCP makes it: bytes arrive in order or not at all, those that are lost
-//! come late, and those that a cut holds up come when it is over. Parts of it can be cut, one way or both. A process
-//! that ends closes its streams; a machine that loses its power says nothing until it runs again.
+//! A network of streams between machines, as TCP makes it: bytes arrive in order or not at all, lost packets come late,
+//! and packets held up by a cut come when it is over. Parts of it can be cut, one way or both. A process that ends
+//! closes its streams; a machine that loses its power says nothing until it runs again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::machine::now_ms;
 use crate::stream::Stream;
 
-/// How long bytes take at most, and how long those that are lost at first.
+/// How long bytes take at most, and how long lost packets.
 const DELAY_MAX_MS: u64 = 25;
 const LATE_MAX_MS: u64 = 800;
 /// Bytes that are under way on a stream, or not read yet.
@@ -58,7 +58,7 @@ struct End {
     /// The other side sends no more.
     is_finished: bool,
     is_reset: bool,
-    /// Nobody has it any more on this side.
+    /// This side has dropped it.
     is_closed: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -76,7 +76,7 @@ impl End {
 
 struct Connection {
     to: SocketAddr,
-    /// That of whoever has connected, and that of whom it has connected to.
+    /// The side of the client, and that of the server.
     ends: [End; 2],
 }
 

@@ -6,7 +6,7 @@ use wire::api::TABLE;
 
 use super::{Histogram, Stage, Stopwatch};
 
-/// Kafka's codes run from -1; one that is larger than these counts as UNKNOWN_SERVER_ERROR.
+/// Kafka's codes run from -1; larger ones count as UNKNOWN_SERVER_ERROR.
 const ERROR_CODES: usize = 140;
 
 pub struct Requests {
@@ -53,7 +53,7 @@ impl Requests {
         TABLE.iter().map(|api| api.name).zip(&self.apis).filter(|(_, of)| of.total.snapshot().count > 0)
     }
 
-    /// How often an API has answered with an error, of those that it has answered with.
+    /// How often an API has answered with each error.
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.apis.iter().zip(TABLE).flat_map(|(of, api)| {
             let errors = of.errors.iter().enumerate().filter(|(_, count)| count.get() > 0);

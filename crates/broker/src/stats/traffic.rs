@@ -1,6 +1,6 @@
 //! What goes in and out of the partitions of a topic on this node.
 //!
-//! Records that go out are not counted: a fetch names a range of a file, and nobody looks what is in it.
+//! Records that go out are not counted: a fetch names a range of a file, which is not parsed.
 
 use platform::Count;
 

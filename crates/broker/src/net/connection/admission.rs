@@ -19,15 +19,15 @@ const PENDING_BYTES: usize = 1280;
 /// Answers that have not left, in memory and in files: no further request is started beyond.
 const UNSENT_MAX: u64 = 1 << 20;
 /// What a request other than Produce takes while it is decided and answered, as a multiple of its bytes: each of its
-/// elements becomes several values, and a name of a few bytes a string of its own. Where the frame is larger than a
-/// modest one, room for it is waited for.
+/// elements becomes several values, and a name of a few bytes a string of its own. For a large frame a permit is waited
+/// for.
 const DECODED_FACTOR: usize = 32;
-/// A request up to this size that is answered about as little is started in any case, where nothing else is unanswered
-/// or unread: clients that do so do not wait for those that do not read.
+/// A request up to this size with an answer about as small is started in any case when nothing else is unanswered or
+/// unread: such clients do not wait for clients that do not read.
 const MODEST_REQUEST_BYTES_MAX: usize = FIRST_READ_BYTES;
 
 impl Connection {
-    /// What so many unanswered requests take beside their frames, those that take it in any case aside.
+    /// What so many unanswered requests take beside their frames, beyond the number that is always allowed.
     pub(super) fn pending_bytes(requests: usize) -> usize {
         requests.saturating_sub(PENDING_SPARED) * PENDING_BYTES
     }
@@ -81,8 +81,8 @@ impl Connection {
         }
     }
 
-    /// What the first frame takes when it is decoded, if that is much: no more than fits when nobody else has anything
-    /// large.
+    /// What the first frame takes when it is decoded, if that is much: no more than fits when there is no other large
+    /// permit.
     pub(super) fn decoded_bytes(&self) -> usize {
         let size = self.input.bytes().first_chunk().map_or(0, |prefix| i32::from_be_bytes(*prefix)) as usize;
         match self.first_key() {
@@ -93,8 +93,8 @@ impl Connection {
         }
     }
 
-    /// Whether the answer to the first frame may be large, or comes to others that were not read: then it leaves a
-    /// reserve to those that are small.
+    /// Whether the answer to the first frame may be large, or adds to unread ones: then it leaves a reserve to small
+    /// answers.
     pub(super) fn wants_large_answer(&self) -> bool {
         self.output.memory() > 0 || self.first_key().is_some_and(|key| !api::answers_little(key))
     }

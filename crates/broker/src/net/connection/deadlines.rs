@@ -18,7 +18,7 @@ const SPARED_BYTES: usize = SMALL_ANSWER_BYTES_MAX;
 impl Connection {
     /// One timer serves all deadlines of a connection. It may fire early, never late: then it is set again.
     pub(super) fn arm_timer(&mut self) {
-        // Who waits for an answer is not idle, and is looked at later.
+        // A peer that waits for an answer is not idle, and is checked later.
         let is_idle = self.pending.is_empty() || !self.timer.is_elapsed();
         let idle_since = if is_idle { self.last_active } else { Instant::now() };
         let mut deadline = idle_since + idle_timeout(&self.broker);

@@ -1,8 +1,8 @@
 //! What consumers may not read yet although the replicas have it: batches whose producers wait for the disk.
 //!
-//! Consumers read such a batch when its producer hears of it, so that no power loss takes back what somebody has read.
-//! What was written with `acks=0` or `1` is not withheld for its own sake, but what lies behind a withheld batch waits
-//! for it: offsets are read in order.
+//! Consumers read such a batch when its producer is answered, so that no power loss takes back what a consumer has
+//! read. What was written with `acks=0` or `1` is not withheld for its own sake, but what lies behind a withheld batch
+//! waits for it: offsets are read in order.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,8 @@ pub struct Withheld {
 }
 
 impl Withheld {
-    /// From now on nothing from an offset on may be read. It comes before the append, which others may see before
-    /// whoever makes it can tell of it.
+    /// From now on nothing from an offset on may be read. Called before the append, which readers may see before the
+    /// appender can say what it was.
     pub(super) fn begin(&mut self, start_offset: i64) {
         self.appending = Some(start_offset);
     }
@@ -82,7 +82,7 @@ mod tests {
         withheld.end(9, 10);
         assert_eq!(withheld.limit(7), 9);
         withheld.begin(10);
-        // A duplicate, or a disk without room.
+        // A duplicate, or a full disk.
         withheld.end(10, 10);
         assert_eq!(withheld.limit(10), i64::MAX);
     }

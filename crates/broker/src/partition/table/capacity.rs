@@ -4,11 +4,11 @@
 //! 1. What was to go anyway goes at once: files of deleted segments and topics without their delay, and what retention
 //!    deletes.
 //! 2. Topics with `delete-oldest` lose closed segments, the oldest of all of them on this node first, until enough is
-//!    free. Each replica gives way for itself, as with retention. Active segments stay, and so do the broker's own
-//!    topics and those that are only compacted.
+//!    free. Each replica deletes by itself, as with retention. Active segments stay, and so do the broker's own topics
+//!    and those that are only compacted.
 //! 3. If that is not enough, topics with `stop-produce` take no more records. At the reserve no topic does, and the
-//!    controller is told ([`is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): others that have room go
-//!    on.
+//!    controller learns it ([`is_cordoned`](crate::partition::DiskPressureState::is_cordoned)): replicas with free
+//!    space go on.
 //!
 //! How much is deleted depends on bytes alone. Timestamps, which come from clocks that jump, only decide the order.
 //! Removed bytes that the file system does not show as free yet count as free for a while ([`PendingFree`]), so that
@@ -33,7 +33,7 @@ const RESERVE_PART_MAX: u64 = 40;
 const RETENTION_INTERVAL: Duration = Duration::from_secs(5);
 /// How long removed bytes are expected to come back: a reader holds them, or the file system frees them later.
 const PENDING_FREE_MAX: Duration = Duration::from_secs(30);
-/// A broker that has left the ISRs for want of room comes back with so much of the reserve free beside it.
+/// A broker that has left the ISRs because its disk was full comes back with so much of the reserve free beside it.
 const RETURN_PART: u64 = 4;
 /// How long a disk that has refused an append is believed to be full, whatever it says of its free space.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
@@ -55,14 +55,14 @@ pub(super) struct Capacity {
     deleted: Deleted,
 }
 
-/// What gave way.
+/// What was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Deleted {
     segments: u64,
     bytes: u64,
 }
 
-/// Bytes that were removed and have not been seen to be free.
+/// Removed bytes that the file system does not show as free yet.
 #[derive(Default)]
 struct PendingFree {
     /// At the last look.
@@ -97,8 +97,8 @@ impl PendingFree {
 }
 
 impl PartitionTable {
-    /// Looks how much is free, has partitions give way if that is too little, and refuses records if there is no other
-    /// way.
+    /// Checks the free space, deletes the oldest segments if that is too little, and refuses records if there is no
+    /// other way.
     pub fn watch_disk(&self) {
         let disk = &self.shared.env.disk;
         let (Ok(free_bytes), Ok(total_bytes)) = (disk.free_bytes(&self.data_dir), disk.total_bytes(&self.data_dir))
@@ -140,7 +140,7 @@ impl PartitionTable {
         capacity.log_pressure(now, pressure, space);
     }
 
-    /// Sees to it that so much is free, or will be. Returns false if there was not enough that might be deleted.
+    /// Frees so many bytes. Returns false if there was not enough that might be deleted.
     fn free_space(&self, capacity: &mut Capacity, now: Duration, wanted_bytes: u64) -> bool {
         let missing = |capacity: &Capacity| wanted_bytes.saturating_sub(capacity.pending_free.available_bytes());
         if missing(capacity) == 0 {
@@ -175,8 +175,7 @@ impl PartitionTable {
         topics.by_id.values().map(|topic| topic.traffic.bytes_in.get() + topic.traffic.replication_bytes_in.get()).sum()
     }
 
-    /// Has partitions give way, the one with the oldest records first, until so many bytes are gone or nobody has
-    /// anything to give.
+    /// Deletes segments, the oldest records first, until so many bytes are freed or nothing is left to delete.
     fn delete_oldest(&self, wanted_bytes: u64) -> Deleted {
         let mut deleted = Deleted::default();
         if wanted_bytes == 0 {
@@ -250,7 +249,7 @@ impl Capacity {
         self.is_cordoned
     }
 
-    /// Says now and then what gave way.
+    /// Logs now and then what was deleted.
     fn log_deleted(&mut self, now: Duration, deleted: Deleted) {
         self.deleted.segments += deleted.segments;
         self.deleted.bytes += deleted.bytes;
@@ -262,7 +261,7 @@ impl Capacity {
         }
     }
 
-    /// Says that the disk is full, now and then as long as it is, and that it no longer is.
+    /// Logs that the disk is full, now and then as long as it is, and that it no longer is.
     fn log_pressure(&mut self, now: Duration, pressure: DiskPressure, space: Space) {
         let Space { free_bytes, threshold_bytes, reserve_bytes, .. } = space;
         if pressure == DiskPressure::Enough {

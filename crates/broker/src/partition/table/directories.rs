@@ -1,4 +1,4 @@
-//! The directories of partitions: what is remembered of them over a restart, and what becomes of those that go.
+//! The directories of partitions: what is kept of them over a restart, and what becomes of deleted ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ impl PartitionTable {
         }
     }
 
-    /// Notes up to where each log is on disk, where it starts, and up to where it is replicated.
+    /// Writes up to where each log is on disk, where it starts, and up to where it is replicated.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
         let disk = &*self.shared.env.disk;
         let mut new = CheckpointedOffsets::default();
@@ -78,8 +78,8 @@ impl PartitionTable {
             }
             // Without other replicas it is the log's end anyway.
             if !partition.is_alone() {
-                // What is not on disk, here or on another in-sync replica, may be gone at the next start: nobody reads
-                // it then, nor misses it.
+                // What is not on disk, here or on another in-sync replica, may be lost at the next start: then it was
+                // never visible.
                 let durable_offset = partition.durable_offset().min(partition.view().synced_offset());
                 new.high_watermarks.insert(key, partition.high_watermark().min(durable_offset));
             }
@@ -128,7 +128,7 @@ impl PartitionTable {
         let stored = partition_metadata::read_stored_topic_id(disk, dir)?;
         Ok(match stored.id.filter(|id| *id != topic_id) {
             None => Owner::Partition { is_recorded: stored.is_whole },
-            // Ids are given once, so one that is not there any more was there before.
+            // Ids are unique, so an unknown one was there before.
             Some(id) if stored.is_checked && image.topic_by_id(id).is_none() => Owner::Deleted(id),
             Some(id) => Owner::Unknown(id),
         })

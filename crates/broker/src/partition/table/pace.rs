@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// Moves only when somebody waits.
+    /// Moves only when a task waits.
     #[derive(Default)]
     struct PausedClock(AtomicU64);
 

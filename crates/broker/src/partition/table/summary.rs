@@ -1,4 +1,4 @@
-//! Topics in figures, for whoever watches the broker.
+//! Figures of topics, for the console and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ pub struct TopicSummary {
     pub partitions: u64,
     pub leaders: u64,
     pub offline: u64,
-    /// Of those that are led here: with a replica that is not in sync, and with fewer or no more replicas in sync than
+    /// Of the partitions led here: with a replica that is not in sync, and with fewer or no more replicas in sync than
     /// `min.insync.replicas`.
     pub under_replicated: u64,
     pub under_min_isr: u64,

@@ -286,7 +286,7 @@ fn a_log_that_is_gone_or_shorter_than_it_was_on_disk_is_told() {
     let mut node = Node::new();
     node.restart();
     assert_eq!(lost(&node), []);
-    // A directory that is gone, whether or not anything was noted of it.
+    // A missing directory, whether or not there are checkpoints of it.
     for checkpoints in [&[][..], &["recovery-point-offset-checkpoint", "replication-offset-checkpoint"]] {
         node.stop();
         node.disk.remove_dir_all(Path::new("/data/t-0")).unwrap();
@@ -299,7 +299,7 @@ fn a_log_that_is_gone_or_shorter_than_it_was_on_disk_is_told() {
         node.register();
         node.produce();
     }
-    // One that is empty, and one that is another's.
+    // An empty directory, and another topic's.
     node.stop();
     node.disk.put(Path::new("/data/t-0/00000000000000000000.log"), b"");
     let image = Arc::clone(&node.image);
@@ -315,7 +315,7 @@ fn a_log_that_is_gone_or_shorter_than_it_was_on_disk_is_told() {
     assert_eq!(lost(&node), is_lost);
 }
 
-/// A log without room for what its start has to write is opened when there is some, with all that was noted of it.
+/// A log without disk space for what its start has to write is opened when there is some, with its checkpoints.
 #[test]
 fn a_log_that_had_no_room_is_opened_when_there_is_some() {
     let mut node = Node::new();

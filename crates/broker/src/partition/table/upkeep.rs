@@ -1,4 +1,4 @@
-//! Work on all partitions that nobody asks for: deleting what is old, compacting, removing files.
+//! Background work on all partitions: retention, compaction, removing files.
 
 use std::sync::atomic::Ordering;
 

@@ -47,7 +47,7 @@ pub(super) struct Sent {
     leader_epoch: i32,
 }
 
-/// One that was acknowledged.
+/// An acknowledged record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acked {
     pub(super) offset: i64,
@@ -295,7 +295,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         match node.replica.take_response(leader, response) {
             Ok(()) => {}
-            // The leader has not heard of the last start yet.
+            // The leader does not know of the last start yet.
             Err(AnswerError::Refused(ErrorCode::STALE_BROKER_EPOCH)) => node.replica.disconnect(leader),
             Err(error) => panic!("{error}"),
         }

@@ -55,7 +55,7 @@ fn consume(cluster: &Cluster, id: i32, rack: &str, fetch_offset: i64, version: i
     response.responses.remove(0).partitions.remove(0)
 }
 
-/// Whom the leader sends a consumer to; with nobody there have to be records.
+/// The preferred read replica; without one there have to be records.
 fn preferred(cluster: &Cluster, rack: &str, offset: i64) -> Option<i32> {
     let answer = consume(cluster, 1, rack, offset, NEWEST);
     assert_eq!(answer.error_code, ErrorCode::NONE);

@@ -41,7 +41,7 @@ fn a_leader_of_before_loses_what_the_next_one_never_had() {
     let mut cluster = Cluster::new(2, 3, &[]);
     cluster.produce(1, Acks::Leader);
     cluster.settle();
-    // Nobody fetches these any more.
+    // No follower fetches these any more.
     for _ in 0..4 {
         cluster.produce(1, Acks::Leader);
     }
@@ -222,7 +222,7 @@ fn nothing_is_led_before_the_registration_of_this_start_is_known() {
     cluster.produce(1, Acks::All);
     cluster.settle();
     cluster.crash(1, true);
-    // It has not heard that it was gone: what it knows of itself is from before.
+    // It does not know that it was fenced: what it knows of itself is from before.
     cluster.start_behind(1, 2);
     let partition = cluster.nodes[&1].partition();
     for _ in 0..2 {
@@ -334,7 +334,7 @@ fn a_batch_that_is_damaged_on_its_way_is_asked_for_again() {
     assert_eq!(ends(&cluster), [2, 2]);
 }
 
-/// The leader's session takes for told what the follower has left.
+/// The leader's session assumes that the follower has what it has left.
 #[test]
 fn what_an_answer_said_that_came_too_late_is_said_again() {
     let mut cluster = Cluster::new(11, 2, &[]);

@@ -111,7 +111,7 @@ fn one_that_is_in_sync_is_never_held_up() {
     cluster.check_healed();
 }
 
-/// More partitions than one answer has room for, and a quota that lets an answer through now and then.
+/// More partitions than fit one answer, and a quota that lets an answer through now and then.
 #[test]
 fn throttled_partitions_take_turns() {
     const PARTITIONS: i32 = 7;
@@ -155,7 +155,7 @@ fn throttled_partitions_take_turns() {
         .collect();
     let limits = Limits { partition_bytes_max: 300, response_bytes_max: 1000, wait_max_ms: 0, bytes_min: 1 };
     let mut follow = Follow::new(2, limits).throttled_by(Arc::clone(cluster.nodes[&2].replica.table.follower_quota()));
-    // With one that is not throttled, requests go on, and the leader is told which partitions are left out.
+    // With a partition that is not throttled, requests go on, and name the partitions that are left out.
     let mut assigned = followed.clone();
     assigned.insert((TOPIC_ID, 0), cluster.nodes[&2].partition());
     follow.assign(&assigned);

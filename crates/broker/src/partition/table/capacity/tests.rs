@@ -207,7 +207,7 @@ fn where_nothing_may_go_records_are_refused_until_there_is_room() {
     let (code, message) = refusal(node.send("kept", 9, 1));
     assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
     assert!(message.ends_with("disk.capacity.threshold.percent"), "{message}");
-    // Who gives way later goes on until the reserve.
+    // Topics without the policy go on until the reserve.
     node.produce("a", [9]);
     node.table.watch_disk();
     assert_eq!(node.start("a"), 3);
@@ -339,7 +339,7 @@ fn a_node_without_room_is_cordoned_until_there_is_some_beside_the_reserve() {
     node.fill_up_to(500_000);
     assert!(!is_cordoned());
 
-    // A quota: the disk says that there is room, and takes nothing.
+    // A quota: the disk shows free space, and takes nothing.
     node.disk.set_file_bytes_max(1000);
     let (code, _) = refusal(node.send("a", 1, 2000));
     assert_eq!(code, ErrorCode::KAFKA_STORAGE_ERROR);
