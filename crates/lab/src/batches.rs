@@ -138,7 +138,7 @@ impl Batches {
         }
     }
 
-    /// Puts a record into a batch. Returns false when there is no memory for it now.
+    /// Appends a record to a batch (`RecordAccumulator.append`). Returns false when there is no memory for it now.
     pub(crate) fn append(
         &mut self,
         key: Option<&[u8]>,
@@ -183,7 +183,7 @@ impl Batches {
         true
     }
 
-    /// Whether there is room for no further batch.
+    /// Whether the buffer is full for another batch.
     fn is_exhausted(&self) -> bool {
         self.buffered_bytes + self.settings.batch_bytes > self.settings.buffer_bytes
     }
@@ -286,7 +286,7 @@ impl Batches {
         self.end(lane, batch);
     }
 
-    /// Cuts a batch that is too large for the broker into two, which go out in its place
+    /// Splits a batch that is too large for the broker into two, which are sent instead
     /// (`RecordAccumulator.splitAndReenqueue`). Gives it back if it has a single record.
     pub(crate) fn split(&mut self, lane: usize, mut batch: ReadyBatch) -> Result<(), ReadyBatch> {
         let Ok(Some(parts)) = split::halves(&batch.bytes, &self.settings) else { return Err(batch) };

@@ -272,7 +272,7 @@ impl Observation {
 mod tests {
     use super::*;
 
-    /// A producer whose buffer is full of batches that are full too, on a machine with room.
+    /// A producer whose buffer is full of full batches, on a machine that is not busy.
     fn buffer_bound() -> Observation {
         Observation {
             records_per_s: 50_000.0,

@@ -63,7 +63,7 @@ impl Ratio {
         Some(Self { ratio: difference.exp(), interval })
     }
 
-    /// Whether the two may be the same; without an interval nobody can tell.
+    /// Whether the two may be the same; without an interval that is unknown.
     pub fn is_noise(&self) -> Option<bool> {
         self.interval.map(|(least, most)| least <= 1.0 && 1.0 <= most)
     }

@@ -76,7 +76,7 @@ impl Consumed {
     }
 }
 
-/// Shared by the consumers of a run and by whoever shows it.
+/// Shared by the consumers of a run and its display.
 pub struct ConsumeStats {
     started: Instant,
     records: AtomicU64,
@@ -280,7 +280,7 @@ impl ConsumerLoop<'_> {
         }
     }
 
-    /// Tells the group how far this consumer has come, as Kafka's tool does, so that nobody reads it again.
+    /// Commits the offsets of this consumer, as Kafka's tool does, so that records are not read again.
     async fn commit(&self) {
         let positions: BTreeMap<_, _> = self.consumer.positions().map(|(p, offset)| (p.clone(), offset)).collect();
         if let Some(membership) = &self.membership

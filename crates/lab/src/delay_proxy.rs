@@ -1,9 +1,9 @@
 //! A TCP proxy that adds delay, so that a case across zones can be made on any machine.
 //!
-//! It stands between clients and one address, and holds back what each direction of each connection carries, the end
-//! of a stream too. Connecting is not delayed, and what the machine takes to wake a thread comes on top: whoever needs
-//! the true round trip measures it. Clients follow the addresses that brokers advertise, so these have to lead to the
-//! proxy, by a detour of the client or by what the broker advertises.
+//! It stands between clients and one address, and holds back what each direction of each connection carries, the end of
+//! a stream too. Connecting is not delayed, and what the machine takes to wake a thread comes on top: the true round
+//! trip has to be measured. Clients follow the addresses that brokers advertise, so these have to lead to the proxy, by
+//! a detour of the client or by what the broker advertises.
 
 use std::collections::VecDeque;
 use std::io;

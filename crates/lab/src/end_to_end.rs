@@ -39,8 +39,8 @@ pub enum EndToEndError {
     Foreign { number: u64 },
 }
 
-/// Sends the records one by one. `each` is told the number and the latency of every one of them. `client` produces and
-/// `reader` consumes; each has connections of its own, as two applications would have.
+/// Sends the records one by one. `each` gets the number and the latency of every record. `client` produces and `reader`
+/// consumes; each has connections of its own, as two applications would have.
 pub async fn end_to_end(
     client: Client,
     reader: Client,

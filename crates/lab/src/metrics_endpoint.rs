@@ -1,7 +1,7 @@
 //! CPU and memory of brokers on other machines, from where they publish them for Prometheus.
 //!
 //! The names are those that Prometheus' client libraries and Kafka's JMX exporter give to a process. Each endpoint is
-//! asked once a second; whoever looks gets the newest answer, so that a slow endpoint holds nobody up.
+//! scraped once a second; readers get the newest answer, so that a slow endpoint delays nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn keep_asking(urls: Vec<String>, samples: Arc<Mutex<Vec<Option<ProcessSam
         for (index, url) in urls.iter().enumerate() {
             match ask(url.clone()).await {
                 Ok(sample) => samples.lock()[index] = Some(sample),
-                // One that does not answer for a moment has not lost what it said before.
+                // An endpoint that does not answer for a moment keeps its former answer.
                 Err(error) => tracing::debug!(%error, "metrics"),
             }
         }

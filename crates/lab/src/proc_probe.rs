@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 const SECTOR_BYTES: u64 = 512;
 /// State of a socket that listens, in /proc/net/tcp.
 const LISTEN: &str = "0A";
-/// Disks that are memory or files; whoever writes to a file is counted where the file is.
+/// Disks that are memory or files; a write to a file counts at the disk of the file.
 const NO_DISKS: [&str; 3] = ["loop", "ram", "zram"];
-/// Processes that hold a port for somebody else, whose use of the machine would say nothing.
+/// Processes that hold a port for another one, whose use of the machine would say nothing.
 const FORWARDERS: [&str; 4] = ["docker-proxy", "rootlessport", "kubectl", "ssh"];
 /// What firmware calls a virtual machine where the processor does not say that it is one.
 const VIRTUAL: [&str; 8] =
@@ -46,7 +46,7 @@ pub struct HostSample {
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub loopback_bytes: u64,
-    /// Of the disk that was busiest. Which one that is may change, so differences are for [`HostSample::since`].
+    /// Of the busiest disk. Which disk that is may change, so differences are for [`HostSample::since`].
     pub disk_written_bytes: u64,
     pub disk_busy: Duration,
     /// All disks, by name.
@@ -74,7 +74,7 @@ pub struct HostFacts {
 }
 
 impl HostSample {
-    /// What happened since an earlier sample; the disk is the one that was busiest in between.
+    /// What happened since an earlier sample; the disk is the busiest in between.
     pub fn since(&self, earlier: &Self) -> Self {
         let disks = self.disks.iter().map(|disk| {
             let before = earlier.disks.iter().find(|before| before.name == disk.name);

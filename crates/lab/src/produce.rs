@@ -1,9 +1,9 @@
 //! The load of one producer: makes records when they are due, gathers them into batches, keeps requests in flight.
 //!
 //! One task does it all, so that a record costs no hand-over. A record's latency counts from when it was *due* where
-//! there is a schedule ([`Pace::OpenLoop`]): a broker that stands still for two seconds is seen by all the records that
-//! should have been sent meanwhile. Without a schedule it counts from when the record was ready to be sent, as in
-//! Kafka's tool, and contains the time that it waited for room in the buffer.
+//! there is a schedule ([`Pace::OpenLoop`]): a broker that stalls for two seconds shows in all the records that should
+//! have been sent meanwhile. Without a schedule it counts from when the record was ready to be sent, as in Kafka's
+//! tool, and contains the time that it waited for space in the buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -38,8 +38,8 @@ use crate::transaction::{Transacted, Transacting};
 pub(crate) const PRODUCE_BY_TOPIC_ID: i16 = 13;
 /// Records that are made before answers are looked at again.
 const RECORDS_AT_ONCE: usize = 256;
-/// Records that are due within it are made together: waking up for each would cost more than sending it. It counts as
-/// the latency of those that wait.
+/// Records that are due within it are made together: waking up for each would cost more than sending it. The wait
+/// counts as latency of its records.
 pub(crate) const TICK: Duration = Duration::from_micros(200);
 /// What may wait to be written with acks=0, where no answer holds the producer up.
 pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
@@ -51,7 +51,7 @@ const LATE: &str = "not delivered within delivery.timeout.ms";
 #[derive(Clone, Debug)]
 pub struct ProduceLoad {
     pub topic: String,
-    /// How many records; without end if there is a duration or somebody stops it.
+    /// How many records; without end if there is a duration or it is stopped.
     pub records: Option<u64>,
     pub duration: Option<Duration>,
     pub pace: Pace,
@@ -173,7 +173,7 @@ struct Engine {
     expire_at: Instant,
     /// Records that were made.
     made: u64,
-    /// A record that found no room.
+    /// A record that did not fit the buffer.
     held: Option<Held>,
     /// No more records are made.
     is_over: bool,
@@ -233,7 +233,7 @@ enum Made {
 }
 
 impl Engine {
-    /// Returns the connections on which there may be something that nobody has answered.
+    /// Returns the connections on which there may be unanswered requests.
     async fn run(mut self, timer: &Timer) -> Vec<Connection> {
         loop {
             let made = self.make_records();
@@ -393,7 +393,7 @@ impl Engine {
             }
         }
         if is_outside && let Some(transaction) = &mut self.transaction {
-            // Those that are not due yet go along.
+            // Batches that are not due yet go along.
             let outside = (0..lanes).filter(|&lane| self.batches.next_bytes(lane) > 0 && !transaction.has(lane));
             transaction.add(outside.collect());
         }
@@ -643,7 +643,7 @@ impl Engine {
         if let Some(transaction) = &mut self.transaction {
             transaction.fail(reason);
         } else if self.producer.is_some() {
-            // Nobody knows at which sequence the broker stands: what follows goes out as somebody else.
+            // The broker's last sequence is unknown: what follows is sent with another producer id.
             let records = self.batches.give_up_failed(lane);
             self.count_failed(records, "an earlier batch of the partition had failed");
             self.producer = None;

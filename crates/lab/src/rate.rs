@@ -51,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// The pace of somebody who does this part of the work.
+    /// The pace of one of several that do this part of the work.
     pub fn share(self, part: f64) -> Self {
         let share = |schedule: Schedule| Schedule { records_per_s: schedule.records_per_s * part, ..schedule };
         match self {

@@ -255,7 +255,7 @@ pub struct Latency {
 pub enum CountsFrom {
     /// Open loop: a broker that stands still is seen by all that should have been sent meanwhile.
     Due,
-    /// Closed loop, or as fast as possible: contains the wait for room in the producer's buffer.
+    /// Closed loop, or as fast as possible: contains the wait for space in the producer's buffer.
     Sent,
 }
 

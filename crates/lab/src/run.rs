@@ -54,12 +54,12 @@ pub enum Extent {
 pub struct Plan {
     pub scenario: Scenario,
     pub extent: Extent,
-    /// In place of what cases say.
+    /// Instead of what cases say.
     pub repeat: Option<u32>,
     pub targets: Vec<TargetSpec>,
     /// Of each target that is started.
     pub brokers: u16,
-    /// Where the data of brokers goes that are started; the system's place for temporary files otherwise.
+    /// The directory for data of started brokers; the system's directory for temporary files otherwise.
     pub data_parent: Option<PathBuf>,
     /// Where results go.
     pub directory: PathBuf,
@@ -441,7 +441,7 @@ fn but_rate(case: &Case) -> String {
 }
 
 impl CaseResult {
-    /// Whether somebody ended it before it was done.
+    /// Whether it was ended before it was done.
     pub fn is_interrupted(&self) -> bool {
         self.measured().is_some_and(|measured| measured.verdict.warnings.iter().any(|warning| warning == "interrupted"))
     }

@@ -1,7 +1,7 @@
 //! Scenarios: what a run is to do, as a TOML file says it. docs/lab.md describes the format.
 //!
 //! A scenario has defaults, cases and charts. A case whose keys hold lists is run for every combination of their
-//! values. Mistakes are told with their line and what is allowed there, before anything runs.
+//! values. Mistakes are reported with their line and what is allowed there, before anything runs.
 
 mod load;
 
@@ -15,7 +15,7 @@ use crate::result::{Chart, Measure, Published};
 use crate::settings::{ConsumerSettings, ProducerSettings, SettingError};
 use crate::text::Text;
 
-/// More cases than anybody waits for; a matrix of many lists is soon larger than was meant.
+/// More cases than a user would wait for; a matrix of many lists is soon larger than was meant.
 const CASES_MAX: usize = 10_000;
 const COUNT_MAX: u32 = 100_000;
 
@@ -46,7 +46,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// One that is made by the program, once.
+    /// A scenario that is made by the program, once.
     pub fn plain(id: &str, load: Load) -> Self {
         Self {
             id: id.to_owned(),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::metrics::{BatchFacts, ProducerMetrics};
 
-/// The longest latency that is told apart, in microseconds: an hour.
+/// The longest latency that is distinguished, in microseconds: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 /// Latencies are right to a tenth of a percent.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -96,7 +96,7 @@ pub(crate) struct SentBatch {
     pub(crate) is_warm_up: bool,
 }
 
-/// Shared by the producers of a run and by whoever shows it.
+/// Shared by the producers of a run and its display.
 pub struct Stats {
     started: Instant,
     inner: Mutex<Inner>,
@@ -122,7 +122,7 @@ pub struct Requests {
     pub requests: u64,
     /// Of one partition each.
     pub batches: u64,
-    /// How long brokers have asked to be left alone, because of a quota.
+    /// How long brokers have throttled requests, because of a quota.
     pub throttled: Duration,
 }
 

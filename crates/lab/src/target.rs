@@ -1,7 +1,7 @@
 //! The cluster that a run measures: brokers that are started for it and go with it, or whatever runs somewhere.
 //!
-//! A [`Target`] owns its processes and their data. Both are gone when it is stopped or dropped, however a run ends. A
-//! kill of this process leaves the data behind, and Apache Kafka. Brokers do not get the terminal's Ctrl-C: the run
+//! A [`Target`] owns its processes and their data. Both are removed when it is stopped or dropped, however a run ends.
+//! A kill of this process leaves the data behind, and Apache Kafka. Brokers do not get the terminal's Ctrl-C: the run
 //! ends first.
 
 mod kafka;
@@ -53,7 +53,7 @@ pub struct Target {
     pub security: Security,
     /// In the order of the brokers, as far as they run on this machine.
     pub processes: Vec<u32>,
-    /// For example "Apache Kafka 4.3.1"; empty where nobody says.
+    /// For example "Apache Kafka 4.3.1"; empty if unknown.
     pub version: String,
     /// Of brokers elsewhere.
     endpoints: Option<Endpoints>,
@@ -116,7 +116,7 @@ impl Target {
         }
     }
 
-    /// The processes of its brokers, where they can be seen; `None` for one that is gone.
+    /// The processes of its brokers, where they can be seen; `None` for one that has ended.
     pub(crate) fn sample_brokers(&self) -> Vec<Option<ProcessSample>> {
         match &self.endpoints {
             Some(endpoints) => endpoints.samples(),
@@ -129,7 +129,7 @@ impl Target {
         client_config(&self.bootstrap_servers, &self.security)
     }
 
-    /// Asks the brokers to stop, kills those that take too long, and removes their data.
+    /// Asks the brokers to stop, kills brokers that take too long, and removes their data.
     pub async fn stop(mut self) {
         for node in &mut self.nodes {
             node.terminate();
@@ -226,7 +226,7 @@ fn ready(printed: &str) -> Option<(String, String)> {
     Some((version.to_owned(), address.to_owned()))
 }
 
-/// Whether a broker's address leads to this machine, whoever asks.
+/// Whether a broker's address leads to this machine.
 fn is_here(broker: &Broker) -> bool {
     broker.host == "localhost" || broker.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

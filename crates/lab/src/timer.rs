@@ -23,8 +23,8 @@ impl Timer {
         Ok(Self { file: AsyncFd::new(file)? })
     }
 
-    /// Waits until a point in time. May be dropped before. One that has passed still gives other tasks their turn, so
-    /// that a loop around this cannot keep its thread from them.
+    /// Waits until a point in time. May be dropped before. A point in the past still yields to other tasks, so that a
+    /// loop around this cannot starve them.
     pub(crate) async fn wait_until(&self, at: Instant) -> io::Result<()> {
         let left = at.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -119,8 +119,8 @@ impl Transacting {
         self.coordinator = Coordinator::InFlight(Step::Add(partitions), task);
     }
 
-    /// Commits the transaction, or aborts it if anything has failed. All of its records have come to their end. Says
-    /// what has become of it where nobody need be asked.
+    /// Commits the transaction, or aborts it if anything has failed. All of its records have come to their end. Returns
+    /// the result if the coordinator need not be asked.
     pub(crate) fn end(&mut self, now: Instant) -> Option<Transacted> {
         let Coordinator::Idle(transactions) = &self.coordinator else { return None };
         if self.added.is_empty() {

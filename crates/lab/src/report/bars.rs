@@ -109,7 +109,7 @@ pub(super) fn swatch(style: Style) -> String {
     drawing.svg()
 }
 
-/// As much as there is room for in one line: the start of the title, but the end of the id, where ids differ.
+/// As much as fits one line: the start of the title, but the end of the id, where ids differ.
 fn shortened(id: &str, title: &str) -> String {
     let room = (WIDTH / width_of("x", FONT)) as usize;
     let whole = if title.is_empty() { id.to_owned() } else { format!("{id} · {title}") };

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::drawing::{Drawing, Mark, Style, width_of};
 
 /// The size of a chart, in the drawing's own units. The font is the largest that the style sheet uses for it (on
-/// phones), so that what has room here has room everywhere.
+/// phones), so that what fits here fits everywhere.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     class: &'static str,
@@ -50,7 +50,7 @@ pub(super) struct Point {
     /// Points without a mark are only part of the line.
     pub mark: Option<Mark>,
     pub title: Option<String>,
-    /// Beside the point, if there is room.
+    /// Beside the point, if it fits.
     pub label: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl Chart {
         drawing.text("title middle", f64::midpoint(left, right), height - 4.0, &self.x.title);
     }
 
-    /// The texts of the x axis for which there is room; the last one before all others.
+    /// The texts of the x axis that fit; the last one before all others.
     fn x_texts(&self, area: &Area) -> Vec<(f64, &str)> {
         let mut shown = Vec::new();
         let Some(((last, last_text), others)) = self.x.ticks.split_last() else { return shown };

@@ -14,7 +14,7 @@ const CHARACTER_WIDTH: f64 = 0.58;
 #[derive(Template)]
 #[template(path = "drawing.svg")]
 pub(super) struct Drawing {
-    /// For those who cannot see it; `None` for decoration.
+    /// For readers who cannot see it; `None` for decoration.
     name: Option<String>,
     class: &'static str,
     width: f64,
@@ -38,7 +38,7 @@ impl fmt::Display for Px {
     }
 }
 
-/// How a line and its marks look. Forms differ as well as colours, for those who cannot tell colours.
+/// How a line and its marks look. Forms differ as well as colours, for color-blind readers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Style {
     /// Of the palette, from 1 on; 0 is grey.

@@ -10,7 +10,7 @@ use crate::result::RunFacts;
 
 /// Fewer points show nothing.
 const POINTS_MIN: usize = 3;
-/// More points have no room for labels.
+/// With more points labels do not fit.
 const LABELS_MAX: usize = 24;
 
 pub(super) fn figure(run: &RunFacts, groups: &[Group<'_>]) -> Option<Figure> {

@@ -7,7 +7,7 @@ use super::figure::Figure;
 use super::format;
 use crate::result::{Latency, Measured, Second};
 
-/// A chart has no room for more; longer runs have several seconds in a step.
+/// No more fit a chart; longer runs have several seconds in a step.
 const STEPS_MAX: usize = 90;
 /// A distribution has more points than tooltips need.
 const QUANTILES_PER_STEP: usize = 4;

@@ -32,7 +32,7 @@ const ASSIGN_MAX: Duration = Duration::from_secs(60);
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// How long consumers of a backlog wait for a record before they end.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How long producers may take to end when they are told to.
+/// How long producers may take to end on request.
 const STOP_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
-/// Runs a case; `show` is told of each second.
+/// Runs a case; `show` is called each second.
 pub(super) async fn run_case(
     around: &Surroundings<'_>,
     case: &Case,
@@ -87,7 +87,7 @@ fn client(target: &Target, client_id: &str, detours: Arc<BTreeMap<String, Socket
     Client::new(config)
 }
 
-/// What makes the way to the brokers longer; gone when dropped.
+/// The delay on the way to the brokers; ends when dropped.
 struct Proxies(BTreeMap<String, DelayProxy>);
 
 impl Proxies {
@@ -189,7 +189,7 @@ impl Running<'_> {
                 break;
             }
         }
-        // On Ctrl-C producers end by themselves, with all that they had sent answered; not if nobody answers.
+        // On Ctrl-C producers end by themselves, with all that they had sent answered; not if brokers do not answer.
         let ended = timeout(STOP_MAX, async {
             while let Some(done) = producers.join_next().await {
                 joined(Some(done))?;
@@ -302,7 +302,7 @@ impl Running<'_> {
         }
     }
 
-    /// What was written before is on disk, so that nobody pays for it now.
+    /// What was written before is on disk, so that it does not slow this run.
     async fn settle(&self) {
         if self.around.target.is_local() {
             let synced = tokio::task::spawn_blocking(rustix::fs::sync).await;
@@ -346,7 +346,7 @@ impl Running<'_> {
                 settings.fetch.reset = ResetOffset::Earliest;
                 let rewinds = is_backlog && self.duration().is_some();
                 if rewinds {
-                    // A fetch that waits at the end would hold up those that begin anew.
+                    // A fetch that waits at the end would delay consumers that begin anew.
                     settings.fetch.fetch_max_wait = Duration::ZERO;
                 }
                 let is_in_group = self.load.consumer_groups > 0;

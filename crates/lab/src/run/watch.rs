@@ -17,7 +17,7 @@ const MIB: f64 = 1_048_576.0;
 pub(super) struct Moment {
     pub(super) at: Instant,
     pub(super) client: ProcessSample,
-    /// `None` for one that cannot be seen (any more).
+    /// `None` for a process that cannot be seen (any more).
     pub(super) brokers: Vec<Option<ProcessSample>>,
     pub(super) host: HostSample,
     /// Of all groups together.

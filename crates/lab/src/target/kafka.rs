@@ -180,7 +180,7 @@ fn properties(id: usize, ports: &[Ports], data_dir: &Path, settings: &[(String, 
         ("log.segment.bytes", "1073741824"),
         ("log.retention.check.interval.ms", "300000"),
     ];
-    // As with the embedded broker: groups start at once, and topics are made by those who want them.
+    // As with the embedded broker: groups start at once, and topics are created by the lab.
     let measured = [("group.initial.rebalance.delay.ms", "0"), ("auto.create.topics.enable", "false")];
     let fixed = internal.iter().chain(&shipped).chain(&measured).copied();
     let settings = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));

@@ -1,5 +1,5 @@
 //! Brokers of our own as child processes on loopback. The lab measures them, and `parshall cluster start` runs them for
-//! somebody who tries things out.
+//! trying things out.
 //!
 //! None of them outlives this process: they are killed when they are dropped, and stop by themselves when the pipe ends
 //! that they read from. They do not get the terminal's Ctrl-C: who started them stops them.
@@ -21,7 +21,7 @@ use super::{TargetError, ready};
 pub struct LocalSpec {
     /// `program serve` is a broker.
     pub program: PathBuf,
-    /// Of each broker; their ids run from 1. A broker alone is told of no voters and may choose its port.
+    /// Of each broker; their ids run from 1. A single broker gets no voters and may choose its port.
     pub ports: Vec<Ports>,
     /// Where the first broker shows its metrics; the others do behind it.
     pub console_port: Option<u16>,
@@ -47,7 +47,7 @@ pub struct LocalBroker {
     pub data_dir: PathBuf,
     /// What it prints.
     pub log: PathBuf,
-    /// What starts it again, with the same data at the same place.
+    /// What starts it again, with the same data directory.
     pub command: Vec<OsString>,
 }
 
@@ -70,7 +70,7 @@ impl LocalSpec {
             let log = self.dir.join(format!("broker-{id}.log"));
             let arguments = self.arguments(id, *ports, data_dir.as_os_str());
             let mut command = Command::new(&self.program);
-            // First, so that it is no part of what somebody starts again.
+            // First, so that it is no part of a restart.
             command.args(["serve", "--until-stdin-ends"]).args(&arguments);
             for name in &self.hidden_variables {
                 command.env_remove(name);
@@ -116,7 +116,7 @@ impl LocalSpec {
 }
 
 impl LocalCluster {
-    /// Those that run, as far as is known.
+    /// Brokers that run, as far as is known.
     pub fn brokers(&self) -> &[LocalBroker] {
         &self.brokers
     }
@@ -129,7 +129,7 @@ impl LocalCluster {
         self.nodes
     }
 
-    /// Waits until all serve, and then until they know each other, for so long at most each. `show` is told of each
+    /// Waits until all serve, and then until they know each other, for so long at most each. `show` is called for each
     /// that serves.
     pub async fn until_ready(
         &mut self,
@@ -169,14 +169,14 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Those that have ended since this was asked last, with what is known of why.
+    /// Brokers that have ended since the last call, with what is known of why.
     pub fn take_ended(&mut self) -> Vec<(LocalBroker, String)> {
         let mut ended = Vec::new();
         for index in (0..self.nodes.len()).rev() {
             if let Some(status) = self.nodes[index].ended() {
                 let node = self.nodes.remove(index);
                 let reason = match status.code() {
-                    // Who was killed had no time to say anything.
+                    // A killed process had no time to log anything.
                     None => status.to_string(),
                     Some(_) => format!("{status}: {}", node.reason()),
                 };
@@ -187,8 +187,8 @@ impl LocalCluster {
         ended
     }
 
-    /// Stops one after the other, so that each can hand over what it leads, and kills those that take too long. `show`
-    /// is told of each before its turn.
+    /// Stops one after the other, so that each can hand over what it leads, and kills brokers that take too long.
+    /// `show` is called for each before its turn.
     pub async fn stop_in_turn(mut self, each_max: Duration, mut show: impl FnMut(&LocalBroker)) {
         for (broker, mut node) in self.brokers.drain(..).zip(self.nodes.drain(..)) {
             show(&broker);

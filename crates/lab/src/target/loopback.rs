@@ -31,7 +31,7 @@ impl Ports {
             .collect()
     }
 
-    /// Ports that nobody has. Somebody else may still be faster; that broker then says so and ends.
+    /// Free ports. Another process may still be faster; that broker then says so and ends.
     pub fn free(brokers: u16) -> io::Result<Vec<Self>> {
         // Held to the end, so that no two are the same.
         let mut listeners = Vec::new();

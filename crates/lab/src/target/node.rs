@@ -106,7 +106,7 @@ impl Node {
         self.signal(Signal::TERM);
     }
 
-    /// What happens when this process is gone.
+    /// What happens when this process has ended.
     #[cfg(test)]
     pub(super) fn end_input(&mut self) {
         drop(self.child.stdin.take());
@@ -129,10 +129,10 @@ impl Node {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The id of a child that has been waited for may belong to somebody else by now.
+        // The id of a child that has been waited for may belong to another process by now.
         let group = self.is_running().then(|| i32::try_from(self.child.id()).ok()).flatten();
         if let Some(group) = group.and_then(Pid::from_raw) {
-            // It fails where nobody is left.
+            // It fails if the process has ended.
             let _ = kill_process_group(group, signal);
         }
     }
