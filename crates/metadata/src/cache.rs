@@ -1,4 +1,4 @@
-//! The newest image, for all who read it, and those who do something when it changes.
+//! The newest image, for readers, and listeners for its changes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::apply::MetadataDelta;
 use super::image::MetadataImage;
 
-/// Who does something when metadata changes: opens and deletes logs, say.
+/// A listener for changes of the metadata, which for example opens and deletes logs.
 pub trait Applied: Send + Sync + 'static {
     /// Called on the publishing thread for each image in turn, before readers can load it and before the request that
     /// led to it is answered. Errors are the listener's own: it cannot refuse what is committed.
@@ -57,7 +57,7 @@ impl MetadataCache {
 
     /// Until an image is published that has the record of this offset, which must be committed or about to be.
     pub async fn wait_for(&self, offset: i64) {
-        // The sender is this cache's own, so it is there as long as anybody waits.
+        // The sender is this cache's own, so it exists as long as there are waiters.
         _ = self.published.subscribe().wait_for(|published| *published >= offset).await;
     }
 
@@ -78,7 +78,7 @@ impl MetadataCache {
         self.published.send_replace(offset);
     }
 
-    /// Adds a listener, which is told of every image after the one that is returned. Not to be called by a listener.
+    /// Adds a listener, which gets every image after the one that is returned. Not to be called by a listener.
     pub fn subscribe(&self, listener: Arc<dyn Applied>) -> Arc<MetadataImage> {
         self.subscribe_after(listener, |_| ())
     }

@@ -119,7 +119,7 @@ impl From<AlterError> for Refusal {
     }
 }
 
-/// New partitions for these replicas, led by the first one that is active and has room; `all_inactive` words the
+/// New partitions for these replicas, led by the first that is active with free disk space; `all_inactive` words the
 /// refusal when none is active.
 fn new_partition(
     image: &MetadataImage,

@@ -196,7 +196,7 @@ impl MetadataImage {
         self.topics.iter().map(|(_, topic)| topic)
     }
 
-    /// Topics in the order of their names, from the first one that is not less than `start`.
+    /// Topics in the order of their names, from the first that is not less than `start`.
     pub fn topics_from(&self, start: &str) -> impl Iterator<Item = &Arc<Topic>> {
         self.topics.iter_from(start).map(|(_, topic)| topic)
     }

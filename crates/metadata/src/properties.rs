@@ -25,7 +25,7 @@ pub struct MetaProperties {
     pub directory_id: Uuid,
 }
 
-/// The directory is not one that this node can use. Each text is for the operator.
+/// This node cannot use the directory. Each text is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
     #[error("{path}: {error}")]

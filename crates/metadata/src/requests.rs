@@ -157,7 +157,7 @@ impl Decided for BrokerRegistrationRequest {
         changes::brokers::register(context, &self, is_alive)
     }
 
-    /// One that is refused may come from another process.
+    /// A refused request may come from another process.
     fn is_sign_of_life(answer: &BrokerRegistrationResponse) -> bool {
         answer.error_code.is_none()
     }

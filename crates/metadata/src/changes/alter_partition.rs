@@ -113,7 +113,7 @@ fn check(
     requested: &PartitionRequest,
     isr: &[BrokerState],
 ) -> Result<(), ErrorCode> {
-    // Who knows more than this controller has heard from another one.
+    // A broker with newer epochs has them from another controller.
     if requested.leader_epoch > before.leader_epoch || requested.partition_epoch > before.partition_epoch {
         return Err(ErrorCode::NOT_CONTROLLER);
     }
@@ -141,7 +141,7 @@ fn check(
         image.broker(member.broker_id).is_some_and(|broker| {
             broker.is_active()
                 && [UNKNOWN_BROKER_EPOCH, broker.epoch].contains(&member.broker_epoch)
-                // A leader without room lets others in, who take over.
+                // A leader with a full disk lets other replicas in, which take over.
                 && (broker.id == broker_id || broker.has_room())
         })
     };
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(answer[0].error_code, ErrorCode::NEW_LEADER_ELECTED);
         assert_eq!(state(&after, 0), (2, vec![2], vec![]));
         assert_eq!(after.partition("t", 0).unwrap().leader_epoch, 4);
-        // The least ISR holds for who goes, too: it can lead when nobody else is left.
+        // The minimum holds for a removed replica, too: it can lead when no other is left.
         let image = with_setting(&image(), "min.insync.replicas", "2");
         let (_, after) = ask(&image, &request(1, TOPIC, vec![requested(&[(2, 0)])]));
         assert_eq!(state(&after, 0), (2, vec![2], vec![1]));

@@ -67,7 +67,7 @@ mod tests {
             replication_factor,
             ..CreatableTopic::default()
         };
-        // Two brokers have room for eight replicas. The second and the fourth would be one too many.
+        // Two brokers can have eight replicas. The second and the fourth request would be one too many.
         let all =
             [topic("a", 2, 2), topic("b", 5, 1), topic("c", 2, 2), topic("d", 1, 1), topic("__consumer_offsets", 1, 2)];
         let context = Context { image: &image, config: &config, random: &random };

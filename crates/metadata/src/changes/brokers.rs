@@ -35,14 +35,14 @@ pub struct BrokerRegistration {
     /// The ids of its data directories.
     pub log_dirs: Vec<Uuid>,
     /// Whether everything that it had acknowledged was on disk when it stopped. Otherwise it starts new leader epochs,
-    /// so that who has read what is gone by now can tell (KIP-320).
+    /// so that clients that have read lost records can tell (KIP-320).
     pub is_clean: bool,
     /// Partitions of which it lacks what it had on disk, by the topic's id. It is in sync with them no more, if any
     /// other replica is.
     pub lost_replicas: Vec<(Uuid, i32)>,
 }
 
-/// Ids that belong to whoever asked: `first` and the following.
+/// Ids that belong to the requesting broker: `first` and the following.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerIdBlock {
     pub first: i64,
@@ -86,11 +86,11 @@ impl BrokerRegistration {
 /// Registers a broker (`ClusterControlManager.registerBroker`). It is active at once: it asks only when it has caught
 /// up with the metadata. The first one starts the cluster's features.
 ///
-/// What the broker was before has ended: it leaves the ISRs as if it had been fenced, but stays where nobody else is
-/// known to go on: after a stop of all, those who come late may have been the leaders, and may have lost what they had.
-/// If the disk of a replica is gone, it leaves in any case, unless there is no other replica: then it leads an empty
-/// log. A replica that has lost records leaves if any other has them all, even one that is not there yet, as others
-/// would cut their logs to be like it. `is_alive` says of a broker whether the controller has heard of it.
+/// The broker's former process has ended: it leaves the ISRs as if it had been fenced, but stays where no other replica
+/// is known to be alive: after a stop of all brokers, late ones may have been the leaders, and may have lost what they
+/// had. If the disk of a replica was lost, it leaves in any case, unless there is no other replica: then it leads an
+/// empty log. A replica that has lost records leaves if any other has them all, even one that is not registered yet, as
+/// others would truncate their logs to match it. `is_alive` says whether the controller has had contact with a broker.
 pub fn register(
     context: &Context<'_>,
     request: &BrokerRegistrationRequest,
@@ -218,7 +218,7 @@ fn restart(
             } else if partition.leader == id && (is_lost || !is_clean) {
                 change.new_leader_epoch = true;
             } else if partition.isr.contains(&id) && !is_clean {
-                // A leader that was heard of would have counted on what this log may lack.
+                // A live leader would have counted on what this log may lack.
                 change.successor = Some(id);
             }
             if may_lack {
@@ -347,14 +347,14 @@ mod tests {
     fn who_has_lost_records_neither_leads_nor_stays_in_sync_beside_who_has_them() {
         // Before: ISR, ELR, leader, who is fenced. After 1 has registered without all it had: leader, ISR, ELR.
         for (isr, elr, leader, fenced, expected) in [
-            // Those who have everything may be still to come: then nobody leads.
+            // The replicas that have everything may not be registered yet: then there is no leader.
             (&[1, 2, 3][..], &[][..], -1, &[1, 2, 3][..], (-1, &[2, 3][..], &[][..])),
             (&[1, 2, 3], &[], 1, &[2, 3], (-1, &[2, 3], &[])),
             (&[1, 2, 3], &[], 1, &[2], (3, &[3], &[2])),
             (&[1], &[2], 1, &[], (2, &[2], &[])),
             (&[1], &[2], -1, &[1, 2], (-1, &[], &[2])),
             (&[2], &[1], 2, &[], (2, &[2], &[])),
-            // Nobody has more.
+            // No replica has more.
             (&[1], &[], 1, &[], (1, &[1], &[])),
             (&[1], &[], -1, &[1], (1, &[1], &[])),
         ] {

@@ -12,8 +12,8 @@ use super::{Context, Decision, MIN_INSYNC_REPLICAS, RECORDS_MAX, Refusal};
 use crate::image::{ConfigResource, ResourceKind};
 use crate::name::TopicName;
 
-/// Groups that may have settings of their own. A group need not exist for that, so nothing else bounds them: those of
-/// groups that are gone stay until somebody deletes them.
+/// Groups that may have settings of their own. A group need not exist for that, so nothing else bounds them: configs of
+/// deleted groups stay until a client deletes them.
 const GROUPS_MAX: usize = 10_000;
 /// Longest id of a group that may have settings of its own.
 const GROUP_ID_BYTES_MAX: usize = 1_024;
@@ -197,7 +197,7 @@ fn one(
     let set = set.map(|(name, value)| resource.to_record(name, Some(value)));
     let mut records: Vec<MetadataRecord> = removed.chain(set).map(MetadataRecord::from).collect();
     if before.get(MIN_INSYNC_REPLICAS) != after.get(MIN_INSYNC_REPLICAS) {
-        // With a lower minimum, what is acknowledged may miss those that are eligible to lead (KIP-966).
+        // With a lower minimum, acknowledged records may be missing on eligible leader replicas (KIP-966).
         let topic_name = if scope == Scope::Topic { name.to_owned() } else { String::new() };
         records.push(ClearElrRecord { topic_name }.into());
     }

@@ -1,5 +1,5 @@
-//! Elections that somebody asks for, and those that the controller holds by itself
-//! (`ReplicationControlManager.electLeaders`, `maybeBalancePartitionLeaders`, `maybeElectUncleanLeaders`).
+//! Elections on request, and those that the controller holds by itself (`ReplicationControlManager.electLeaders`,
+//! `maybeBalancePartitionLeaders`, `maybeElectUncleanLeaders`).
 
 use wire::ErrorCode;
 use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult};
@@ -170,7 +170,8 @@ mod tests {
     use super::*;
     use crate::image::MetadataImage;
 
-    /// Partitions that are led by the first replica, by another, by nobody, and by nobody although another is there.
+    /// Partitions led by the first replica, by another, without a leader, and without a leader although another replica
+    /// is active.
     fn image() -> MetadataImage {
         let partitions = [
             partition(&[1, 2], &[1, 2], 1),

@@ -1,8 +1,9 @@
 //! Signs of life of brokers, and what follows from their absence (`BrokerHeartbeatManager`): brokers are fenced and
 //! unfenced, and hand over what they lead before they stop. A broker whose directories are cordoned (KIP-1066) has no
-//! room: beyond what Kafka does, it leaves the ISRs and hands over where somebody in sync has room.
+//! free space: beyond what Kafka does, it leaves the ISRs and hands over where another in-sync replica has space.
 //!
-//! When a broker was last heard of is not part of the metadata. Whoever keeps that says which brokers to fence.
+//! The time of a broker's last heartbeat is not part of the metadata. The caller keeps it and says which brokers to
+//! fence.
 
 use wire::ErrorCode;
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
@@ -13,8 +14,8 @@ use super::{Context, Decision, with_brokers};
 use crate::apply::LEADER_UNCHANGED;
 use crate::image::RegisteredBroker;
 
-/// Fences brokers, given by id and epoch: they lose what they lead and leave the ISRs. One that has registered again
-/// since is left alone.
+/// Fences brokers, given by id and epoch: they lose what they lead and leave the ISRs. A broker that has registered
+/// again since is left alone.
 pub fn fence(context: &Context<'_>, brokers: &[(i32, i64)]) -> Vec<MetadataRecord> {
     let known = brokers.iter().filter_map(|(id, epoch)| {
         let broker = context.image.broker(*id).filter(|broker| broker.epoch == *epoch && !broker.fenced)?;
@@ -46,7 +47,7 @@ pub fn heartbeat(context: &Context<'_>, request: &BrokerHeartbeatRequest) -> Dec
     if let Some(cordoned) = &request.cordoned_log_dirs {
         next.cordoned_directories = next.log_dirs.iter().filter(|dir| cordoned.contains(dir)).copied().collect();
     }
-    // The last one that is active goes on with what works: nobody could take over.
+    // The last active broker goes on with what works: no other could take over.
     let is_last = !context.image.brokers().any(|other| other.id != broker.id && other.is_active());
     let must_fence = request.want_fence && !is_last || is_lost;
     let mut should_shut_down = false;
@@ -64,8 +65,8 @@ pub fn heartbeat(context: &Context<'_>, request: &BrokerHeartbeatRequest) -> Dec
             next = leaving;
         } else {
             should_shut_down = true;
-            // What it leads nobody else can. Without another broker there is nobody to tell either, and a restart finds
-            // its partitions as they were.
+            // No other broker can lead its partitions. Without another broker no metadata need change either, and a
+            // restart finds its partitions as they were.
             next.fenced = !is_last;
             records.clear();
         }
@@ -215,7 +216,7 @@ mod tests {
         assert!(leaving.broker(1).unwrap().in_controlled_shutdown);
         assert_eq!(state(&leaving, 0), (2, vec![2], vec![]));
         assert_eq!(state(&leaving, 1), (2, vec![2], vec![]));
-        // Nobody else can lead this one: it goes on to the end.
+        // No other replica can lead this partition: it leads to the end.
         assert_eq!(state(&leaving, 2), (1, vec![1], vec![]));
         assert_eq!(leaving.partition("t", 2).unwrap().leader_epoch, 0);
         let (answer, stopped) = beat(&leaving, 1, shut_down);
@@ -236,7 +237,7 @@ mod tests {
         let wants_fence = |request: &mut BrokerHeartbeatRequest| request.want_fence = true;
         let image = with_fenced(&three(), &[2, 3]);
         assert_eq!(beat(&image, 1, wants_fence), (Ok((true, false, false)), image.clone()));
-        // The others wait until somebody is there, or their disks answer.
+        // The others wait until another broker is active, or their disks answer.
         assert_eq!(beat(&image, 2, wants_fence).0, Ok((true, true, false)));
         assert_eq!(beat(&image, 2, |_| {}).0, Ok((true, false, false)));
     }
@@ -255,7 +256,7 @@ mod tests {
         let quiet =
             |image: &MetadataImage, id: i32, ask: fn(&mut BrokerHeartbeatRequest)| beat(image, id, ask).1 == *image;
         assert!(quiet(&full, 1, cordon) && quiet(&full, 1, |_| {}));
-        // Where nobody has room nothing changes: who leads refuses what is produced.
+        // When no replica has space nothing changes: the leader refuses what is produced.
         let (_, both) = beat(&full, 2, cordon);
         assert_eq!((state(&both, 0), state(&both, 1)), ((2, vec![2], vec![]), (2, vec![2], vec![])));
         let (_, one) = beat(&both, 1, free);

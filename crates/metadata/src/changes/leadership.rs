@@ -1,15 +1,16 @@
-//! Who leads a partition after a change, and the record that says so (`PartitionChangeBuilder`).
+//! The leader of a partition after a change, and the record of it (`PartitionChangeBuilder`).
 //!
 //! Every change of a partition goes through [`Change`]: what is asked of it, and the brokers as they are afterwards.
 //! What always holds after its record:
-//! - The leader is in the ISR and active. A leader in controlled shutdown stays while nobody in the ISR can take over.
-//! - Members of the ISR whose disk is full leave it while others remain that have room.
+//! - The leader is in the ISR and active. A leader in controlled shutdown stays while no other member of the ISR can
+//!   take over.
+//! - Members of the ISR whose disk is full leave it while others with free space remain.
 //! - Members of the ISR that are not active leave it while others remain. Without an active one the ISR stays as it is
 //!   and the partition has no leader: any of them has all that was acknowledged. Kafka empties the ISR into the
 //!   eligible leader replicas instead, which comes to the same.
 //! - Eligible leader replicas (ELR, KIP-966) are those that left the ISR while it was below `min.insync.replicas`: no
-//!   high watermark moved without them. They lead when nobody in the ISR can.
-//! - The ISR is empty only when a disk is gone. Then the last known leader is named, but never elected by itself, as
+//!   high watermark moved without them. They lead when no member of the ISR can.
+//! - The ISR is empty only when a disk was lost. Then the last known leader is named, but never elected by itself, as
 //!   Kafka does: its log is empty, and another replica's may not be.
 //! - The leader epoch grows with every other leader and with every replica that is taken out, and with nothing else.
 
@@ -32,7 +33,7 @@ const LOST_DIRECTORY: u8 = 2;
 pub(super) enum Election {
     /// The first replica, if it can.
     Preferred,
-    /// One that has all that was acknowledged.
+    /// A replica that has all that was acknowledged.
     Online,
     /// If there is no such one, any.
     Unclean,
@@ -50,7 +51,7 @@ pub(super) struct Change<'a> {
     pub(super) removing_replicas: Vec<i32>,
     pub(super) leader_recovery_state: i8,
     pub(super) election: Election,
-    /// A replica whose disk is gone: it leaves ISR and ELR in any case.
+    /// A replica whose disk was lost: it leaves ISR and ELR in any case.
     pub(super) wiped: Option<i32>,
     /// A replica that is in another directory from now on.
     pub(super) moved: Option<(i32, Uuid)>,
@@ -58,7 +59,7 @@ pub(super) struct Change<'a> {
     pub(super) ineligible: Option<i32>,
     /// Starts a leader epoch even if the leader stays.
     pub(super) new_leader_epoch: bool,
-    /// Who leads if it is in sync, whoever did before.
+    /// The leader if it is in sync, whichever led before.
     pub(super) successor: Option<i32>,
 }
 
@@ -220,7 +221,7 @@ impl<'a> Change<'a> {
         if let Some(id) = self.replicas.iter().find(can_lead) {
             return Elected::Clean(*id);
         }
-        // With a setting that was lowered meanwhile, the ISR may have gone on without the others.
+        // With a minimum that was lowered meanwhile, the ISR may have gone on without the others.
         if self.isr.len() < min_isr {
             let eligible = self.eligible();
             let known = |id: &&i32| self.before.eligible_leader_replicas.contains(id) && self.is_active(**id);
@@ -229,7 +230,7 @@ impl<'a> Change<'a> {
             }
         }
         if self.election == Election::Unclean {
-            // Whose disk is gone has nothing to lead with.
+            // A replica whose disk was lost has nothing to lead with.
             let can_try = |id: &i32| self.is_active(*id) && self.wiped != Some(*id);
             let candidates = self.replicas.iter().copied().filter(can_try);
             if let Some(id) = candidates.min_by_key(|id| self.before.last_known_elr.contains(id)) {
@@ -239,7 +240,7 @@ impl<'a> Change<'a> {
         Elected::Nobody
     }
 
-    /// Who has all that was acknowledged and is not in the ISR, as long as that is below the minimum.
+    /// Replicas that have all that was acknowledged and are not in the ISR, as long as the ISR is below the minimum.
     fn eligible(&self) -> Vec<i32> {
         let is_eligible = |id: &i32| {
             (self.before.eligible_leader_replicas.contains(id) || self.before.isr.contains(id))
@@ -353,7 +354,7 @@ mod tests {
             (&[1, 2], &[], 2, &[1, 2, 3], "1", (-1, &[1, 2], &[])),
             // And comes back.
             (&[1, 2], &[], -1, &[1], "2", (2, &[2], &[1])),
-            // Who left below the minimum can lead, unless the minimum is lower by now.
+            // A replica that left below the minimum can lead, unless the minimum is lower by now.
             (&[2], &[1, 3], 2, &[2], "2", (3, &[3], &[1, 2])),
             (&[2], &[1, 3], 2, &[2, 3], "2", (1, &[1], &[3, 2])),
             (&[2], &[1, 3], 2, &[2], "1", (-1, &[2], &[])),

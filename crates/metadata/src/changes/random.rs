@@ -121,7 +121,7 @@ impl World {
         self.image.broker(id).map_or(-1, |broker| broker.epoch)
     }
 
-    /// Whether the process that runs is the one that is registered.
+    /// Whether the running process is the registered one.
     fn is_registered(&self, id: i32) -> bool {
         let incarnation = Uuid([self.processes[&id].incarnation; 16]);
         self.processes[&id].is_up && self.image.broker(id).is_some_and(|broker| broker.incarnation_id == incarnation)
@@ -421,7 +421,7 @@ impl World {
             assert!(now.isr.contains(&now.leader), "{}", context());
             assert!(now.last_known_elr.is_empty(), "{}", context());
             let leader = image.broker(now.leader).unwrap();
-            // One that shuts down leads only what nobody in sync can take over.
+            // A broker that shuts down leads only what no other in-sync replica can take over.
             let may_lead = leader.is_active() || (!leader.fenced && now.isr == [now.leader]);
             assert!(may_lead, "{}", context());
             assert!(now.isr.iter().all(|id| *id == now.leader || is_active(id)), "{}", context());
@@ -439,7 +439,7 @@ impl World {
         }
     }
 
-    /// Who leads by now, and whether it has all that was acknowledged.
+    /// The current leader, and whether it has all that was acknowledged.
     fn follow(&mut self, topic: Uuid, index: usize, was: &Partition, now: &Partition) {
         if now.leader == NO_LEADER || now.leader_epoch == was.leader_epoch {
             return;

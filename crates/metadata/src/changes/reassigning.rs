@@ -27,7 +27,7 @@ fn without(list: &[i32], left_out: &[i32]) -> Vec<i32> {
 }
 
 /// From what a partition has to the target. A reassignment that is under way is replaced: brokers that only it would
-/// have added leave at once, unless the partition has nobody else in sync.
+/// have added leave at once, unless the partition has no other in-sync replica.
 pub(super) fn towards(partition: &Partition, target: &[i32]) -> Way {
     let original = original(partition);
     let abandoned = without(&partition.adding_replicas, target);
@@ -40,7 +40,7 @@ pub(super) fn towards(partition: &Partition, target: &[i32]) -> Way {
     Way { replicas: target.iter().chain(&removing).copied().collect(), adding, removing, isr }
 }
 
-/// Back to where a partition was. The ISR is empty when nobody of those is in sync.
+/// Back to the former replicas. The ISR is empty when none of them is in sync.
 pub(super) fn back(partition: &Partition) -> Way {
     Way {
         replicas: original(partition),

@@ -183,7 +183,7 @@ mod tests {
         after
     }
 
-    /// Replicas, those that are added, and those that are removed.
+    /// Replicas, added ones, and removed ones.
     fn way(image: &MetadataImage) -> [Vec<i32>; 3] {
         let partition = image.partition("t", 0).unwrap();
         [&partition.replicas, &partition.adding_replicas, &partition.removing_replicas].map(Clone::clone)
@@ -265,7 +265,7 @@ mod tests {
         let back = moved(&allowed, None);
         assert_eq!((way(&back)[0].clone(), state(&back, 0)), (vec![1, 2], (2, vec![2], vec![])));
         assert_eq!(back.partition("t", 0).unwrap().leader_recovery_state, 1);
-        // Who is eligible has all.
+        // An eligible replica has all.
         let eligible = Partition { eligible_leader_replicas: vec![2], ..moving };
         let image = with_topic(&brokers(&[1, 2, 3]), &[eligible]);
         let back = moved(&with_setting(&image, "min.insync.replicas", "2"), None);
