@@ -44,7 +44,7 @@ impl GroupCoordinator {
         Ok(group.describe(group_id))
     }
 
-    /// What all offsets of a group take, about. One that cannot be asked has none.
+    /// The approximate size of all offsets of a group. A group that cannot be read has none.
     pub fn offsets_size_bytes(&self, group_id: &str) -> usize {
         let Ok(shard) = self.shard(group_id) else { return 0 };
         let mut state = shard.state.lock();

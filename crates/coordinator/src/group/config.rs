@@ -40,7 +40,7 @@ pub struct GroupConfig {
 
 impl GroupConfig {
     /// How long a new member may wait for its group before its JoinGroup is answered (Kafka's constant): it has no
-    /// member id to heartbeat with, so nothing else tells that it has gone.
+    /// member id to heartbeat with, so nothing else shows that it has left.
     pub const NEW_MEMBER_JOIN_TIMEOUT_MS: i64 = 5 * 60 * 1000;
 }
 

@@ -37,7 +37,7 @@ const MAX_GROUP_ID_BYTES: usize = 4096;
 /// How much of a client id goes into a member id.
 const MAX_MEMBER_ID_PREFIX_BYTES: usize = 255;
 
-/// Who wants to join.
+/// The sender of a JoinGroup request.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     pub api_version: i16,
@@ -156,7 +156,7 @@ impl GroupCoordinator {
         shard
     }
 
-    /// Gives up a partition: who waits is told to look for another coordinator.
+    /// Gives up a partition: waiting requests fail with NOT_COORDINATOR.
     pub fn unload(&self, partition: i32) {
         let shard = self.shards.write().remove(&partition);
         if let Some(shard) = shard {
@@ -343,8 +343,8 @@ impl GroupCoordinator {
         Ok(answer)
     }
 
-    /// Whether a member that joins, or comes back with more to say, has room. A group that is too large stays so; with
-    /// the others it may be better later, when a client asks again by itself.
+    /// Whether there is memory for a member that joins, or rejoins with more metadata. A group that is too large stays
+    /// so; otherwise there may be memory later, when the client retries.
     fn check_memory_for_member(
         &self,
         caller: &Caller<'_>,
@@ -464,7 +464,7 @@ impl GroupCoordinator {
     pub async fn run(self: Arc<Self>) {
         let mut expiry_ms = self.now().monotonic_ms + self.config.offsets_retention_check_interval_ms;
         loop {
-            // Whoever sets a deadline while the earliest is being looked for rings.
+            // A caller that sets a deadline while the earliest is being looked for notifies the timer.
             self.alarm_ms.store(i64::MAX, Ordering::SeqCst);
             let next = self.shards().iter().map(|shard| shard.state.lock().next_deadline_ms()).min();
             let next_ms = next.unwrap_or(i64::MAX).min(expiry_ms);

@@ -1,8 +1,8 @@
 //! One group of the classic protocol as a pure state machine: no IO, no clock, no randomness.
 //!
 //! The coordinator calls it with the group's lock held and passes the time in. What has to happen outside comes back as
-//! [`Output`]: answers to requests that waited, and records to write. A group that has asked for a write is told of its
-//! end by [`Group::written`]; only then does it go on. Behaviour follows Kafka's `ClassicGroup` and
+//! [`Output`]: answers to requests that waited, and records to write. A group that has requested a write gets its
+//! result by [`Group::written`]; only then does it go on. Behaviour follows Kafka's `ClassicGroup` and
 //! `GroupMetadataManager`.
 //!
 //! Invariants: the group has a leader exactly if it has members, and the leader is one of them; the generation never
@@ -74,7 +74,7 @@ pub enum Output {
     Write(Write),
     /// A rebalance has begun. Nothing has to be done.
     Rebalance(Trigger),
-    /// The one that had begun is over: the group is stable, or has nobody left. Nothing has to be done.
+    /// The rebalance that had begun is over: the group is stable, or empty. Nothing has to be done.
     Rebalanced,
 }
 
@@ -88,7 +88,7 @@ pub struct Write {
 /// What a write was for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Then {
-    /// The group became empty: nobody waits.
+    /// The group became empty: no member waits.
     Nothing,
     /// The leader's assignment: members get it once it is stored.
     Assignment { generation: i32, assignment: BTreeMap<String, Bytes> },
@@ -139,7 +139,7 @@ pub struct Group {
     storing_assignment: bool,
     /// What all members subscribe to, if this is a group of consumers that says so.
     subscribed_topics: Option<BTreeSet<String>>,
-    /// Whether somebody joined since the initial rebalance delay was last extended.
+    /// Whether a member joined since the initial rebalance delay was last extended.
     new_member_added: bool,
     join_timer: Option<JoinTimer>,
     sync_deadline_ms: i64,
@@ -269,7 +269,7 @@ impl Group {
         self.stored
     }
 
-    /// Whether nothing is lost if the group is forgotten: nobody joins, nothing is stored.
+    /// Whether nothing is lost if the group is forgotten: no member joins, nothing is stored.
     pub fn is_vacant(&self) -> bool {
         self.is_obsolete() && !self.stored
     }
@@ -341,7 +341,7 @@ impl Group {
         }
     }
 
-    /// Marks the group as gone while its tombstones are being written: joining it is refused as in Kafka's state Dead.
+    /// Marks the group as dead while its tombstones are being written: joining it is refused as in Kafka's state Dead.
     /// Its offsets can be read until [`Group::revive`] or the end.
     pub fn begin_delete(&mut self, now: Now) {
         self.pending_joins.clear();

@@ -1,4 +1,4 @@
-//! The rebalances that a coordinator has seen lately, of all its groups. Pure: it is told the time.
+//! The rebalances that a coordinator has seen lately, of all its groups. Pure: the caller passes the time.
 //!
 //! It is a ring, bounded in number and in memory, and begins empty with each start of the broker.
 
@@ -107,7 +107,7 @@ mod tests {
         history.begin(at(10), "g", generation(3, 2), &trigger("c"));
         history.begin(at(20), "h", generation(7, 9), &trigger("d"));
         history.end(at(35), "g", generation(4, 1));
-        // Of one that another interrupts, only the other has an end.
+        // Of a rebalance that another interrupts, only the other has an end.
         history.begin(at(40), "h", generation(8, 9), &trigger("d"));
         history.end(at(42), "h", generation(9, 8));
         history.end(at(50), "h", generation(0, 0));

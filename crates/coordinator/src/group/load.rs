@@ -40,7 +40,7 @@ pub async fn load(
                 None => break,
                 Some(Ok(batch)) => batch,
                 Some(Err(error)) => {
-                    // The batch is lost, but not those behind it, as long as it can be told where they begin.
+                    // The batch is lost, but not those behind it, as long as their start is known.
                     let lost = Batch::parse(&rest).map_err(|error| unreadable(partition, next_offset, &error))?;
                     let (first, last) = (lost.header.base_offset, lost.header.last_offset());
                     tracing::error!(partition, first, last, %error, "skipping an unreadable batch of group records");

@@ -1,8 +1,8 @@
 //! What groups take of this process's memory, and whose doing it is.
 //!
-//! Nobody takes all of it. Members and offsets leave each other a quarter; one address takes a quarter at most, and one
-//! group an eighth. Of each bound, large things take less than small ones: what an ordinary consumer joins and commits
-//! with still has room where somebody has filled all that members of a megabyte can fill.
+//! No client takes all of it. Members and offsets leave each other a quarter; one address takes a quarter at most, and
+//! one group an eighth. Of each bound, large things take less than small ones: what an ordinary consumer joins and
+//! commits with still fits when another client has filled all that members of a megabyte can fill.
 //!
 //! A member is its client's doing; a group and its offsets are that of the address which created it, as far as this
 //! process knows.
@@ -90,7 +90,7 @@ impl Memory {
     }
 }
 
-/// Whether something fits where so much is used of a bound, and leaves what is smaller its room.
+/// Whether something fits when so much is used of a bound, and leaves a reserve to smaller things.
 fn fits(used: usize, bytes: usize, max_bytes: usize) -> bool {
     let max_bytes = if bytes <= SMALL_BYTES_MAX {
         max_bytes

@@ -40,7 +40,7 @@ use super::{Now, Topic};
 const TOPIC_IDS_SINCE: i16 = 10;
 /// Partitions that are looked up before others have their turn with the groups.
 const PARTITIONS_PER_TURN: usize = 1_000;
-/// What one request may be told of offsets, in bytes: groups beyond are refused. The first is told all the same.
+/// The most bytes of offsets in one response: further groups are refused. The first is answered in any case.
 const FETCHED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Changes of a group's offsets on their way to the log.
@@ -488,7 +488,7 @@ impl GroupCoordinator {
         let mut topics = Vec::new();
         for (name, partitions) in group.offsets.topics() {
             let current = self.topics.topic(name);
-            // Without an id there is no way to name a topic that is gone.
+            // Without an id a deleted topic cannot be named.
             if api_version >= TOPIC_IDS_SINCE && current.is_none() {
                 continue;
             }
@@ -620,7 +620,7 @@ impl GroupCoordinator {
 /// The partitions that are asked for, each once, a turn's worth at a time. Each topic is there once, also one of which
 /// no partition is asked for.
 fn in_turns(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
-    // By the place of their topic: a name for each partition could be many times the request.
+    // By the index of their topic: a name for each partition could be many times the request.
     let mut positions: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
     let mut seen: HashSet<(usize, i32)> = HashSet::new();
     let (mut turns, mut turn, mut left) = (Vec::new(), Vec::new(), PARTITIONS_PER_TURN);

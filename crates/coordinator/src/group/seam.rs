@@ -16,10 +16,10 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait OffsetsLog: Send + Sync + 'static {
     /// Appends one batch and resolves to the offset of its first record once it is as durable as `acks=all` makes it.
     ///
-    /// The batch's place in the log is decided before this returns: of two calls, the later one gets the later offset.
-    /// The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the future
-    /// is polled, and concurrent batches share them. The coordinator polls every future to its end, also if the request
-    /// that it belongs to is gone.
+    /// The batch's position in the log is decided before this returns: of two calls, the later one gets the later
+    /// offset. The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the
+    /// future is polled, and concurrent batches share them. The coordinator polls every future to its end, also if its
+    /// request was dropped.
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>>;
 
     /// The first offset of the log, and the offset after its last record.

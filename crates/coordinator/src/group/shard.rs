@@ -36,7 +36,7 @@ pub(super) struct ShardState {
     pub(super) syncs: BTreeMap<RequestId, oneshot::Sender<SyncGroupResponse>>,
     /// When each group with a deadline wants to be looked at.
     deadlines: BTreeSet<(i64, String)>,
-    /// Member ids that were handed out, oldest first. Those that were used meanwhile stay until they are the oldest.
+    /// Member ids that were handed out, oldest first. Ids that were used meanwhile stay until they are the oldest.
     pending: VecDeque<PendingMember>,
     pending_bytes: usize,
     last_incarnation: u64,
@@ -145,7 +145,7 @@ impl ShardState {
     pub(super) fn answer(&mut self, out: Vec<Output>) -> Vec<Write> {
         let mut writes = Vec::new();
         for output in out {
-            // A receiver that is gone is a connection that is gone.
+            // The receiver is dropped with its connection.
             match output {
                 Output::Joined(request, response) => {
                     if let Some(sender) = self.joins.remove(&request) {
@@ -223,7 +223,7 @@ impl ShardState {
         Some(group_id)
     }
 
-    /// Remembers a member id that was handed out. Returns those that give way to it.
+    /// Remembers a member id that was handed out. Returns the ids that are dropped for it.
     pub(super) fn add_pending(
         &mut self,
         config: &GroupConfig,

@@ -1,4 +1,4 @@
-//! What the coordinator tells to whoever watches the broker.
+//! What the coordinator shows to the console and metrics.
 
 use wire::api::describe_node::Rebalance;
 
@@ -7,7 +7,7 @@ use super::core::{Group, RebalanceCause};
 use super::shard::Phase;
 
 impl GroupCoordinator {
-    /// Shows every group, under the lock of its partition: whoever looks must not take long.
+    /// Shows every group, under the lock of its partition: the closure must not take long.
     pub fn visit(&self, mut visit: impl FnMut(&str, &Group)) {
         for shard in self.shards() {
             let state = shard.state.lock();

@@ -55,7 +55,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// Nobody's doing.
+    /// No member caused it.
     pub(super) fn of_none(cause: RebalanceCause) -> Self {
         Self { cause, member_id: String::new(), client_id: String::new() }
     }

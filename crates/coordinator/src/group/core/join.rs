@@ -67,8 +67,8 @@ impl Group {
         out.push(Output::Joined(join.request_id, join_error(&join.request.member_id, error)));
     }
 
-    /// Whether there is room. While a rebalance is prepared, those who wait count, so that the last to rejoin are left
-    /// out if the bound was lowered.
+    /// Whether the group may have one more member. While a rebalance is prepared, waiting members count, so that the
+    /// last to rejoin are left out if the bound was lowered.
     fn accepts(&self, config: &GroupConfig, member_id: &str) -> bool {
         match self.state {
             State::Empty | State::Dead => true,
@@ -167,8 +167,8 @@ impl Group {
         self.prepare_rebalance_or_complete_join(trigger, config, now, out);
     }
 
-    /// Takes over a member's new metadata and lets its JoinGroup wait. One that it sent before gets an answer that
-    /// makes it rejoin (Kafka never answers that one, which would block our connection's later answers).
+    /// Takes over a member's new metadata and lets its JoinGroup wait. An earlier JoinGroup of it gets an answer that
+    /// makes it rejoin (Kafka never answers it, which would block our connection's later answers).
     fn update_member(&mut self, member_id: &str, join: &mut Join, out: &mut Vec<Output>) {
         let protocols = join.take_protocols();
         self.set_protocols(member_id, protocols);
@@ -250,8 +250,8 @@ impl Group {
         self.update_member(&replacement.new_member_id, &mut join, out);
         self.touch(now, &replacement.new_member_id);
         match self.state {
-            // As long as the same protocol would be chosen, the assignment stays good and nobody else need know. The
-            // new id has to be stored, though, before the member may use it.
+            // As long as the same protocol would be chosen, the assignment stays good and no other member need know.
+            // The new id has to be stored, though, before the member may use it.
             State::Stable if self.select_protocol() == self.protocol_name => {
                 replacement.generation = self.generation;
                 let value = self.to_value(|_, member| member.assignment.clone());
@@ -364,7 +364,7 @@ impl Group {
         self.members.len() == self.joining && self.pending_joins.is_empty()
     }
 
-    /// Ends the first phase as soon as nobody is missing. The initial rebalance has its delay instead.
+    /// Ends the first phase as soon as no member is missing. The initial rebalance has its delay instead.
     pub(super) fn complete_join_if_all_joined(&mut self, now: Now, out: &mut Vec<Output>) {
         let initial = self.previous_state == State::Empty;
         if self.state == State::PreparingRebalance && !initial && self.all_members_joined() {
@@ -424,7 +424,7 @@ impl Group {
         }
     }
 
-    /// Makes sure that the leader is one who has joined. False if nobody has.
+    /// Makes sure that the leader is a member that has joined. False if none has.
     fn elect_joined_leader(&mut self) -> bool {
         let joined = |m: &Member| m.joining.is_some();
         if self.leader.as_ref().and_then(|leader| self.members.get(leader)).is_some_and(joined) {

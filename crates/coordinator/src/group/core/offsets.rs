@@ -231,8 +231,8 @@ impl Group {
     /// The partitions whose offsets have outlived the retention (KIP-211).
     ///
     /// Time counts from when the group became empty or from the commit, whichever is later; while the group has
-    /// members, from the commit for topics that nobody subscribes to. It is time on the monotonic clock: a jump of the
-    /// wall clock expires nothing. `load` says what stands for the time before the broker started.
+    /// members, from the commit for topics without a subscriber. It is time on the monotonic clock: a jump of the wall
+    /// clock expires nothing. `load` says what stands for the time before the broker started.
     pub fn expired_offsets(&self, now: Now, retention_ms: i64) -> Vec<(String, i32)> {
         let empty_since_ms = match (self.state, &self.protocol_type) {
             (State::Empty, Some(_)) if self.state_timestamp_ms >= 0 => self.state_known_ms,
@@ -267,7 +267,7 @@ impl Group {
         self.is_idle() && self.offsets.is_empty()
     }
 
-    /// Whether nobody is in the group or on the way into it.
+    /// Whether the group has no members and none is joining.
     pub fn is_idle(&self) -> bool {
         self.state == State::Empty && self.pending_joins.is_empty()
     }

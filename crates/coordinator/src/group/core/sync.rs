@@ -116,7 +116,7 @@ impl Group {
         out.push(Output::Rebalanced);
     }
 
-    /// Takes all assignments back and tells those who wait for one.
+    /// Takes all assignments back and answers members that wait for one.
     pub(super) fn reset_assignment(&mut self, error: ErrorCode, now: Now, out: &mut Vec<Output>) {
         for member_id in self.members.keys().cloned().collect::<Vec<_>>() {
             self.set_assignment(&member_id, Bytes::new());

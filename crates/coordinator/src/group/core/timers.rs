@@ -10,7 +10,7 @@ use crate::group::{GroupConfig, Now};
 /// Until when the first phase of a rebalance waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JoinTimer {
-    /// A new group waits for more members, again and again until nobody came in between or the rebalance timeout, of
+    /// A new group waits for more members, again and again until none joined in between or the rebalance timeout, of
     /// which `remaining_ms` are left, is used up.
     Initial {
         deadline_ms: i64,

@@ -249,7 +249,7 @@ async fn an_assignment_waits_for_the_log() {
     world.log.release(1);
     assert_eq!(synced.await.unwrap().assignment, &b"all"[..]);
 
-    // What never becomes durable is given up, and the member told to try again.
+    // A write that never becomes durable is given up, and the member has to retry.
     let joined = world.groups.join_group(CALLER, join_request("g", &required.member_id)).await;
     let synced = world.groups.sync_group(5, sync_request("g", &joined)).await;
     assert_eq!(synced.error_code, ErrorCode::COORDINATOR_NOT_AVAILABLE);

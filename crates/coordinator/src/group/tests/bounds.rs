@@ -1,4 +1,4 @@
-//! What one client can make the groups hold, and what it can have told.
+//! What one client can make the groups hold, and what it can get in a response.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ async fn what_is_asked_for_twice_is_told_once() {
     let answered = ask(vec![topic("t1", &[0, 1, 0]), topic("t2", &[2]), topic("t1", &[0, 2]), topic("t3", &[])]).await;
     let t = |name: &str, partitions: &[(i32, i64)]| (name.to_owned(), partitions.to_vec());
     assert_eq!(answered, [t("t1", &[(0, 1), (1, -1)]), t("t2", &[(2, 2)]), t("t1", &[(2, -1)]), t("t3", &[])]);
-    // More than is looked up at once is told all the same, in order.
+    // More than is looked up at once is answered too, in order.
     let many: Vec<i32> = (0..2_500).rev().collect();
     let answered = ask(vec![topic("t2", &many), topic("t1", &[0])]).await;
     assert_eq!((answered.len(), answered[0].1.len(), answered[0].1[2_497]), (2, 2_500, (2, 2)));

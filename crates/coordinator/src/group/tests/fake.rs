@@ -62,7 +62,7 @@ struct State {
 
 struct Entry {
     batch: Batch,
-    /// Who waits for it to become durable.
+    /// Waiters for its durability.
     waiting: Option<oneshot::Sender<Result<i64, ErrorCode>>>,
 }
 
@@ -83,7 +83,7 @@ impl FakeLog {
         }
     }
 
-    /// Tells the youngest waiting batch of each partition that it is durable before the older ones are told.
+    /// Reports the youngest waiting batch of each partition as durable before the older ones.
     pub(super) fn release_youngest(&self) {
         for log in self.0.lock().logs.values_mut() {
             if let Some(entry) = log.iter_mut().rfind(|entry| entry.waiting.is_some()) {
@@ -213,7 +213,7 @@ impl OffsetsLog for FakeLog {
     }
 }
 
-/// Topics `t0`.. of three partitions each; ids are their numbers. Their records are durable unless told otherwise.
+/// Topics `t0`.. of three partitions each; ids are their numbers. Their records are durable unless set otherwise.
 #[derive(Default)]
 pub(super) struct FakeTopics {
     pub(super) gone: Mutex<Vec<String>>,

@@ -60,7 +60,7 @@ impl Rng {
     }
 }
 
-/// What everybody has seen.
+/// What all clients have seen.
 #[derive(Default)]
 struct Seen {
     /// How often the broker has started.
