@@ -1,8 +1,8 @@
 //! Whether the disk answers.
 //!
-//! A disk that hangs fails nothing: a write or a sync just does not return, and whoever called waits with it. So all
-//! that changes the disk goes through a [`WatchedDisk`], which notes what is under way, and those that speak for this
-//! node ask [`DiskWatch::is_stalled`] before they do: the leader of the metadata quorum steps down, the broker has the
+//! A disk that hangs fails nothing: a write or a sync just does not return, and its caller waits with it. So all that
+//! changes the disk goes through a [`WatchedDisk`], which records what is under way, and code that acts for this node
+//! checks [`DiskWatch::is_stalled`] before it does: the leader of the metadata quorum steps down, the broker has the
 //! controller fence it, and producers are refused instead of waiting.
 //!
 //! A slow disk is not a stalled one. An operation is late after `disk.stall.timeout.ms`, and a second more for each
@@ -67,7 +67,7 @@ impl DiskWatch {
     pub fn end(&self, number: u64) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        // One that was late counts, even if nobody has asked meanwhile.
+        // A late operation counts, even without a call meanwhile.
         state.look(now, self.timeout);
         state.under_way.retain(|operation| operation.number != number);
     }

@@ -20,7 +20,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The machine itself. Whoever writes the log gives its loggers.
+    /// The machine itself. The binary that writes the log gives its loggers.
     pub fn real() -> Self {
         let clock = SystemClock { started: started() };
         Self {

@@ -14,7 +14,7 @@ pub struct LogLimit(Mutex<Peers>);
 #[derive(Default)]
 struct Peers {
     known: HashMap<Peer, Lines>,
-    /// When those that were quiet were forgotten last.
+    /// When quiet addresses were forgotten last.
     forgot: Option<Instant>,
 }
 
@@ -22,7 +22,7 @@ struct Peers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Address(IpAddr),
-    /// Nobody's in particular, or that of those beyond [`PEERS_MAX`].
+    /// Of no address, or of all beyond [`PEERS_MAX`].
     Others,
 }
 
@@ -34,7 +34,8 @@ struct Lines {
 
 const LINES_MAX: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Addresses that are remembered. Beyond, those that were quiet for a minute are forgotten, and looked for so often.
+/// Addresses that are remembered. Beyond, addresses that were quiet for a minute are forgotten, and looked for so
+/// often.
 const PEERS_MAX: usize = 10_000;
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 

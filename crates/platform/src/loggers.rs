@@ -134,7 +134,7 @@ pub struct Loggers {
 }
 
 impl Default for Loggers {
-    /// Those of a process whose log somebody else sees to.
+    /// The loggers of a process that does not configure its own log.
     fn default() -> Self {
         Self::new(Levels::new(LevelFilter::INFO), |_| {})
     }

@@ -1,9 +1,8 @@
-//! How many files this process has open, and who gives some up when they become too many.
+//! How many files this process has open, and how some are closed when they become too many.
 //!
-//! Each log opens its files when it needs them and keeps them. There may be more of them than descriptors, so whoever
-//! opens one beyond the bound has the logs give up what they did not use lately,
-//! and if that is little, all that can be opened again. The bound is half of the descriptors: the rest is for
-//! connections.
+//! Each log opens its files when it needs them and keeps them. There may be more of them than descriptors, so opening
+//! one beyond the bound first closes files that their logs did not use lately, and if these are few, all that can be
+//! opened again. The bound is half of the descriptors: the rest is for connections.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +24,7 @@ pub struct OpenFiles {
     /// From how many on the logs are asked.
     give_up_at: AtomicUsize,
     give_up: OnceLock<GiveUp>,
-    /// Held by whoever asks the logs.
+    /// Held by the thread that asks the logs.
     giving_up: Mutex<()>,
 }
 
@@ -41,7 +40,7 @@ impl OpenFiles {
         }
     }
 
-    /// Says who gives up files. Until then nobody does.
+    /// Sets what closes files. Until then none are closed.
     pub fn set_give_up(&self, give_up: impl Fn(bool) -> usize + Send + Sync + 'static) {
         _ = self.give_up.set(Box::new(give_up));
     }
@@ -62,7 +61,7 @@ impl OpenFiles {
         }
     }
 
-    /// Has files given up, unless somebody has that done already.
+    /// Has files closed, unless another thread does so already.
     pub fn give_up_some(&self) {
         let (Some(_one), Some(give_up)) = (self.giving_up.try_lock(), self.give_up.get()) else { return };
         let wanted = self.max - self.max / PART_FREE;

@@ -1,5 +1,5 @@
-//! Mistakes of this program: each is one line in the log and counted. One that meets a request ends its connection; one
-//! that ends what a broker cannot be without ends the process, so that it is not half alive.
+//! Mistakes of this program: each is one line in the log and counted. A panic in a request ends its connection; a panic
+//! in a task that the broker needs ends the process, so that it is not half alive.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};

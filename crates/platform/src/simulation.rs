@@ -34,7 +34,7 @@ impl SimClock {
         self.ms.load(Ordering::Relaxed)
     }
 
-    /// Somebody sets the wall clock, so far from the right time.
+    /// Sets the wall clock, so far from the right time.
     pub fn set_wall_shift_ms(&self, ms: i64) {
         self.wall_shift_ms.store(ms, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ thread_local! {
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says of the calling thread whether what it runs just now is a process that is simulated. One that has to end panics.
+/// Sets whether the calling thread runs a simulated process just now. A simulated process that has to end panics.
 pub fn set_simulated(is_simulated: bool) {
     IS_SIMULATED.set(is_simulated);
 }

@@ -73,8 +73,8 @@ pub struct Api {
     pub elements_max: usize,
 }
 
-/// For APIs that name partitions or topics: a cluster of 200,000 partitions is as large as Kafka's designers aim for on
-/// one that is not split, and a request of 8 MiB, the most that is taken of all but Produce, names a few more.
+/// For APIs that name partitions or topics: 200,000 partitions is as large as Kafka's designers aim for in one cluster,
+/// and a request of 8 MiB, the most that is taken of all but Produce, names a few more.
 const PARTITIONS: usize = 250_000;
 /// For Produce: a producer sends one batch of a partition at a time, and waits with the others until they are more.
 const BATCHES: usize = 20_000;

@@ -273,7 +273,7 @@ impl Batch {
         }
     }
 
-    /// The same records at another place in the sequence of their producer.
+    /// The same records with another base sequence of their producer.
     pub fn with_sequence(self, base_sequence: i32) -> Self {
         Self::assemble(BatchHeader { base_sequence, ..self.header }, self.section())
     }
@@ -314,7 +314,7 @@ impl Batches {
         Self { rest: bytes }
     }
 
-    /// What has not been read: after the last batch, the start of one that was cut off.
+    /// What has not been read: after the last batch, the start of an incomplete one.
     pub fn rest(&self) -> &Bytes {
         &self.rest
     }

@@ -83,7 +83,7 @@ pub struct Written {
     pub errors: Vec<ErrorCode>,
 }
 
-/// Appends a whole response frame, length prefix included. One that would be too large leaves the buffer as it was.
+/// Appends a whole response frame, length prefix included. A frame that would be too large leaves the buffer as it was.
 pub fn write_response<R: Wire>(
     out: &mut BytesMut,
     api: &Api,
@@ -126,7 +126,7 @@ fn framed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Vec<Splice>) 
     Some(splices)
 }
 
-/// Reads the body of a request that has no header of its own, as one that another broker sends on.
+/// Reads the body of a request without a header of its own, such as a forwarded one.
 pub fn read_request<R: Request>(body: &Bytes, version: i16) -> Result<R> {
     let mut r = Reader::new(body, version, R::API.flexible(version));
     r.limit_elements(R::API.elements_max);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use storage::simdisk::Rng;
 
-/// How long a message takes at most, and how long one that is held up.
+/// How long a message takes at most, and how long a delayed one.
 const DELAY_MAX_MS: u64 = 30;
 const LATE_MAX_MS: u64 = 800;
 

@@ -9,12 +9,12 @@ crate::message! {
         sender: NodeIdentity, 0..;
     }
 
-    /// Who sends a request between nodes.
+    /// The sender of a request between nodes.
     pub struct NodeIdentity {
         node_id: i32, 0..;
         /// Of its disk.
         directory_id: Uuid, 0..;
-        /// Of its process: drawn at random at its start, and told to other nodes only.
+        /// Of its process: drawn at random at its start, and sent to other nodes only.
         incarnation_id: Uuid, 0..;
     }
 

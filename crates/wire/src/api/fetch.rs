@@ -75,7 +75,7 @@ crate::message! {
         diverging_epoch: EpochEndOffset, 12.., tag 0;
         current_leader: LeaderIdAndEpoch, 12.., tag 1;
         snapshot_id: SnapshotId, 12.., tag 2;
-        /// Ours: somebody waits until the follower has its log up to here on disk.
+        /// Ours: a request waits until the follower has its log up to here on disk.
         sync_wanted_offset: i64 = -1, 12.., tag 10000;
         /// Ours: up to where all in-sync replicas have the log on disk.
         durable_offset: i64 = -1, 12.., tag 10001;

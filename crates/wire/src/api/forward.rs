@@ -1,5 +1,5 @@
 //! Forward (key 124), version 0, flexible since 0. Ours: a broker sends a request to the active controller, its own or
-//! one that a client has sent to it.
+//! a client's.
 
 use bytes::Bytes;
 

@@ -23,7 +23,7 @@ crate::message! {
     pub struct QuorumJoinResponse {
         error_code: ErrorCode, 0..;
         error_message: Option<String>, 0..;
-        /// Who to ask instead, as far as the one that was asked knows.
+        /// The node to send the request to instead, if known.
         leader_id: i32 = -1, 0..;
         leader_epoch: i32 = -1, 0..;
     }

@@ -38,7 +38,7 @@ crate::message! {
     pub struct QuorumEntry {
         term: i64, 0..;
         index: i64, 0..;
-        /// The record batch that the entry is; empty for the one that a leader begins with.
+        /// The record batch that the entry is; empty for the first entry of a leader.
         batch: Bytes, 0..;
         /// Of a change of the members: raft's number for the kind of change, and whom it concerns. -1 for no change.
         change_type: i8 = -1, 0..;

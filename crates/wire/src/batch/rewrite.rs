@@ -13,7 +13,7 @@ pub fn recompress(batch: &Batch, section: &[u8], codec: Codec, level: Option<i32
     Batch::assemble(header, &compressed)
 }
 
-/// The time after which a batch's tombstones may be removed (KIP-534). One that a batch has is never changed.
+/// The time after which a batch's tombstones may be removed (KIP-534). An existing one is never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeleteHorizon {
     /// Set it if a tombstone is kept.
