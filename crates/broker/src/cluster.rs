@@ -4,7 +4,7 @@
 //!   the addresses of the other members.
 //! - [`links`]: raft's messages to the other members; [`peers`]: all other requests to other nodes; [`senders`]: which
 //!   senders of requests are nodes of this cluster.
-//! - [`liveness`] and [`sessions`]: what the active controller knows of the brokers' lives.
+//! - [`liveness`] and [`sessions`]: the brokers' sessions with the active controller.
 
 pub mod first_start;
 pub mod links;

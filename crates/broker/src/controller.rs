@@ -57,7 +57,7 @@ const ROUND_MAX: usize = 256;
 pub enum ControllerError {
     #[error("this node is not the active controller")]
     NotController,
-    /// The metadata log cannot be written, now or any more. What was asked may still come about.
+    /// The metadata log cannot be written, now or any more. The change may still be applied.
     #[error("the metadata log cannot be written: {0}")]
     Storage(Arc<str>),
     #[error("the controller has stopped")]
@@ -100,7 +100,7 @@ struct Answer {
 /// When a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    /// As soon as what was decided is committed: who asks goes by what it hears of the metadata itself.
+    /// As soon as the decision is committed: the sender follows the metadata itself.
     Committed,
     /// When the image is published on the deciding node too, so that clients that read there see the change.
     Published,
@@ -139,9 +139,8 @@ impl Controller {
         Self { node_id: config.load().node_id, of_brokers, of_clients, quorum, peers, liveness, cache, config }
     }
 
-    /// Has a request decided by the active controller. What it decided for a client is in force on this node when this
-    /// returns, and on others soon; brokers hear of it with the metadata. While there is no controller one is looked
-    /// for.
+    /// Has a request decided by the active controller. A decision for a client is published on this node when this
+    /// returns, and on others soon; brokers get it with the metadata. While there is no controller it retries.
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
         let max_wait = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + max_wait;
@@ -149,7 +148,7 @@ impl Controller {
         let mut attempts = 0;
         loop {
             let known = status.borrow_and_update().clone();
-            // With a disk that does not answer, or takes no more, this node is the last to hear who controls.
+            // With a stalled or full disk this node is the last to learn which node is the controller.
             let is_stalled = self.quorum.is_disk_stalled();
             let leader = known.leader.filter(|_| !is_stalled).or_else(|| known.other_voter(self.node_id, attempts));
             attempts += 1;
@@ -197,7 +196,7 @@ impl Controller {
         let timeout_ms = i64::from(self.config.load().broker_session_timeout_ms);
         let sent = if R::IS_OF_BROKERS { Sent::Committed } else { Sent::Published };
         self.submit(sent, move |round| {
-            // What this node asks for itself, no other process asks in its place.
+            // This node's own requests come from no other process.
             round.request(request, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
         })
         .await

@@ -45,7 +45,7 @@ pub struct Target {
     pub synced_offset: i64,
     /// Of a follower: some of its batches cannot be read.
     pub is_damaged: bool,
-    /// The high watermark that a follower knows, `i64::MAX` for a client that does not care to hear of it (KIP-1166).
+    /// The high watermark that a follower knows, `i64::MAX` for a client that does not want it (KIP-1166).
     pub known_high_watermark: i64,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     /// What the client was sent last.

@@ -15,7 +15,7 @@ use crate::controller::ControllerError;
 
 /// How long it takes until a registration that was refused is tried again.
 const REGISTRATION_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the controller is asked again for leave to stop, while other brokers take over.
+/// How long a controlled shutdown is retried, while other brokers take over.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 const LEAVE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -95,8 +95,8 @@ impl Lifecycle {
         }
     }
 
-    /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. Where
-    /// one does not, others may lead in its place, and what waits for them waits for nothing.
+    /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. If
+    /// not, others may lead instead, and requests that wait for followers wait in vain.
     pub async fn watch_session(self: Arc<Self>) {
         let (period, session) = self.times();
         let mut ticks = interval(period);

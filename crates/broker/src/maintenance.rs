@@ -1,4 +1,4 @@
-//! What a broker does without being asked: flush, note recovery points, delete and compact what is old, watch the disk.
+//! Background work of a broker: flush, checkpoints, retention, compaction, watching the disk.
 //!
 //! Each loop is one task; work on files runs on the blocking pool. Both are the control plane's, whose pool clients
 //! cannot fill. Intervals come from the configuration of now.
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::Broker;
 use crate::threads::spawn_blocking;
 
-/// Checkpoints are noted at least this often: a restart after a kill checks what was appended since.
+/// Checkpoints are written at least this often: a restart after a kill checks what was appended since.
 const CHECKPOINT_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// How often free space is looked at. What is written meanwhile has to fit into the reserve.
 const DISK_INTERVAL: Duration = Duration::from_millis(100);

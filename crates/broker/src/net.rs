@@ -135,7 +135,7 @@ async fn run(connection: Connection, data_plane: &Handle) -> CloseReason {
 }
 
 /// Whether a new connection leaves too few descriptors for log files. The kernel gives the lowest free number, so the
-/// number of a descriptor tells how many are in use.
+/// number of a descriptor shows how many are in use.
 fn uses_last_descriptors(stream: &Stream) -> bool {
     #[cfg_attr(not(test), expect(irrefutable_let_patterns))]
     let Stream::Tcp(stream) = stream else { return false };

@@ -88,7 +88,7 @@ pub struct Shared {
     pub node_id: i32,
     /// `replica.lag.time.max.ms`.
     pub lag_max_ms: i64,
-    /// Partitions with a change of their in-sync replicas that the controller has to be asked for.
+    /// Partitions with a change of their in-sync replicas to send to the controller.
     pub isr_changes: Arc<PartitionQueue>,
     /// Partitions with batches that cannot be read.
     pub damaged: Arc<PartitionQueue>,

@@ -251,8 +251,8 @@ fn find(
 
 type OnDisk = BTreeMap<(TopicName, Uuid), BTreeMap<usize, i32>>;
 
-/// The partitions that have a directory, and the last leader epoch of each; and those of which no file tells the topic
-/// id, nor that of another partition of the same name.
+/// The partitions that have a directory, and the last leader epoch of each; and partitions without a file that has
+/// their topic id, or that of another partition of the same name.
 fn partitions_on_disk(disk: &dyn Disk, data_dir: &Path) -> io::Result<(OnDisk, Vec<String>)> {
     let mut found = OnDisk::new();
     let (mut nameless, mut left_alone) = (Vec::new(), Vec::new());

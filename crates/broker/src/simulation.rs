@@ -1,5 +1,5 @@
 //! Whole servers in one thread: all that [`crate::Server`] starts, as it starts it, on machines whose time, disks and
-//! network are simulated. Clients speak to them through connections.
+//! network are simulated. Clients use connections to them.
 //!
 //! Each process has a runtime of its own with a paused clock, and all are driven in turn, a few milliseconds at a time
 //! ([`machine`]). Threads of a server are tasks here, which a disk keeps waiting; sockets are streams of a simulated

@@ -30,7 +30,7 @@ use wire::{Reader, Uuid};
 use crate::stream;
 use crate::stream::{Socket, Stream};
 
-/// How long others are given to answer a hello, and how long it takes until they are asked again.
+/// How long other nodes may take to answer a hello, and the interval between hellos.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 const HELLO_INTERVAL: Duration = Duration::from_millis(50);
 /// Others who are not there are mentioned so often.
@@ -203,7 +203,7 @@ impl Asking<'_> {
         let voters: Vec<Voter> = answer.voters.iter().map(member).collect();
         let is_own = |voter: &Voter| (voter.node_id, voter.directory_id) == (self.own.node_id, self.own.directory_id);
         // As long as nothing is committed, the voters are those of the beginning, and without them there is no quorum.
-        // Later there is one, which tells the rest.
+        // Later there is one, which sends the rest.
         if self.past == Past::Blank && answer.high_watermark <= 0 && voters.iter().any(is_own) {
             return Ok(Some(FirstStart::Voter { cluster_id, voters: VoterSet::new(voters) }));
         }

@@ -36,8 +36,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
-/// How often a node is asked after whose connections end, how long it takes until the next time, and how long a
-/// connection has to stay to be one.
+/// How often a node whose connections end is probed, the interval between probes, and how long a probing connection has
+/// to stay open.
 const PROBES: u32 = 20;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 const PROBE_PATIENCE: Duration = Duration::from_millis(100);
@@ -230,7 +230,7 @@ async fn probe(address: &str) -> Probe {
     }
 }
 
-/// Lets the quorum and the controller know what the links tell, until there are no links any more.
+/// Passes events of links to the quorum and the controller, until there are no links any more.
 pub async fn follow(quorum: Quorum, liveness: Arc<Liveness>, mut events: mpsc::Receiver<LinkEvent>) {
     while let Some(event) = events.recv().await {
         match event {

@@ -1,4 +1,4 @@
-//! What the active controller knows of the brokers' lives.
+//! Which brokers are alive, as the active controller knows it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::sessions::Sessions;
 
-/// What this node, while it is the active controller, knows of the brokers' lives.
+/// Which brokers are alive, while this node is the active controller.
 pub struct Liveness {
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,

@@ -1,4 +1,4 @@
-//! Where the members of the quorum are: what its set says, and what others tell who know a newer one.
+//! The addresses of the quorum's members: from its voter set, and from nodes that have a newer one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 use super::members::{ASK_TIMEOUT, Members, ask};
 use super::peers::{Lane, Peers};
 
-/// How long it takes until others are asked again.
+/// The interval between requests to other members.
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The node does not become part of the cluster.

@@ -72,7 +72,7 @@ impl Peers {
             return Some(address(&endpoint.host, endpoint.port));
         }
         let status = self.quorum.borrow();
-        // Of two with one number, the second has come in place of the first.
+        // Of two with one node id, the second has replaced the first.
         let member = status.voters.members().filter(|member| member.node_id == node_id).last()?;
         Some(address(&member.host, member.port))
     }

@@ -30,7 +30,7 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 /// After so long without an answer a member is no longer at its address.
 const GONE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Members are asked at the same time that differ in their node ids by less than this, and each one thing at a time.
+/// Members are asked in parallel if their node ids differ by less than this, and each has one request at a time.
 const LANES: usize = 16;
 
 /// How often other members are asked about one that this node does not know, and how long each may take to answer.

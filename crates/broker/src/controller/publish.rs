@@ -67,8 +67,7 @@ impl Drop for Publisher {
     }
 }
 
-/// What is committed and to be published: keeps the broker's dynamic settings, tells the listeners, publishes the
-/// images.
+/// Publishes committed images: updates the broker's dynamic configs and calls the listeners.
 pub struct Backlog {
     queue: Receiver<Committed>,
     cache: Arc<MetadataCache>,

@@ -72,7 +72,7 @@ impl Groups {
 }
 
 impl Lags {
-    /// Takes note of what a group has committed in a partition, and of the end of that partition if it is here.
+    /// Records the committed offset of a group in a partition, and the end of that partition if it is here.
     fn record(&mut self, of: (&str, &str, i32), committed: i64, end: Option<i64>, series_max: usize) {
         let (group, topic, index) = of;
         let Some(end) = end else {

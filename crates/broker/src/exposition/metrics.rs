@@ -1,4 +1,4 @@
-//! The page that shows what a broker does: what it has counted, and what it is and has at the moment it is asked.
+//! The page of a broker's metrics: counters, and its state at the moment of the request.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::Broker;
 use crate::close_reason::{CloseReason, Limit};
 use crate::memory::Memory;
 
-/// What a broker tells of itself. It holds nothing that a stop would wait for.
+/// The metrics of a broker. It holds nothing that a stop would wait for.
 pub struct Metrics {
     pub(super) broker: Weak<Broker>,
     registry: Registry,

@@ -15,7 +15,7 @@ use crate::threads::spawn_blocking;
 /// How long another node may take: the page does not wait for a node that hangs.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What one node tells of itself.
+/// The report of one node.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
     pub node_id: i32,

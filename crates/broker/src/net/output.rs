@@ -106,7 +106,7 @@ impl Output {
         Ok(Sent { bytes: bytes as usize, is_all, cold })
     }
 
-    /// Takes note that what was cold has been read in.
+    /// What was cold has been read into the page cache.
     pub fn mark_read_in(&mut self) {
         if let Some(Chunk::File(range)) = self.chunks.front_mut() {
             range.mark_read_in();

@@ -67,7 +67,7 @@ impl Acknowledgements {
         last.into_iter().flatten().any(|waiting| waiting.offset > offset)
     }
 
-    /// Notes when this disk had what some of them wait for.
+    /// Records when this disk had what some of them wait for.
     pub(super) fn record_synced(&mut self, synced_offset: i64, now: Duration) {
         for queue in [&mut self.synced, &mut self.durable] {
             let new = queue.partition_point(|waiting| waiting.offset <= self.timed_offset);

@@ -55,7 +55,7 @@ impl Partition {
 
     /// The first range whose bytes are bad or missing and could be replaced. Without one the damage is forgotten.
     pub fn next_to_repair(&self) -> Option<BadRange> {
-        // In this order: what is found meanwhile is noted anew.
+        // In this order: damage that is found meanwhile is reported again.
         self.damage.0.store(NONE, Ordering::Release);
         let log_start_offset = self.log_start_offset();
         let next = self.view.bad_ranges().into_iter().find(|range| range.next_offset > log_start_offset);

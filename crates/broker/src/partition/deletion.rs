@@ -1,6 +1,6 @@
 //! Deleting records from the start of the log (KIP-107), and waiting until the followers have done it too.
 //!
-//! A leader moves the start of its own log. Followers learn it with what they fetch, move theirs, and say so with the
+//! A leader moves the start of its own log. Followers get it with the fetch response, move theirs, and send it with the
 //! next fetch. The *low watermark* is the least start over the live replicas: none of them has anything below it.
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use wire::ErrorCode;
 use super::Partition;
 
 impl Partition {
-    /// Drops what is below the offset, which must not be above the high watermark. Waiting fetches of followers are
-    /// answered at once.
+    /// Drops what is below the offset, which must not be above the high watermark. Waiting fetches are answered at
+    /// once.
     pub fn delete_records(self: &Arc<Self>, offset: i64) -> Result<(), LogError> {
         let before = self.log_start_offset();
         let after = self.with_log(|log| log.delete_records(offset))?;

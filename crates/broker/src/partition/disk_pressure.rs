@@ -16,7 +16,7 @@ use super::{Partition, Refusal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskPressure {
     Enough,
-    /// More than the threshold allows is in use, and nothing is left that could give way.
+    /// More than the threshold allows is in use, and nothing is left that may be deleted.
     BeyondThreshold,
     OnlyReserve,
 }

@@ -13,7 +13,7 @@ use wire::batch::{Batch, Batches};
 use super::replica::Promised;
 use super::{Partition, ProduceCompletion, ProduceOutcome, ProduceTimings, Until, Waiting};
 
-/// Where a follower goes on, and what it tells its leader of itself.
+/// Where a follower goes on, and its state in the fetch request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub leader_epoch: i32,

@@ -179,7 +179,7 @@ pub(crate) fn live(seed: u64) {
     let mut node = Node::new(seed, "disk");
     let (mut value, mut committed) = (0, 0);
     for _ in 0..4 {
-        // By offset: the value, and whether its producer asked for all.
+        // By offset: the value, and whether it was sent with `acks=all`.
         let mut sent = BTreeMap::new();
         let mut seen: BTreeMap<i64, Batch> = node.read(0).into_iter().map(|b| (b.header.base_offset, b)).collect();
         let mut position = node.end();

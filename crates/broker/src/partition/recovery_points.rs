@@ -1,8 +1,8 @@
-//! Up to where each log is noted to be on disk: below that a restart takes a torn batch for damage and leaves it, above
-//! it for the end of the log.
+//! The recovery point of each log: below it a restart takes a torn batch for damage and leaves it, above it for the end
+//! of the log.
 //!
-//! So a log that is cut must not have a recovery point behind its new end when it grows again
-//! (`LogManager.truncateTo`). The point is lowered under the log's lock, after the cut and before any append.
+//! So a truncated log must not have a recovery point behind its new end when it grows again (`LogManager.truncateTo`).
+//! The point is lowered under the log's lock, after the truncation and before any append.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl RecoveryPoints {
         *self.stored.lock() = offsets;
     }
 
-    /// Notes the recovery points of all partitions.
+    /// Writes the recovery points of all partitions.
     pub(super) fn write(
         &self,
         disk: &dyn Disk,
@@ -46,7 +46,7 @@ impl RecoveryPoints {
         Ok(())
     }
 
-    /// Notes at once that a log ends at `offset` now, if more of it was noted.
+    /// Lowers the recovery point of a log that ends at `offset` now, at once.
     pub(super) fn lower(&self, partition: &Partition, offset: i64) -> Result<(), LogError> {
         let mut stored = self.stored.lock();
         let key = key(partition);

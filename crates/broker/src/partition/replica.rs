@@ -1,7 +1,7 @@
 //! The leader's view of its followers: their offsets, the in-sync replicas, and what all of them have. Pure.
 //!
-//! [`Partition`](super::Partition) keeps one while it leads, and tells it of appends, syncs, fetches and changes of the
-//! metadata. Times are monotonic and come from the caller.
+//! [`Partition`](super::Partition) keeps one while it leads, and passes appends, syncs, fetches and changes of the
+//! metadata to it. Times are monotonic and come from the caller.
 //!
 //! Two offsets follow from it, both over the replicas that count: the *durable offset* is the least synced offset, and
 //! the *high watermark* is the least log end, but it does not pass batches whose producers wait for the disk before
@@ -82,7 +82,7 @@ pub struct FollowerFetch {
     pub now_ms: i64,
 }
 
-/// A change of the in-sync replicas that the controller is asked for.
+/// A change of the in-sync replicas for the controller to decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     pub leader_epoch: i32,
@@ -107,7 +107,7 @@ pub enum AfterRefusal {
     Retry,
     /// It did not happen and will not; other proposals may be made.
     Dropped,
-    /// It may have happened. The metadata will tell.
+    /// It may have been applied. The metadata will show it.
     WaitForMetadata,
 }
 
@@ -235,7 +235,7 @@ impl Leadership {
         if assignment.partition_epoch < self.assignment.partition_epoch {
             return false;
         }
-        // What is pending was asked for on the state before: either this is what came of it, or it is refused.
+        // The pending change was based on the state before: either this is its result, or it is refused.
         if assignment.partition_epoch > self.assignment.partition_epoch {
             self.pending = None;
         }
@@ -265,9 +265,9 @@ impl Leadership {
         self.advance(now_ms);
     }
 
-    /// Notes what was appended here, or brought to the disk.
+    /// Updates the offsets of this node's own log.
     pub fn update_local(&mut self, own: LocalOffsets, now_ms: i64) {
-        // Two threads may tell out of order.
+        // Calls of two threads may come out of order.
         self.own.log_end_offset = self.own.log_end_offset.max(own.log_end_offset);
         self.own.synced_offset = self.own.synced_offset.max(own.synced_offset);
         self.advance(now_ms);
@@ -278,13 +278,13 @@ impl Leadership {
         self.withheld.begin(start_offset);
     }
 
-    /// The append has been made: its first batch whose producer waits for the disk, and where it ends. The caller tells
-    /// of its own log by [`Leadership::update_local`] then.
+    /// The append has been made: its first batch whose producer waits for the disk, and where it ends. The caller then
+    /// passes its own log's offsets by [`Leadership::update_local`].
     pub fn end_append(&mut self, first_offset: i64, end_offset: i64) {
         self.withheld.end(first_offset, end_offset);
     }
 
-    /// Notes a fetch whose offset is known to be on this log (`Replica.updateFetchStateOrThrow`).
+    /// Updates a follower by a fetch whose offset is known to be on this log (`Replica.updateFetchStateOrThrow`).
     pub fn update_fetch_state(&mut self, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
         let leader_end = self.own.log_end_offset;
         let follower =
@@ -472,7 +472,7 @@ impl Leadership {
         self.assignment.isr.len() < self.limits.min_insync_replicas.min(self.assignment.replicas.len())
     }
 
-    /// The change that is to be asked for, until it is answered or overtaken.
+    /// The change to propose, until it is answered or overtaken.
     pub fn proposal(&self) -> Option<Proposal> {
         let isr: Vec<i32> = match self.pending.as_ref()? {
             PendingChange::Expand(id) => self.assignment.isr.iter().copied().chain([*id]).collect(),

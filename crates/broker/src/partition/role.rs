@@ -296,7 +296,7 @@ impl Partition {
             high_watermark,
             durable_offset,
             reached_without_enough,
-            // What was appended may have been replicated before it was noted.
+            // An append may have been replicated before it was recorded.
             replicated_bytes: (high_watermark > before || bytes > 0).then_some(bytes),
             has_moved: high_watermark > before || durable_offset != durable_before || reached_without_enough.is_some(),
         })
@@ -461,7 +461,7 @@ impl Partition {
         self.is_stalled.store(false, Ordering::Release);
     }
 
-    /// What the controller is to be asked for.
+    /// The change to propose to the controller.
     pub fn isr_proposal(&self) -> Option<Proposal> {
         self.read_leadership(Leadership::proposal).ok().flatten()
     }

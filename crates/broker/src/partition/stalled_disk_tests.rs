@@ -116,7 +116,7 @@ impl File for StalledFile {
     }
 }
 
-/// The partitions of a broker whose disk can stand still, and whose syncs are the test's to run.
+/// The partitions of a broker whose disk can stall, and whose syncs the test runs.
 struct Node {
     valve: Arc<Valve>,
     shared: Shared,

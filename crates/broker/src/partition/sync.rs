@@ -30,7 +30,7 @@ const GATHER: Duration = Duration::from_micros(500);
 pub struct Syncer {
     queue: Mutex<Queue>,
     work: Condvar,
-    /// The same for tasks in the place of threads.
+    /// The same for tasks instead of threads.
     #[cfg(test)]
     arrived: tokio::sync::Notify,
 }
@@ -246,7 +246,7 @@ impl Partition {
         Some(completion)
     }
 
-    /// Appends what is queued, syncs, answers what is on disk by it, and tells whether to do so again.
+    /// Appends what is queued, syncs, answers what is on disk by it, and returns whether to do so again.
     fn sync_once(self: &Arc<Self>) -> Option<Priority> {
         let is_busy = self.sync.inner.lock().again;
         if is_busy {

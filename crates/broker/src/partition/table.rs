@@ -56,8 +56,7 @@ enum Slot {
     Offline {
         is_final: bool,
     },
-    /// Its directory holds the log of a topic that may be deleted, which the metadata tells once it is known to be
-    /// current.
+    /// Its directory holds the log of a topic that may be deleted, which is known once the metadata is current.
     Undecided,
     /// This node does not replicate it.
     Elsewhere,
@@ -109,7 +108,7 @@ pub struct PartitionTable {
     stopping: AtomicBool,
     /// What the checkpoint files hold.
     checkpointed: Mutex<CheckpointedOffsets>,
-    /// What was noted when the broker stopped, until all logs are open.
+    /// The checkpoints of the last stop, until all logs are open.
     remembered: Mutex<Remembered>,
     /// Partitions that lack something that was on disk before the start, by the topic's id.
     lost: Mutex<BTreeSet<(Uuid, i32)>>,

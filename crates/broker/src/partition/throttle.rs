@@ -127,7 +127,7 @@ impl Quota {
         (self.bytes_per_second_max)(&self.config.load())
     }
 
-    /// Notes records that were moved for throttled replicas, in sync or not.
+    /// Counts records that were moved for throttled replicas, in sync or not.
     pub fn record(&self, bytes: i64, now_ms: i64) {
         if bytes > 0 {
             self.rate.lock().record(bytes, now_ms);

@@ -14,7 +14,7 @@ use wire::api::quorum_hello::QuorumHelloRequest;
 use super::RecoverError;
 use crate::cluster::first_start::hello_all;
 
-/// How long the others are asked: an election may be under way.
+/// How long the other voters are asked: an election may be under way.
 const PATIENCE: Duration = Duration::from_secs(6);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 

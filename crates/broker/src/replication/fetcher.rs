@@ -248,7 +248,7 @@ impl Fetcher {
         let wait_ms = match state.next_retry_ms() {
             Some(retry_ms) => (retry_ms - now_ms).clamp(1, BACKOFF_MAX_MS),
             None if state.is_empty() => i64::MAX,
-            // Roles change before this fetcher hears of it.
+            // Roles change before this fetcher gets the change.
             None => BACKOFF_MIN_MS,
         };
         tokio::select! {

@@ -32,7 +32,7 @@ pub(crate) const BACKOFF_MAX_MS: i64 = 1000;
 /// How often partitions without answers are looked at for something to say: that more of them is on disk, say.
 const LOOK_INTERVAL_MS: i64 = 250;
 
-/// How much is asked for at a time.
+/// The most bytes of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) partition_bytes_max: i32,
@@ -85,7 +85,7 @@ struct Followed {
     partition: Arc<Partition>,
     /// What the leader was sent last, as long as its session has it.
     requested: Option<FetchPartition>,
-    /// Not asked for before.
+    /// Not fetched before.
     retry_ms: i64,
     backoff_ms: i64,
     /// The answer that had records last.
@@ -150,7 +150,7 @@ impl Follow {
         }
     }
 
-    /// When the first of the partitions that wait may be asked for again.
+    /// When the first partition in backoff may be fetched again.
     pub(crate) fn next_retry_ms(&self) -> Option<i64> {
         self.partitions.values().filter(|followed| followed.backoff_ms > 0).map(|followed| followed.retry_ms).min()
     }
@@ -309,7 +309,7 @@ impl Follow {
             Err(error) => {
                 followed.backoff_ms = (2 * followed.backoff_ms).clamp(BACKOFF_MIN_MS, BACKOFF_MAX_MS);
                 followed.retry_ms = now_ms + followed.backoff_ms;
-                // Not asked for meanwhile, or the same answer would come at once.
+                // Not fetched meanwhile, or the same answer would come at once.
                 followed.requested = None;
                 self.to_forget.insert(key);
                 error.report(&partition, followed.backoff_ms);

@@ -51,7 +51,7 @@ pub async fn run(
             wanted.clear();
             continue;
         }
-        // Of a registration that is not known yet, nothing can be asked.
+        // Without a known registration nothing can be proposed.
         let broker_epoch = metadata.load().broker(node_id).map_or(-1, |broker| broker.epoch);
         let answer = controller.alter(round.request(node_id, broker_epoch)).await;
         if round.settle(&mut wanted, answer) {
@@ -73,7 +73,7 @@ pub async fn watch_lag(partitions: Arc<PartitionTable>, lag_max: Duration) {
     }
 }
 
-/// What is asked for together.
+/// The changes of one request.
 pub struct Round {
     proposals: BTreeMap<Key, (Arc<Partition>, Proposal)>,
 }
@@ -110,8 +110,7 @@ impl Round {
         AlterPartitionRequest { broker_id: node_id, broker_epoch, topics }
     }
 
-    /// Tells the partitions what the controller said. What has to be asked again stays wanted; returns whether nothing
-    /// of this round has.
+    /// Passes the controller's answers to the partitions. Changes to retry stay wanted; returns whether there are none.
     pub fn settle(
         self,
         wanted: &mut BTreeMap<Key, Arc<Partition>>,

@@ -28,7 +28,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const ROLE_INTERVAL: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// What is asked for at a time, but for a batch that is larger.
+/// The most bytes of a fetch, except for a larger batch.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 
 pub struct Repair {
@@ -53,7 +53,7 @@ enum MendingError {
 }
 
 impl Repair {
-    /// Mends what is noted, for ever.
+    /// Repairs queued partitions, for ever.
     pub async fn run(self) {
         let mut damaged: BTreeMap<Key, Arc<Partition>> = BTreeMap::new();
         loop {
@@ -132,7 +132,7 @@ impl Repair {
         }
     }
 
-    /// The others that can be asked: the leader first, then those in sync.
+    /// The replicas to fetch from: the leader first, then those in sync.
     fn other_replicas(&self, partition: &Partition) -> Vec<(i32, String)> {
         let image = self.metadata.load();
         let topic = image.topic_by_id(partition.topic_id);

@@ -188,7 +188,7 @@ impl Starting<'_> {
         Ok(Assembled { broker, members, loaded, syncers })
     }
 
-    /// Begins to speak with the other nodes.
+    /// Begins the connections to the other nodes.
     pub(super) fn join_cluster(
         &self,
         broker: &Arc<Broker>,

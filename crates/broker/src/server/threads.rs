@@ -1,4 +1,4 @@
-//! The few threads that a broker has of its own. A simulation has tasks in their place.
+//! The few threads that a broker has of its own. A simulation has tasks instead.
 
 use std::io;
 use std::sync::Arc;

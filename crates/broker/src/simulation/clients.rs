@@ -1,5 +1,5 @@
-//! Producers and consumers, which speak to servers through connections. They know leaders as the newest metadata has
-//! them, or sometimes not, and repeat themselves as real clients do.
+//! Producers and consumers, which use connections to servers. They know leaders as the newest metadata has them, or
+//! sometimes not, and retry as real clients do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A client, with a connection to each node that it speaks to.
+/// A client, with a connection to each node that it uses.
 struct Client {
     world: Arc<Mutex<World>>,
     topic_partition: TopicPartition,

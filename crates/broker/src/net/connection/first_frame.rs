@@ -1,4 +1,4 @@
-//! What the beginning of a frame tells: its size, its API, and that it is none of Kafka's.
+//! What the beginning of a frame shows: its size, its API, and whether it is Kafka's protocol at all.
 
 use super::Connection;
 use crate::api;

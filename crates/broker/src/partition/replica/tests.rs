@@ -1,4 +1,4 @@
-//! Single behaviours, and long random lives compared with a model that computes everything anew at each step.
+//! Single behaviours, and long random runs compared with a model that computes everything anew at each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 

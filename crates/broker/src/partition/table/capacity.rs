@@ -72,8 +72,7 @@ struct PendingFree {
 }
 
 impl PendingFree {
-    /// Takes note of what is free, and of what this broker has written since it began: that is missing where something
-    /// came back.
+    /// Records the free space, and what this broker has written since its start: so much less appears as freed.
     fn look(&mut self, now: Duration, free_bytes: u64, written_bytes: u64) {
         while self.removed.pop_front_if(|(at, _)| now.saturating_sub(*at) >= PENDING_FREE_MAX).is_some() {}
         let written = written_bytes.saturating_sub(self.written_bytes);

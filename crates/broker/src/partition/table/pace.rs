@@ -21,8 +21,8 @@ impl<'a> Pace<'a> {
         Self { clock, paid_until: Cell::new(Duration::ZERO) }
     }
 
-    /// Takes note of bytes that were moved, and waits as long as they take at the rate: a number of bytes per second,
-    /// which may change meanwhile. Without a bound it does not even look at the clock.
+    /// Counts bytes that were moved, and waits as long as they take at the rate: a number of bytes per second, which
+    /// may change meanwhile. Without a bound it does not even look at the clock.
     pub(super) fn wait(&self, bytes: u64, rate: impl Fn() -> f64, is_over: impl Fn() -> bool) {
         let mut left = bytes as f64;
         while left > 0.0 && !is_over() {

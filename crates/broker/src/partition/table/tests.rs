@@ -83,7 +83,7 @@ impl Node {
         Uuid([self.starts; 16])
     }
 
-    /// Commits what this broker hears of, if it runs.
+    /// Commits metadata to this broker, if it runs.
     fn commit(&mut self, records: &[MetadataRecord]) {
         let (image, delta) = self.image.apply(records, self.image.offset() + 1, 1).unwrap();
         self.image = Arc::new(image);
@@ -185,7 +185,7 @@ fn an_old_image_takes_no_directory_away() {
     let none = MetadataImage::default();
     node.start(&none);
     assert_eq!(node.records(), Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
-    // It hears of its topic before it registers, or with that.
+    // It gets its topic before it registers, or with that.
     let mut records = created(1);
     records.push(registered(node.incarnation_id()));
     node.hear_since(&none, &records);

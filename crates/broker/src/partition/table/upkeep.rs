@@ -36,7 +36,7 @@ impl PartitionTable {
         }
     }
 
-    /// Compacts the logs that are due. Where each was left is noted, so that a restart does not begin again.
+    /// Compacts the logs that are due. The position of each is kept, so that a restart does not begin again.
     pub fn compact(&self) {
         let hash_key = self.shared.env.random.bytes();
         let (low, high) = hash_key.split_at(8);

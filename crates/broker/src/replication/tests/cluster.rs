@@ -151,7 +151,7 @@ impl Cluster {
         self.start_behind(id, 0);
     }
 
-    /// Starts a node that has yet to hear of so many of the latest images.
+    /// Starts a node that lacks so many of the latest images.
     pub(super) fn start_behind(&mut self, id: i32, images: usize) {
         self.incarnations += 1;
         let incarnation_id = Uuid([self.incarnations; 16]);
@@ -249,7 +249,7 @@ impl Cluster {
         self.take_answers();
     }
 
-    /// Notes what was acknowledged.
+    /// Records what was acknowledged.
     pub(super) fn take_answers(&mut self) {
         let mut answers = Vec::new();
         self.sent.retain(|sent| match sent.completion.poll(&mut Context::from_waker(Waker::noop())) {

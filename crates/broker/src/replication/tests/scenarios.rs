@@ -235,7 +235,7 @@ fn nothing_is_led_before_the_registration_of_this_start_is_known() {
     assert_eq!(bytes_of(&partition).len(), 61 + 15);
 }
 
-/// What was noted to be on disk was cut; what came in its place is not there yet when the power goes.
+/// What the recovery point covers was truncated; what replaced it is not on disk yet at the power loss.
 #[test]
 fn a_torn_batch_behind_a_cut_is_no_damage() {
     for seed in 0..40 {
