@@ -11,7 +11,7 @@
 //! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into
 //! what is stored.
 //!
-//! The handlers in `api/` call the coordinator; the broker tells it which partitions it leads.
+//! The handlers in `api/` call the coordinator; the broker passes it the partitions that it leads.
 
 pub mod admin;
 pub mod config;

@@ -214,7 +214,7 @@ impl Change {
         Ok(())
     }
 
-    /// Puts a topic into the image, for the first time or in place of what it was.
+    /// Adds a topic to the image, or replaces it.
     fn put(&mut self, topic: Arc<Topic>) {
         if topic.name.has_collision_chars() {
             self.image.unified_names.insert(topic.name.unified(), topic.name.clone());

@@ -61,7 +61,7 @@ impl MetadataCache {
         _ = self.published.subscribe().wait_for(|published| *published >= offset).await;
     }
 
-    /// Notes what the quorum has committed.
+    /// Sets what the quorum has committed.
     pub fn commit(&self, image: Arc<MetadataImage>) {
         self.committed.store(image);
     }

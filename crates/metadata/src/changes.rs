@@ -136,7 +136,7 @@ fn new_partition(
     Ok(Partition { replicas: replicas.to_vec(), directories, isr, leader, ..Partition::default() })
 }
 
-/// A broker with one directory has its replicas there; one with several is asked later (KIP-858).
+/// A broker with one directory has its replicas there; one with several assigns them later (KIP-858).
 fn default_directory(image: &MetadataImage, id: i32) -> Uuid {
     match image.broker(id).map(|broker| broker.log_dirs.as_slice()) {
         Some([only]) => *only,

@@ -1,7 +1,7 @@
 //! The cluster's metadata: what topics, brokers and settings there are, and how they may change.
 //!
-//! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and tells
-//! [`Applied`] listeners of each. [`changes`] decides requests on an image: pure, what it returns are records and
+//! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and passes
+//! each to [`Applied`] listeners. [`changes`] decides requests on an image: pure, what it returns are records and
 //! answers. The broker's controller has the quorum commit them.
 
 mod apply;

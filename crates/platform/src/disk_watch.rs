@@ -54,7 +54,7 @@ impl DiskWatch {
         Self { clock, timeout, state: Mutex::default() }
     }
 
-    /// Notes that an operation begins, and returns its number for [`Self::end`].
+    /// Records that an operation begins, and returns its number for [`Self::end`].
     pub fn begin(&self, bytes: u64) -> u64 {
         let began = self.clock.monotonic();
         let mut state = self.state.lock();

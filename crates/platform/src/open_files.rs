@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// The part of the descriptors that files may take.
 const PART_OF_DESCRIPTORS: u64 = 2;
 /// A part of the bound that has to be free after files were given up, or more of them are. It is also how many more are
-/// opened before the logs are asked again where they gave up too little.
+/// opened before the logs are asked again if they closed too few.
 const PART_FREE: usize = 8;
 
 /// Gives up idle files, or all, and says how many.
@@ -21,7 +21,7 @@ type GiveUp = Box<dyn Fn(bool) -> usize + Send + Sync>;
 pub struct OpenFiles {
     max: usize,
     count: AtomicUsize,
-    /// From how many on the logs are asked.
+    /// The number of files from which on the logs are asked.
     give_up_at: AtomicUsize,
     give_up: OnceLock<GiveUp>,
     /// Held by the thread that asks the logs.
@@ -90,7 +90,7 @@ mod tests {
     use crate::simulation::SimClock;
     use crate::{DiskWatch, WatchedDisk};
 
-    /// Files of which some are idle and some cannot be given up, and how often each kind was asked for.
+    /// Files of which some are idle and some cannot be closed, and how often each kind was requested.
     fn open_files(idle: usize, used: usize, kept: usize) -> (Arc<OpenFiles>, Arc<Mutex<[usize; 2]>>) {
         let files = Arc::new(OpenFiles::new(64));
         (0..idle + used + kept).for_each(|_| files.record_opened());

@@ -20,7 +20,7 @@ static PANICS: Count = Count::new();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked;
 
-/// Has panics counted, and written as a line each, a few a minute, in place of what the standard library prints.
+/// Has panics counted and logged in one line each, a few a minute, instead of the standard library's output.
 pub fn count_and_log() {
     let limit = LogLimit::default();
     set_hook(Box::new(move |info| {

@@ -266,7 +266,7 @@ impl<M: StateMachine> Driver<M> {
     fn answer(&mut self, error: Option<QuorumError>) {
         for committed in self.node.take_committed() {
             let proposal_id = committed.proposal_id;
-            // Another entry in its place is another leader's.
+            // Another entry at its index is another leader's.
             if let Some((own, reply)) = self.proposed.remove(&proposal_id.index) {
                 _ = reply.send(if own == proposal_id { Ok(committed.offset) } else { Err(QuorumError::NotLeader) });
             }
@@ -289,7 +289,7 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// Answers who asked whether this node leads. A question of an epoch that is over is never confirmed.
+    /// Answers callers that asked whether this node leads. A question of a past epoch is never confirmed.
     fn answer_confirmed(&mut self) {
         let (confirmed, status) = (self.node.take_confirmed(), self.node.status());
         for (_, epoch, reply) in self.confirming.extract_if(.., |(number, ..)| confirmed.contains(number)) {

@@ -8,10 +8,10 @@
 //! - An entry is one record batch: a change of metadata is there as a whole or not at all. The batch's leader epoch is
 //!   the entry's term. A new leader's first entry is a LeaderChange control batch, as in Kafka, and a change of the
 //!   members is a KRaftVoters control batch.
-//! - A batch is on disk before the next one is written, or the place where several begin is. After a crash only the
-//!   last one can be torn, or what was written from that place on, which is cut; any other bad batch is damage, and so
-//!   is a log that ends before what it was noted to have on disk. Then the node does not start rather than forget a
-//!   change that it had promised. [`recover`] says how to go on.
+//! - A batch is on disk before the next one is written, or the offset where several begin is. After a crash only the
+//!   last one can be torn, or what was written from that offset on, which is truncated; any other bad batch is damage,
+//!   and so is a log that ends before its synced offset. Then the node does not start rather than forget a change that
+//!   it had promised. [`recover`] says how to go on.
 //! - Snapshots and the vote are on disk twice. What is damaged is made anew from the other copy, and never removed.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
@@ -314,9 +314,9 @@ impl Quorum {
         self.last_contacts.since_ms(node_id)
     }
 
-    /// Has records committed together, in the epoch in which they were thought up and after the offset of the state on
-    /// which they were, and returns the offset of the last when they are applied. After an error they may still come:
-    /// [`Self::settle`] tells.
+    /// Has records committed together, in the epoch in which they were decided and after the offset of the state that
+    /// the decision was made on, and returns the offset of the last when they are applied. After an error they may
+    /// still be applied: [`Self::settle`] finds out.
     pub async fn propose(&self, epoch: i32, after: i64, values: Vec<Bytes>) -> Result<i64, QuorumError> {
         self.ask(|reply| Command::Propose(Proposal { epoch, after, values, reply })).await
     }
@@ -326,10 +326,10 @@ impl Quorum {
         self.ask(Command::Settle).await
     }
 
-    /// Adds a member as observer, or takes note of where it is to be reached now. It returns when that is committed;
-    /// for a member that wants to vote, when it is a voter, which takes as long as it needs to catch up. A member
-    /// replaces a silent voter with the same node id by itself. Only the leader does it, and a request is forgotten
-    /// with its leadership: send it to the next leader again. Sending it twice does no harm.
+    /// Adds a member as observer, or updates its address. It returns when that is committed; for a member that wants to
+    /// vote, when it is a voter, which takes as long as it needs to catch up. A member replaces a silent voter with the
+    /// same node id by itself. Only the leader does it, and a request is forgotten with its leadership: send it to the
+    /// next leader again. Sending it twice does no harm.
     pub async fn join(&self, member: Voter, wants_to_vote: bool) -> Result<(), QuorumError> {
         self.ask(|reply| Command::Join { member, wants_to_vote, reply }).await
     }
@@ -358,7 +358,7 @@ impl Quorum {
     }
 
     /// What is committed, as a leader that most voters follow knows it: nothing that was committed before the call is
-    /// left out. Only the leader can tell, once it has committed an entry of its own epoch.
+    /// left out. Only the leader knows, once it has committed an entry of its own epoch.
     pub async fn confirm(&self) -> Result<Confirmed, QuorumError> {
         self.ask(Command::Confirm).await
     }

@@ -354,7 +354,7 @@ impl<M: StateMachine> Node<M> {
         (contact.last_tick, contact.last_ms) = (self.ticks, Some(now_ms));
     }
 
-    /// Takes note of who has everything.
+    /// Records when members were caught up.
     fn update_caught_up(&mut self) {
         if self.raft.raft.state != StateRole::Leader {
             return;
@@ -401,7 +401,7 @@ impl<M: StateMachine> Node<M> {
         Ok(())
     }
 
-    /// The members that a node is, or was: while one takes the place of another there are two.
+    /// The members that a node is, or was: while one replaces another there are two.
     fn raft_ids(&self, node_id: i32) -> Vec<u64> {
         self.voters.members().filter(|member| member.node_id == node_id).map(Voter::raft_id).collect()
     }
@@ -469,8 +469,8 @@ impl<M: StateMachine> Node<M> {
         !self.is_only_voter() && self.unfinished.is_none() && led_ticks >= ROOM_TICKS
     }
 
-    /// Stops leading before the disk is asked for anything more, which might be the last thing that this thread does
-    /// for long. Nothing of it has to be written.
+    /// Stops leading before the next access to the disk, which may block this thread for long. Nothing of it has to be
+    /// written.
     fn leave_to_others(&mut self) {
         if self.leads() && self.unfinished.is_none() {
             tracing::warn!("the disk does not answer; another voter is asked to lead the metadata quorum");

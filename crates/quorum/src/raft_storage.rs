@@ -204,7 +204,7 @@ impl Storage {
             || is_behind && view.epoch_for_offset(next_offset - 1) != Some(self.snapshot_id.epoch)
         {
             // A snapshot has just been installed that the log does not lead to, or the log was lost. The snapshot has
-            // all that was in it, unless more was noted.
+            // all that was in it, unless the synced offset is higher.
             if self.synced.offset() > next_offset {
                 return Err(QuorumError::corrupt(format!("it does not lead to the snapshot at offset {next_offset}")));
             }
@@ -406,7 +406,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes note of how far the log is on disk, so that it is missed if it ends before.
+    /// Records how far the log is on disk, so that a loss of its end is noticed.
     fn raise_synced_offset(&mut self) {
         self.synced.raise(self.log.view().synced_offset());
     }
@@ -468,7 +468,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes note durably that the log is about to be cut.
+    /// Lowers the synced offset durably before the log is truncated.
     fn lower_synced_offset(&mut self, offset: i64) -> Result<(), QuorumError> {
         if self.synced.offset() > offset {
             self.synced.lower(offset)?;
@@ -485,7 +485,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Takes note durably that an entry is committed: a change of the members. A majority of the remaining voters must
+    /// Records durably that an entry is committed: a change of the members. A majority of the remaining voters must
     /// suffice after a restart too, although the set before still has the removed one.
     pub(super) fn keep_commit(&mut self, index: u64) -> Result<(), QuorumError> {
         self.hard_state.commit = self.hard_state.commit.max(index);

@@ -134,7 +134,7 @@ impl Readable {
         Ok(true)
     }
 
-    /// Puts a directory with nothing but a snapshot of these records in the place of the damaged one, which is renamed.
+    /// Replaces the damaged directory by one with nothing but a snapshot of these records, and renames the damaged one.
     /// Returns its new name, if it was there. For a node that is the only voter.
     pub fn replace(
         &self,

@@ -78,7 +78,7 @@ impl SyncedOffset {
         }
     }
 
-    /// Notes that the log is on disk up to `offset`. What is not noted is not missed until something else goes wrong.
+    /// Writes that the log is on disk up to `offset`. If the write fails, a loss above it goes unnoticed.
     pub(super) fn raise(&mut self, offset: i64) {
         if offset <= self.offset {
             return;
@@ -90,7 +90,7 @@ impl SyncedOffset {
         }
     }
 
-    /// Notes that the log is about to be cut at `offset`. Durable when this returns.
+    /// Lowers the offset before the log is truncated at `offset`. Durable when this returns.
     pub(super) fn lower(&mut self, offset: i64) -> io::Result<()> {
         let slots = [slot(offset), slot(offset)].concat();
         write_all_at(&*self.file, &mut [IoSlice::new(&slots)], 0)?;

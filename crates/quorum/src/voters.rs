@@ -95,7 +95,7 @@ impl VoterSet {
         self.members().find(|member| member.raft_id() == raft_id)
     }
 
-    /// The set with a voter more, or in another place.
+    /// The set with a voter added, or with its new address.
     pub(super) fn with_voter(&self, voter: Voter) -> Self {
         let mut set = self.clone();
         set.observers.retain(|observer| observer.key() != voter.key());
@@ -103,7 +103,7 @@ impl VoterSet {
         set
     }
 
-    /// The set with an observer more, or in another place.
+    /// The set with an observer added, or with its new address.
     pub(super) fn with_observer(&self, observer: Voter) -> Self {
         let mut set = self.clone();
         put(&mut set.observers, observer);

@@ -91,8 +91,8 @@ impl Api {
         version >= self.flexible_since
     }
 
-    /// A response to ApiVersions always has the old header: a client that asks does not know yet what the broker
-    /// speaks.
+    /// A response to ApiVersions always has the old header: a client that sends it does not know yet what the broker
+    /// supports.
     pub fn flexible_response_header(&self, version: i16) -> bool {
         self.flexible(version) && self.key != api_versions::ApiVersionsRequest::API.key
     }

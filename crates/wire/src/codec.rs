@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends a message to a buffer. What would make the buffer longer than its limit is left out, and
-/// [`Writer::is_overflown`] tells of it.
+/// [`Writer::is_overflown`] returns it.
 pub struct Writer<'a> {
     out: &'a mut BytesMut,
     /// The longest that `out` may become.

@@ -17,7 +17,7 @@ const GROUP_TYPE: &str = "classic";
 
 impl GroupCoordinator {
     pub fn describe_group(&self, api_version: i16, group_id: &str) -> DescribedGroup {
-        /// First version that tells "no such group" from "dead" (KIP-1043).
+        /// First version that distinguishes "no such group" from "dead" (KIP-1043).
         const GROUP_ID_NOT_FOUND_SINCE: i16 = 6;
         match self.try_describe(group_id) {
             Ok(group) => group,

@@ -34,7 +34,7 @@ pub struct GroupConfig {
     /// take all of it.
     pub max_memory_bytes: usize,
     /// Bound per partition of the offsets topic on the memory of member ids that were handed out and not used yet
-    /// (KIP-394). The oldest give way, so that a flood of them cannot keep others out. Kafka has none.
+    /// (KIP-394). The oldest are dropped, so that a flood of them cannot keep others out. Kafka has none.
     pub max_pending_member_bytes: usize,
 }
 

@@ -116,7 +116,7 @@ pub struct StaticReplacement {
 pub struct Group {
     state: State,
     previous_state: State,
-    /// Wall clock time of the last change of state; -1 if an old record does not tell.
+    /// Wall clock time of the last change of state; -1 if an old record does not have it.
     state_timestamp_ms: i64,
     /// Monotonic time of it.
     state_known_ms: i64,
@@ -147,7 +147,7 @@ pub struct Group {
     /// Whether the log has a record of this group.
     stored: bool,
     member_bytes: usize,
-    /// What members have come to take since it was asked for, by their clients' hosts.
+    /// The change of members' memory since the last call, by their clients' hosts.
     member_growth: BTreeMap<String, isize>,
     pub offsets: Offsets,
 }
@@ -285,7 +285,7 @@ impl Group {
         GROUP_BYTES + self.offsets.size_bytes()
     }
 
-    /// What the members have come to take since this was last asked, by their clients' hosts.
+    /// The change of members' memory since the last call, by their clients' hosts.
     pub fn take_member_growth(&mut self) -> BTreeMap<String, isize> {
         std::mem::take(&mut self.member_growth)
     }

@@ -3,8 +3,8 @@
 //! A commit is answered when its records are durable, and visible from then on. A request that goes away does not take
 //! its commit with it: [`InFlight`] sees to the end of what was enqueued.
 //!
-//! A commit does not outlive what was read before it, or a group would go on behind records that took the place of lost
-//! ones: what is not on disk below the committed offset is brought there first, in partitions that this broker leads.
+//! A commit does not outlive what was read before it, or a group would go on behind records that replaced lost ones:
+//! the log is first synced up to the committed offset, in partitions that this broker leads.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -617,8 +617,8 @@ impl GroupCoordinator {
     }
 }
 
-/// The partitions that are asked for, each once, a turn's worth at a time. Each topic is there once, also one of which
-/// no partition is asked for.
+/// The requested partitions, each once, a turn's worth at a time. Each topic is there once, also one without requested
+/// partitions.
 fn in_turns(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
     // By the index of their topic: a name for each partition could be many times the request.
     let mut positions: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
@@ -669,7 +669,7 @@ fn size_bytes(group: &OffsetFetchResponseGroup) -> usize {
     partitions.map(|partition| PARTITION_BYTES + partition.metadata.as_ref().map_or(0, String::len)).sum()
 }
 
-/// Whether an offset belongs to the topic that has the name now, as far as both tell.
+/// Whether an offset belongs to the topic that has the name now, as far as both ids are known.
 fn is_of(committed: &CommittedOffset, current: Option<Topic>) -> bool {
     committed.topic_id.is_zero() || current.is_none_or(|topic| topic.id.is_zero() || topic.id == committed.topic_id)
 }
@@ -688,7 +688,7 @@ fn fetched_partition(
     }
 }
 
-/// The form before version 8. Version 1 has no place for an error but the partitions.
+/// The form before version 8. Version 1 has no field for an error but the partitions'.
 fn single_group_response(
     api_version: i16,
     mut fetched: OffsetFetchResponseGroup,

@@ -164,8 +164,8 @@ impl ShardState {
         writes
     }
 
-    /// Puts the books right after a group has changed: its place in the deadlines, and its memory. A group that holds
-    /// nothing is forgotten.
+    /// Updates the shard after a group has changed: its deadline, and its memory. A group that holds nothing is
+    /// forgotten.
     pub(super) fn settle(&mut self, group_id: &str, memory: &Memory) {
         let Some(slot) = self.groups.get_mut(group_id) else { return };
         let wake_ms = slot.group.wake_ms();

@@ -1,6 +1,6 @@
 //! The leader of a partition after a change, and the record of it (`PartitionChangeBuilder`).
 //!
-//! Every change of a partition goes through [`Change`]: what is asked of it, and the brokers as they are afterwards.
+//! Every change of a partition goes through [`Change`]: the requested change, and the brokers as they are afterwards.
 //! What always holds after its record:
 //! - The leader is in the ISR and active. A leader in controlled shutdown stays while no other member of the ISR can
 //!   take over.
@@ -39,7 +39,7 @@ pub(super) enum Election {
     Unclean,
 }
 
-/// What is asked of a partition. What is not asked for stays as it is.
+/// The requested change of a partition. What is not requested stays as it is.
 pub(super) struct Change<'a> {
     context: &'a Context<'a>,
     topic: &'a Topic,
@@ -133,7 +133,7 @@ impl<'a> Change<'a> {
             && self.has_directory(id)
     }
 
-    /// What changes; nothing if it is all as asked for already.
+    /// What changes; nothing if all is as requested already.
     pub(super) fn record(mut self) -> Option<PartitionChangeRecord> {
         let before = self.before;
         if let Some((isr, replicas)) =

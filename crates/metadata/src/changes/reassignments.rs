@@ -121,7 +121,7 @@ fn cancel(
     Ok(record)
 }
 
-/// Partitions that are on their way, of all topics or of those asked for, each once. What does not exist is left out.
+/// Ongoing reassignments, of all topics or of the requested ones, each once. What does not exist is left out.
 pub fn list(image: &MetadataImage, request: &ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse {
     let topics: Vec<OngoingTopicReassignment> = match &request.topics {
         None => image.topics().filter_map(|topic| ongoing(topic, 0..topic.partitions.len() as i32)).collect(),

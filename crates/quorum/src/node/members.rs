@@ -18,14 +18,14 @@ const WISHES_MAX: usize = 64;
 /// Ticks without a word after which a voter can be replaced by one with its node id.
 const GONE_TICKS: u64 = 2 * ELECTION_TICKS as u64;
 
-/// What a node asked to be.
+/// What a node has requested to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
     Observer,
     Voter,
 }
 
-/// What nodes have asked of this leader.
+/// What nodes have requested of this leader.
 #[derive(Default)]
 pub(crate) struct PendingMembership {
     /// By raft's ids.
@@ -33,8 +33,8 @@ pub(crate) struct PendingMembership {
 }
 
 impl<M: StateMachine> Node<M> {
-    /// Asks that a node becomes a member, or a voter, or is to be reached elsewhere. It is done as soon as it can be;
-    /// [`Self::has_joined`] tells.
+    /// Requests that a node becomes a member, or a voter, or has another address. It is done as soon as possible;
+    /// [`Self::has_joined`] says when.
     pub fn join(&mut self, member: Voter, wants_to_vote: bool) -> Result<(), QuorumError> {
         self.check()?;
         self.resume()?;
@@ -143,7 +143,7 @@ impl<M: StateMachine> Node<M> {
         None
     }
 
-    /// The next step to what nodes have asked for.
+    /// The next step to what nodes have requested.
     fn wished(&self) -> Option<VoterSet> {
         self.pending_membership.members.values().find_map(|(member, joined)| self.step_to(member, *joined))
     }

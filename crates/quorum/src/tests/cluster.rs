@@ -114,7 +114,7 @@ pub(super) struct Cluster {
     next_value: usize,
     waiting: Vec<(usize, ProposalId, Bytes)>,
     pub(super) acknowledged: Vec<Bytes>,
-    /// When who stands in a dead leader's place.
+    /// When which node stands for election after a dead leader.
     succession: Vec<(i64, usize)>,
     trace: DefaultHasher,
     pub(super) elections: usize,

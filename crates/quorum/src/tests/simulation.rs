@@ -145,10 +145,10 @@ fn asymmetric_cuts(voters: usize) -> Vec<Vec<(usize, usize)>> {
         all().map(|n| (0, n)).collect(),
         all().skip(2).map(|n| (0, n)).collect(),
         all().skip(2).map(|n| (n, 0)).collect(),
-        // Two that do not hear each other, and all others hear both.
+        // Two nodes do not reach each other, and all others reach both.
         vec![(0, 1), (1, 0)],
         vec![(0, 1)],
-        // A ring: each hears all but one.
+        // A ring: each node receives from all but one.
         if voters > 3 { all().map(|n| (n, (n + 1) % voters)).collect() } else { vec![(0, 1), (2, 0)] },
     ]
 }

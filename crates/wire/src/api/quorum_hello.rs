@@ -26,8 +26,8 @@ crate::message! {
         leader_id: i32 = -1, 0..;
         leader_epoch: i32 = -1, 0..;
         high_watermark: i64 = -1, 0..;
-        /// The epoch in which this node leads, has committed an entry, and was confirmed to lead after it was asked:
-        /// nothing that was committed before is above the high watermark. -1 if it was not asked, or cannot tell.
+        /// The epoch in which this node leads, has committed an entry, and was confirmed to lead after the request:
+        /// nothing that was committed before is above the high watermark. -1 if it was not requested, or is unknown.
         own_epoch: i32 = -1, 1..;
     }
 }

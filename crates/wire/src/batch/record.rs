@@ -293,7 +293,7 @@ fn skip_headers<I: Input>(input: &mut I, count: u32) -> Result<(), RecordError> 
     Ok(())
 }
 
-/// What [`walk`] tells of a record.
+/// What [`walk`] passes of a record.
 pub(crate) struct Walked {
     pub(crate) index: i32,
     pub(crate) offset_delta: i32,

@@ -278,7 +278,7 @@ impl Section<'_> {
         }
     }
 
-    /// Checks every record and returns the largest timestamp. This walk only gathers what tells whether all is well.
+    /// Checks every record and returns the largest timestamp. This walk only gathers what is needed for the checks.
     fn check(&self, header: &BatchHeader, rules: &Rules, now_ms: i64) -> Result<i64, BatchError> {
         let (mut min_timestamp, mut max_timestamp, mut keys) = (i64::MAX, NONE, 0);
         self.walk(header.record_count, |record| {

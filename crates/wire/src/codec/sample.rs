@@ -20,7 +20,7 @@ pub trait Values {
 pub struct Sampler<'a> {
     version: i16,
     values: &'a dyn Values,
-    /// The place of the long array among those of the message.
+    /// The index of the long array among the arrays of the message.
     long: usize,
     count: usize,
     /// The arrays that were met.

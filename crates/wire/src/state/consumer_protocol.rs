@@ -8,7 +8,7 @@ use super::{Stored, split_number, stored};
 use crate::codec::{Result, WireError};
 
 crate::message! {
-    /// What a member tells the leader: the topics it wants, and what it owns.
+    /// What a member sends to the leader: the topics it wants, and what it owns.
     pub struct ConsumerProtocolSubscription {
         topics: Vec<String>, 0..;
         user_data: Option<Bytes>, 0..;

@@ -11,7 +11,7 @@ pub enum RebalanceCause {
     MemberLeft,
     /// A member was silent for too long.
     SessionExpired,
-    /// A member has not asked for its assignment in time.
+    /// A member has not sent SyncGroup in time.
     SyncExpired,
     /// A static member came back while others were being assigned to, or with other protocols.
     StaticMemberReplaced,
@@ -62,7 +62,7 @@ impl Trigger {
 }
 
 impl Group {
-    /// A member's doing. It has to be asked for before the member is removed.
+    /// Caused by a member. It has to be created before the member is removed.
     pub(super) fn trigger(&self, cause: RebalanceCause, member_id: &str) -> Trigger {
         let client_id = self.members.get(member_id).map(|member| member.client_id.clone()).unwrap_or_default();
         Trigger { cause, member_id: member_id.to_owned(), client_id }

@@ -15,13 +15,13 @@ use crate::group::Now;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommittedOffset {
     pub offset: i64,
-    /// -1 if the client did not tell.
+    /// -1 if the client did not send it.
     pub leader_epoch: i32,
     pub metadata: String,
     pub commit_timestamp_ms: i64,
-    /// When it expires if the client asked for a time of its own (OffsetCommit v2 to v4), else -1.
+    /// When it expires if the client sent a retention time (OffsetCommit v2 to v4), else -1.
     pub expire_timestamp_ms: i64,
-    /// Zero in records that do not tell.
+    /// Zero in records without it.
     pub topic_id: Uuid,
     /// Monotonic time of the commit.
     pub known_ms: i64,
@@ -218,7 +218,7 @@ impl Group {
         Ok(())
     }
 
-    /// Whether offsets may be deleted (KIP-496): in a group with members only if it tells what it consumes.
+    /// Whether offsets may be deleted (KIP-496): in a group with members only if its subscriptions are known.
     pub fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
         match self.state {
             State::Dead => Err(ErrorCode::GROUP_ID_NOT_FOUND),

@@ -75,7 +75,7 @@ impl Group {
         self.write(value, then, out);
     }
 
-    /// A record that [`Output::Write`] asked for is durable, or could not be written.
+    /// A record of [`Output::Write`] is durable, or could not be written.
     pub fn written(
         &mut self,
         config: &GroupConfig,

@@ -137,7 +137,7 @@ impl Group {
         }
     }
 
-    /// Removes members that took part in the rebalance and never asked for their assignment (KAFKA-12890).
+    /// Removes members that took part in the rebalance and never sent SyncGroup (KAFKA-12890).
     fn expire_syncs(&mut self, config: &GroupConfig, now: Now, out: &mut Vec<Output>) {
         if self.sync_deadline_ms > now.monotonic_ms {
             return;

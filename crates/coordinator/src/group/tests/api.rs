@@ -1,4 +1,4 @@
-//! The requests, as far as the pure core does not tell.
+//! The requests, as far as the tests of the pure core do not cover them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

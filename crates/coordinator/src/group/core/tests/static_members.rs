@@ -1,4 +1,4 @@
-//! Members that keep their place under an instance id (KIP-345).
+//! Static members: they keep their membership under an instance id (KIP-345).
 
 use super::*;
 
