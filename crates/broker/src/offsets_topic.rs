@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::BrokerConfig;
-use coordinator::group::seam::BoxFuture;
+use coordinator::group::interfaces::BoxFuture;
 use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
 use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
 use parking_lot::Mutex;

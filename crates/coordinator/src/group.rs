@@ -6,7 +6,7 @@
 //! - [`memory`]: what groups take of it, and whose doing it is.
 //! - [`watch`]: what the metrics show of groups; [`history`]: the rebalances of late.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
-//! - [`seam`]: what the coordinator needs of the rest of the broker.
+//! - [`interfaces`]: what the coordinator needs of the rest of the broker.
 //!
 //! Timers run on the monotonic clock, so that a jump of the wall clock expires nothing; the wall clock only goes into
 //! what is stored.
@@ -18,11 +18,11 @@ pub mod config;
 pub mod coordinator;
 pub mod core;
 mod history;
+pub mod interfaces;
 pub mod load;
 mod memory;
 pub mod offsets;
 pub mod records;
-pub mod seam;
 mod shard;
 mod watch;
 
@@ -33,7 +33,7 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use seam::{OffsetsLog, Topic, Topics};
+pub use interfaces::{OffsetsLog, Topic, Topics};
 pub use storage::Now;
 
 /// The topic that holds groups and offsets.

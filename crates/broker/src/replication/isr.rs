@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::group::seam::BoxFuture;
+use coordinator::group::interfaces::BoxFuture;
 use metadata::MetadataCache;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::ErrorCode;

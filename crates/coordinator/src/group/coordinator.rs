@@ -26,9 +26,9 @@ use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
 use super::history::{Generation, History};
+use super::interfaces::BoxFuture;
 use super::memory::{Memory, Use};
 use super::records::Batcher;
-use super::seam::BoxFuture;
 use super::shard::{Phase, Shard, ShardState};
 use super::{GroupConfig, Now, OffsetsLog, Topics};
 
@@ -151,7 +151,7 @@ impl GroupCoordinator {
         let shard = Arc::new(Shard { partition, state: ShardState::loading().into() });
         let former = self.shards.write().insert(partition, Arc::clone(&shard));
         if let Some(former) = former {
-            self.shut(&former);
+            self.unload_shard(&former);
         }
         shard
     }
@@ -160,11 +160,11 @@ impl GroupCoordinator {
     pub fn unload(&self, partition: i32) {
         let shard = self.shards.write().remove(&partition);
         if let Some(shard) = shard {
-            self.shut(&shard);
+            self.unload_shard(&shard);
         }
     }
 
-    fn shut(&self, shard: &Shard) {
+    fn unload_shard(&self, shard: &Shard) {
         let mut state = shard.state.lock();
         state.phase = Phase::Unloaded;
         let mut out = Vec::new();

@@ -30,9 +30,9 @@ use wire::{ErrorCode, Uuid};
 
 use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
+use super::interfaces::BoxFuture;
 use super::memory::Use;
 use super::records::Batcher;
-use super::seam::BoxFuture;
 use super::shard::{Shard, ShardState};
 use super::{Now, Topic};
 
@@ -185,9 +185,9 @@ impl GroupCoordinator {
     /// Waits until the records below the offsets are durable, for as long as `offsets.commit.timeout.ms` allows.
     /// Partitions where they do not become so are refused, and their consumers try again.
     async fn make_durable(&self, accepted: &mut Vec<Accepted>, answers: &mut [OffsetCommitResponseTopic]) {
-        let sync = |it: &Accepted| {
-            let (index, offset) = (it.partition.partition_index, it.partition.committed_offset);
-            Some((it.position, self.topics.make_durable(&it.topic, index, offset)?))
+        let sync = |commit: &Accepted| {
+            let (index, offset) = (commit.partition.partition_index, commit.partition.committed_offset);
+            Some((commit.position, self.topics.make_durable(&commit.topic, index, offset)?))
         };
         let syncs: Vec<_> = accepted.iter().filter_map(sync).collect();
         if syncs.is_empty() {
@@ -200,7 +200,7 @@ impl GroupCoordinator {
                 answers[topic].partitions[partition].error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
             }
         }
-        accepted.retain(|it| answers[it.position.0].partitions[it.position.1].error_code.is_none());
+        accepted.retain(|commit| answers[commit.position.0].partitions[commit.position.1].error_code.is_none());
     }
 
     fn begin_commit(

@@ -13,8 +13,8 @@ use wire::batch::{Batch, Batches};
 use wire::record::RecordReader;
 use wire::{ErrorCode, Uuid};
 
+use crate::group::interfaces::BoxFuture;
 use crate::group::records::{self, Stored};
-use crate::group::seam::BoxFuture;
 use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics};
 
 /// Monotonic time is tokio's, which tests pause; the wall clock can jump.
