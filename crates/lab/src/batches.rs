@@ -47,9 +47,9 @@ pub(crate) struct Lane {
     /// The broker that leads the partition; -1 if there is none.
     pub(crate) leader: i32,
     /// Failed tries, in their order. While there are any, nothing newer is sent.
-    again: VecDeque<ReadyBatch>,
+    reenqueued: VecDeque<ReadyBatch>,
     /// Before then they are not sent.
-    again_at: Option<Instant>,
+    retry_at: Option<Instant>,
     /// The last one is open, the others are full.
     gathering: VecDeque<OpenBatch>,
     in_flight: usize,
@@ -68,10 +68,10 @@ impl Lane {
     }
 
     /// In their order.
-    fn put_again(&mut self, batch: ReadyBatch) {
+    fn reenqueue(&mut self, batch: ReadyBatch) {
         let is_before = |other: &ReadyBatch| other.begun <= batch.begun && other.sequence <= batch.sequence;
-        let index = self.again.partition_point(is_before);
-        self.again.insert(index, batch);
+        let index = self.reenqueued.partition_point(is_before);
+        self.reenqueued.insert(index, batch);
     }
 
     /// When nothing is under way any more, closes the gaps that refused records have left in the sequences
@@ -80,7 +80,7 @@ impl Lane {
         if self.in_flight > 0 || self.refused.is_empty() {
             return;
         }
-        for batch in &mut self.again {
+        for batch in &mut self.reenqueued {
             let gaps = self.refused.iter().filter(|&&refused| refused < batch.sequence).count() as i32;
             batch.sequence = batch::add_sequence(batch.sequence, -gaps);
             let parsed = Batch::parse(&batch.bytes).expect("it was built here");
@@ -117,8 +117,8 @@ impl Batches {
         let header_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 10).sum();
         let lane = |leader| Lane {
             leader,
-            again: VecDeque::new(),
-            again_at: None,
+            reenqueued: VecDeque::new(),
+            retry_at: None,
             gathering: VecDeque::new(),
             in_flight: 0,
             producer: None,
@@ -199,8 +199,8 @@ impl Batches {
         if lane.is_held_up() {
             return false;
         }
-        if !lane.again.is_empty() {
-            return lane.in_flight == 0 && lane.again_at.is_none_or(|at| at <= now);
+        if !lane.reenqueued.is_empty() {
+            return lane.in_flight == 0 && lane.retry_at.is_none_or(|at| at <= now);
         }
         let Some(first) = lane.gathering.front() else { return false };
         let is_full = lane.gathering.len() > 1 || first.builder.size_bytes() >= self.settings.batch_bytes;
@@ -213,8 +213,8 @@ impl Batches {
         if lane.is_held_up() {
             return None;
         }
-        if !lane.again.is_empty() {
-            return lane.again_at.filter(|_| lane.in_flight == 0);
+        if !lane.reenqueued.is_empty() {
+            return lane.retry_at.filter(|_| lane.in_flight == 0);
         }
         lane.gathering.front().map(|first| first.begun + self.settings.linger)
     }
@@ -222,8 +222,8 @@ impl Batches {
     /// How large the next batch of a lane is, plain.
     pub(crate) fn next_bytes(&self, lane: usize) -> usize {
         let lane = &self.lanes[lane];
-        match lane.again.front() {
-            Some(again) => again.bytes.len(),
+        match lane.reenqueued.front() {
+            Some(reenqueued) => reenqueued.bytes.len(),
             None => lane.gathering.front().map_or(0, |first| first.builder.size_bytes()),
         }
     }
@@ -235,12 +235,12 @@ impl Batches {
         if lane.is_held_up() {
             return None;
         }
-        if !lane.again.is_empty() {
+        if !lane.reenqueued.is_empty() {
             if !may_go_again {
                 return None;
             }
             lane.in_flight += 1;
-            return lane.again.pop_front();
+            return lane.reenqueued.pop_front();
         }
         let OpenBatch { mut builder, sent, begun, reserved_bytes } = lane.gathering.pop_front()?;
         if lane.producer != producer {
@@ -294,15 +294,15 @@ impl Batches {
         // What is gathered from now on shall be no larger than it looks.
         self.compression_ratio = self.compression_ratio.max(1.0);
         let lane = &mut self.lanes[lane];
-        if lane.again.is_empty() {
-            lane.again_at = None;
+        if lane.reenqueued.is_empty() {
+            lane.retry_at = None;
         }
         for part in parts {
             let later = batch.sent.split_off(part.records);
             let sent = std::mem::replace(&mut batch.sent, later);
             let Part { bytes, sequence, plain_bytes, .. } = part;
             self.buffered_bytes += plain_bytes;
-            lane.put_again(ReadyBatch {
+            lane.reenqueue(ReadyBatch {
                 bytes,
                 plain_bytes,
                 sent,
@@ -321,15 +321,15 @@ impl Batches {
     pub(crate) fn put_back(&mut self, lane: usize, mut batch: ReadyBatch, at: Instant) {
         let lane = &mut self.lanes[lane];
         lane.in_flight -= 1;
-        lane.again_at = Some(at);
+        lane.retry_at = Some(at);
         batch.tries += 1;
-        lane.put_again(batch);
+        lane.reenqueue(batch);
         lane.close_gaps();
     }
 
     /// Whether one before those under way has failed, so that they cannot be in order.
     pub(crate) fn has_failed(&self, lane: usize) -> bool {
-        !self.lanes[lane].again.is_empty() || !self.lanes[lane].refused.is_empty()
+        !self.lanes[lane].reenqueued.is_empty() || !self.lanes[lane].refused.is_empty()
     }
 
     /// Gives up what waits in a lane since before `limit`. Returns how many records that are.
@@ -350,7 +350,7 @@ impl Batches {
 
     fn give_up_again(&mut self, lane: usize, is_given_up: impl Fn(&ReadyBatch) -> bool) -> usize {
         let mut records = 0;
-        self.lanes[lane].again.retain(|batch| {
+        self.lanes[lane].reenqueued.retain(|batch| {
             let is_kept = !is_given_up(batch);
             if !is_kept {
                 records += batch.sent.len();

@@ -32,7 +32,7 @@ use crate::rate::Pace;
 use crate::settings::ProducerSettings;
 use crate::stats::{Sent, Stats};
 use crate::timer::Timer;
-use crate::transaction::{Transacted, Transacting};
+use crate::transaction::{TransactionEvent, TransactionLoop};
 
 /// From this version on Produce names topics by id only (KIP-516).
 pub(crate) const PRODUCE_BY_TOPIC_ID: i16 = 13;
@@ -113,7 +113,7 @@ pub async fn produce(
         Some(transactions) => Some(transactions.clone()),
         None => load.settings.transactions(&client).await?,
     };
-    let new = |transactions| Transacting::new(transactions, &load.topic, load.transaction_duration);
+    let new = |transactions| TransactionLoop::new(transactions, &load.topic, load.transaction_duration);
     let transaction = transactions.map(new);
     let producer = match &transaction {
         Some(transaction) => Some(transaction.producer()),
@@ -164,7 +164,7 @@ struct Engine {
     source: Source,
     /// `None` without idempotence, and while a new one is fetched.
     producer: Option<ProducerId>,
-    transaction: Option<Transacting>,
+    transaction: Option<TransactionLoop>,
     /// By broker.
     links: BTreeMap<i32, Link>,
     refresh: Option<JoinHandle<Result<Refreshed, ClientError>>>,
@@ -217,7 +217,7 @@ enum Event {
     Answered(InFlight, Result<ProduceResponse, ConnectionError>),
     Linked(i32, Result<Connection, ClientError>),
     Refreshed(Result<Refreshed, ClientError>),
-    Transacted(Transacted),
+    TransactionEvent(TransactionEvent),
 }
 
 /// Why [`Engine::make_records`] has stopped.
@@ -240,7 +240,8 @@ impl Engine {
             self.is_over = matches!(made, Made::All);
             let next = self.send(matches!(made, Made::Blocked));
             self.end_transaction();
-            if self.is_over && self.batches.is_empty() && self.transaction.as_ref().is_none_or(Transacting::is_over) {
+            if self.is_over && self.batches.is_empty() && self.transaction.as_ref().is_none_or(TransactionLoop::is_over)
+            {
                 let links = self.links.into_values();
                 let open = links.filter_map(|link| match link {
                     Link::Open { connection, .. } => Some(connection),
@@ -283,7 +284,7 @@ impl Engine {
         if self.is_over {
             return Made::All;
         }
-        if self.transaction.as_ref().is_some_and(Transacting::has_failed) {
+        if self.transaction.as_ref().is_some_and(TransactionLoop::has_failed) {
             return Made::All;
         }
         for _ in 0..RECORDS_AT_ONCE {
@@ -301,7 +302,7 @@ impl Engine {
                 self.count_made(now);
                 continue;
             }
-            if self.transaction.as_ref().is_some_and(Transacting::is_full) {
+            if self.transaction.as_ref().is_some_and(TransactionLoop::is_full) {
                 return Made::Blocked;
             }
             let elapsed = now - self.stats.started();
@@ -355,7 +356,7 @@ impl Engine {
             && self.batches.is_empty()
             && let Some(transacted) = transaction.end(Instant::now())
         {
-            self.settle(Event::Transacted(transacted));
+            self.settle(Event::TransactionEvent(transacted));
         }
     }
 
@@ -545,7 +546,7 @@ impl Engine {
         if let Some(transaction) = &mut self.transaction
             && let Poll::Ready(transacted) = transaction.poll(cx)
         {
-            return Some(Event::Transacted(transacted));
+            return Some(Event::TransactionEvent(transacted));
         }
         None
     }
@@ -581,9 +582,9 @@ impl Engine {
                 }
             }
             Event::Refreshed(Err(_)) => _ = self.refresh_at.get_or_insert(Instant::now() + backoff),
-            Event::Transacted(Transacted::Added) => {}
-            Event::Transacted(Transacted::Committed { took }) => self.stats.committed(took),
-            Event::Transacted(Transacted::Aborted { records, reason }) => {
+            Event::TransactionEvent(TransactionEvent::Added) => {}
+            Event::TransactionEvent(TransactionEvent::Committed { took }) => self.stats.committed(took),
+            Event::TransactionEvent(TransactionEvent::Aborted { records, reason }) => {
                 self.count_failed(records, &format!("they were acknowledged, but their transaction failed: {reason}"));
             }
         }
@@ -633,7 +634,7 @@ impl Engine {
         let now = Instant::now();
         let settings = &self.load.settings;
         let is_in_time = now < batch.begun + settings.delivery_timeout;
-        let is_in_time = is_in_time && !self.transaction.as_ref().is_some_and(Transacting::has_failed);
+        let is_in_time = is_in_time && !self.transaction.as_ref().is_some_and(TransactionLoop::has_failed);
         if is_retriable && is_in_time && batch.tries <= settings.retries_max && settings.acks != Acks::None {
             let at = now + settings.retry_backoff;
             return self.batches.put_back(lane, batch, at);

@@ -13,7 +13,7 @@ use client::{ClientError, Transactions};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub(crate) struct Transacting {
+pub(crate) struct TransactionLoop {
     duration: Duration,
     topic: String,
     producer: (i64, i16),
@@ -43,7 +43,7 @@ enum Step {
 }
 
 /// What has come of it.
-pub(crate) enum Transacted {
+pub(crate) enum TransactionEvent {
     Added,
     Committed {
         took: Duration,
@@ -55,7 +55,7 @@ pub(crate) enum Transacted {
     },
 }
 
-impl Transacting {
+impl TransactionLoop {
     pub(crate) fn new(transactions: Transactions, topic: &str, duration: Duration) -> Self {
         Self {
             duration,
@@ -121,7 +121,7 @@ impl Transacting {
 
     /// Commits the transaction, or aborts it if anything has failed. All of its records have come to their end. Returns
     /// the result if the coordinator need not be asked.
-    pub(crate) fn end(&mut self, now: Instant) -> Option<Transacted> {
+    pub(crate) fn end(&mut self, now: Instant) -> Option<TransactionEvent> {
         let Coordinator::Idle(transactions) = &self.coordinator else { return None };
         if self.added.is_empty() {
             return Some(self.ended(Duration::ZERO));
@@ -135,18 +135,18 @@ impl Transacting {
         None
     }
 
-    fn ended(&mut self, took: Duration) -> Transacted {
+    fn ended(&mut self, took: Duration) -> TransactionEvent {
         self.begun = None;
         self.is_full = false;
         self.added.clear();
         let records = std::mem::take(&mut self.acknowledged);
         match &self.failed {
-            Some(reason) => Transacted::Aborted { records, reason: reason.clone() },
-            None => Transacted::Committed { took },
+            Some(reason) => TransactionEvent::Aborted { records, reason: reason.clone() },
+            None => TransactionEvent::Committed { took },
         }
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Transacted> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TransactionEvent> {
         let Coordinator::InFlight(step, task) = &mut self.coordinator else { return Poll::Pending };
         let (transactions, result) = ready!(Pin::new(task).poll(cx)).expect("asking a coordinator does not panic");
         let step = std::mem::replace(step, Step::Add(Vec::new()));
@@ -159,7 +159,7 @@ impl Transacting {
                 if result.is_ok() {
                     self.added.extend(partitions);
                 }
-                Transacted::Added
+                TransactionEvent::Added
             }
             Step::End(started) => self.ended(started.elapsed()),
         })

@@ -32,7 +32,7 @@ pub const RECORDS_MAX: usize = 10_000;
 
 /// Results of a topic's partitions that say why in words. Words quote names: with every partition they would be many
 /// times what the request is.
-const WORDS_MAX: usize = 100;
+const ERROR_MESSAGES_MAX: usize = 100;
 /// Longest words of a refusal, in characters: what a client calls something may be 32 KiB long.
 const WORD_CHARACTERS_MAX: usize = 1_000;
 
@@ -64,12 +64,12 @@ impl<'a> Context<'a> {
 /// The partitions that a request has named so far. Topics have a number each, so that a name, however long, is not
 /// looked at again for each of its partitions.
 #[derive(Default)]
-struct Named<'a> {
+struct RequestPartitions<'a> {
     topics: BTreeMap<&'a str, usize>,
     partitions: BTreeSet<(usize, i32)>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> RequestPartitions<'a> {
     fn number(&mut self, topic: &'a str) -> usize {
         let next = self.topics.len();
         *self.topics.entry(topic).or_insert(next)

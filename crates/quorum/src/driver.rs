@@ -369,7 +369,9 @@ impl<M: StateMachine> Driver<M> {
         while let Some((event, size_bytes)) = next {
             self.arrived.shared.queued_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
             match event {
-                Event::Messages { from, messages } => messages.into_iter().for_each(|message| self.hear(from, message)),
+                Event::Messages { from, messages } => {
+                    messages.into_iter().for_each(|message| self.receive(from, message))
+                }
                 Event::AddPeerAddresses(members) => self.node.add_peer_addresses(members),
             }
             left -= 1;
@@ -378,7 +380,7 @@ impl<M: StateMachine> Driver<M> {
         self.finish();
     }
 
-    fn hear(&mut self, from: SocketAddr, message: Message) {
+    fn receive(&mut self, from: SocketAddr, message: Message) {
         match self.node.receive(message) {
             Err(QuorumError::Impossible(reason)) => {
                 self.arrived.shared.refused.add(1);

@@ -372,7 +372,7 @@ fn a_leader_confirms_nothing_before_its_first_entry_is_committed() {
     Node::bootstrap(&*options.disk, &options.dir, &*options.clock, &set).unwrap();
     let sent = Arc::<Mutex<Vec<Message>>>::default();
     let mut node = Node::open(&options, Journal::default(), Box::new(Kept(sent.clone()))).unwrap();
-    let hear = |node: &mut Node<Journal>, kind, change: &dyn Fn(&mut Message)| {
+    let receive = |node: &mut Node<Journal>, kind, change: &dyn Fn(&mut Message)| {
         let mut message = Message { from: other.raft_id(), to: options.key().raft_id(), ..Message::default() };
         message.set_msg_type(kind);
         message.term = node.status().epoch as u64;
@@ -381,18 +381,18 @@ fn a_leader_confirms_nothing_before_its_first_entry_is_committed() {
         node.drive().unwrap();
     };
     node.campaign().unwrap();
-    hear(&mut node, MsgRequestPreVoteResponse, &|message| message.term += 1);
-    hear(&mut node, MsgRequestVoteResponse, &|_| ());
+    receive(&mut node, MsgRequestPreVoteResponse, &|message| message.term += 1);
+    receive(&mut node, MsgRequestVoteResponse, &|_| ());
     assert_eq!((node.status().leader, node.status().own_epoch), (Some(1), None));
     assert!(matches!(node.confirm(), Err(QuorumError::NotLeader)));
 
     let last_index = node.last_index();
-    hear(&mut node, MsgAppendResponse, &|message| message.index = last_index);
+    receive(&mut node, MsgAppendResponse, &|message| message.index = last_index);
     let question = node.confirm().unwrap();
     node.drive().unwrap();
     assert_eq!(node.take_confirmed(), [0; 0]);
     let heartbeat = sent.lock().iter().rev().find(|message| !message.context.is_empty()).unwrap().clone();
-    hear(&mut node, MsgHeartbeatResponse, &|message| message.context = heartbeat.context.clone());
+    receive(&mut node, MsgHeartbeatResponse, &|message| message.context = heartbeat.context.clone());
     assert_eq!(node.take_confirmed(), [question]);
 }
 

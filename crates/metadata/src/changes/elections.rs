@@ -6,7 +6,7 @@ use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, Partit
 use wire::state::metadata::{MetadataRecord, PartitionChangeRecord};
 
 use super::leadership::{Change, Election, allows_unclean_elections};
-use super::{Context, Decision, Named, RECORDS_MAX, Refusal, WORDS_MAX};
+use super::{Context, Decision, ERROR_MESSAGES_MAX, RECORDS_MAX, Refusal, RequestPartitions};
 use crate::image::{NO_LEADER, Partition, Topic};
 
 const PREFERRED: i8 = 0;
@@ -41,7 +41,7 @@ pub fn elect(context: &Context<'_>, request: &ElectLeadersRequest) -> Decision<E
             }
         }
         Some(requested) => {
-            let mut named = Named::default();
+            let mut named = RequestPartitions::default();
             for topic in requested {
                 let number = named.number(&topic.topic);
                 let results = topic.partitions.iter().enumerate().map(|(index, partition_id)| {
@@ -51,7 +51,7 @@ pub fn elect(context: &Context<'_>, request: &ElectLeadersRequest) -> Decision<E
                         Err(not_needed())
                     };
                     let mut result = result(*partition_id, outcome, &mut records);
-                    result.error_message = result.error_message.filter(|_| index < WORDS_MAX);
+                    result.error_message = result.error_message.filter(|_| index < ERROR_MESSAGES_MAX);
                     result
                 });
                 let partition_result = results.collect();

@@ -13,7 +13,7 @@ use wire::state::metadata::{MetadataRecord, PartitionChangeRecord};
 
 use super::leadership::Change;
 use super::reassigning::{Way, back, is_under_way, target_count, towards};
-use super::{Context, Decision, Named, RECORDS_MAX, Refusal, WORDS_MAX, check_assignment};
+use super::{Context, Decision, ERROR_MESSAGES_MAX, RECORDS_MAX, Refusal, RequestPartitions, check_assignment};
 use crate::image::{MetadataImage, NO_LEADER, Partition, Topic};
 
 /// Starts, changes and cancels reassignments.
@@ -27,7 +27,7 @@ pub fn alter(
         allow_replication_factor_change: may_resize,
         ..AlterPartitionReassignmentsResponse::default()
     };
-    let mut named = Named::default();
+    let mut named = RequestPartitions::default();
     for topic in &request.topics {
         let number = named.number(&topic.name);
         let partitions = topic.partitions.iter().enumerate().map(|(index, partition)| {
@@ -46,7 +46,7 @@ pub fn alter(
             ReassignablePartitionResponse {
                 partition_index: partition.partition_index,
                 error_code: refusal.code,
-                error_message: refusal.message.filter(|_| index < WORDS_MAX),
+                error_message: refusal.message.filter(|_| index < ERROR_MESSAGES_MAX),
             }
         });
         let partitions = partitions.collect();
@@ -126,7 +126,7 @@ pub fn list(image: &MetadataImage, request: &ListPartitionReassignmentsRequest) 
     let topics: Vec<OngoingTopicReassignment> = match &request.topics {
         None => image.topics().filter_map(|topic| ongoing(topic, 0..topic.partitions.len() as i32)).collect(),
         Some(requested) => {
-            let mut named = Named::default();
+            let mut named = RequestPartitions::default();
             let found = requested.iter().filter_map(|requested| {
                 let topic = image.topic(&requested.name)?;
                 let number = named.number(&requested.name);

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_are_created_with_defaults_settings_and_places() {
+    fn topics_are_created_with_defaults_settings_and_replicas() {
         let image = brokers(&[1, 2, 3]);
         let decision = ask(
             &image,

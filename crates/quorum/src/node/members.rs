@@ -104,15 +104,20 @@ impl<M: StateMachine> Node<M> {
             self.voters.voter(member.key()) == Some(member)
                 || *joined == Joined::Observer && self.voters.observer(member.key()) == Some(member)
         };
-        let fulfilled: Vec<u64> =
-            self.pending_membership.members.iter().filter(|(_, wish)| is_fulfilled(wish)).map(|(id, _)| *id).collect();
+        let fulfilled: Vec<u64> = self
+            .pending_membership
+            .members
+            .iter()
+            .filter(|(_, wanted)| is_fulfilled(wanted))
+            .map(|(id, _)| *id)
+            .collect();
         for id in fulfilled {
             self.pending_membership.members.remove(&id);
         }
         if self.raft.raft.has_pending_conf() || self.raft.raft.lead_transferee.is_some() {
             return Ok(false);
         }
-        let Some(set) = self.replacement().or_else(|| self.wished()) else { return Ok(false) };
+        let Some(set) = self.replacement().or_else(|| self.next_membership_change()) else { return Ok(false) };
         match self.propose_change(&set) {
             Ok(_) => Ok(true),
             // Too much is on its way already.
@@ -144,7 +149,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     /// The next step to what nodes have requested.
-    fn wished(&self) -> Option<VoterSet> {
+    fn next_membership_change(&self) -> Option<VoterSet> {
         self.pending_membership.members.values().find_map(|(member, joined)| self.step_to(member, *joined))
     }
 

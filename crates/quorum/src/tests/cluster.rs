@@ -212,7 +212,7 @@ impl Cluster {
     }
 
     /// The nodes that can reach a node see that its process is dead.
-    pub(super) fn tell_down(&mut self, n: usize) {
+    pub(super) fn report_down(&mut self, n: usize) {
         for other in 0..self.machines.len() {
             let (from, to) = (other as i32, n as i32);
             if self.network.is_cut(from, to) || self.network.is_cut(to, from) {

@@ -156,10 +156,10 @@ fn a_member_that_lost_what_it_had_promised_is_sent_it_again() {
     let before = files(&three.disks[1]);
     for n in 5..7 {
         three.propose(0, n);
-        three.talk();
+        three.deliver_all();
     }
     (0..4).for_each(|_| three.nodes[0].tick().unwrap());
-    three.talk();
+    three.deliver_all();
     let (term, _, committed, ..) = three.state(1);
     restore(&three.disks[1], &before);
     three.nodes[1] = three.open(1);
@@ -170,9 +170,9 @@ fn a_member_that_lost_what_it_had_promised_is_sent_it_again() {
     for message in heartbeats.into_iter().filter(|message| message.to == member) {
         assert!(matches!(three.nodes[1].receive(message), Err(QuorumError::Impossible(_)) | Ok(())));
     }
-    three.talk();
+    three.deliver_all();
     (0..4).for_each(|_| three.nodes[0].tick().unwrap());
-    three.talk();
+    three.deliver_all();
     assert_eq!(three.nodes[1].machine().values, values(0, 7));
     assert!(three.nodes[0].leads() && three.state(0).0 == term);
 }

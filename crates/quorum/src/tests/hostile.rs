@@ -50,19 +50,19 @@ impl Three {
     pub(super) fn led() -> Self {
         let mut three = Self::start(0);
         three.nodes[0].campaign().unwrap();
-        three.talk();
+        three.deliver_all();
         for n in 0..5 {
             three.propose(0, n);
-            three.talk();
+            three.deliver_all();
         }
         (0..4).for_each(|_| three.nodes[0].tick().unwrap());
-        three.talk();
+        three.deliver_all();
         assert!(three.nodes.iter().all(|node| node.machine().values == values(0, 5)));
         three
     }
 
     /// All messages arrive, until no node sends any.
-    pub(super) fn talk(&mut self) {
+    pub(super) fn deliver_all(&mut self) {
         loop {
             let sent = std::mem::take(&mut *self.sent.lock());
             if sent.is_empty() {
@@ -116,11 +116,11 @@ fn who_comes_late_takes_what_the_cluster_began_with() {
     let others: Vec<Voter> = three.nodes[..2].iter().map(|node| voter(node.key())).collect();
     three.nodes[2].add_peer_addresses(others);
     three.nodes[0].campaign().unwrap();
-    three.talk();
+    three.deliver_all();
     for n in 0..5 {
         three.propose(0, n);
         (0..4).for_each(|_| three.nodes[0].tick().unwrap());
-        three.talk();
+        three.deliver_all();
     }
     assert!(three.nodes.iter().all(|node| node.machine().values == values(0, 5)));
 }
@@ -204,9 +204,9 @@ fn what_no_member_says_changes_nothing() {
         assert!(matches!(three.nodes[0].receive(answer), Err(QuorumError::Impossible(_))));
     }
     three.propose(0, 5);
-    three.talk();
+    three.deliver_all();
     (0..4).for_each(|_| three.nodes[0].tick().unwrap());
-    three.talk();
+    three.deliver_all();
     assert!(three.nodes.iter().all(|node| node.machine().values == values(0, 6)));
 }
 

@@ -14,7 +14,7 @@ fn apply_fault(cluster: &mut Cluster, voters_min: usize) {
             let loses_power = cluster.rng.percent(70);
             cluster.stop(n, loses_power);
             if cluster.rng.percent(50) {
-                cluster.tell_down(n);
+                cluster.report_down(n);
             }
         }
         0..40 => {
