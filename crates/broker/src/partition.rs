@@ -634,7 +634,8 @@ impl Partition {
 
 /// The bytes of batches that were appended, neither refused nor duplicates.
 fn new_bytes(appended: &[Result<Appended, AppendError>], batches: &[Batch], start: i64) -> u64 {
-    let is_new = |result: &Result<Appended, AppendError>| result.as_ref().is_ok_and(|it| it.base_offset >= start);
+    let is_new =
+        |result: &Result<Appended, AppendError>| result.as_ref().is_ok_and(|appended| appended.base_offset >= start);
     appended.iter().zip(batches).filter(|(result, _)| is_new(result)).map(|(_, batch)| batch.bytes.len() as u64).sum()
 }
 

@@ -303,8 +303,8 @@ impl Identity {
         }
         let mut properties = properties::open(disk, data_dir, config.node_id, given, &*env.random)?;
         // One of several is sent the metadata by the others.
-        let past = if is_blank && has_partitions(disk, data_dir)? { Past::Bereft } else { Past::Blank };
-        if past == Past::Bereft && *membership == Membership::Alone {
+        let past = if is_blank && has_partitions(disk, data_dir)? { Past::LostMetadata } else { Past::Blank };
+        if past == Past::LostMetadata && *membership == Membership::Alone {
             return Err(StartError::MetadataMissing { dir: metadata_dir });
         }
         if is_blank && properties.cluster_id.is_some() {

@@ -64,7 +64,7 @@ pub enum FirstStartError {
         "the metadata of this node is gone, partitions are there, and no node that has it answers at {asked}, so nothing \
          begins anew; start the other nodes, or put back what 'parshall recover' has set aside"
     )]
-    Bereft { asked: String },
+    LostMetadata { asked: String },
 }
 
 /// What a node may become.
@@ -73,7 +73,7 @@ pub enum Past {
     /// It has never had anything.
     Blank,
     /// It has partitions of a cluster whose metadata it lacks. It joins the others, and begins nothing.
-    Bereft,
+    LostMetadata,
 }
 
 /// Finds out what this node begins with. `own` is this node, `listener` the socket that others find it at.
@@ -90,16 +90,16 @@ pub async fn first_start(
         cluster_id: cluster_id.map_or_else(|| env.new_id().to_string(), str::to_owned),
         voters: VoterSet::new(vec![own.clone()]),
     };
-    let asking = Asking { own, past, cluster_id, max_wait };
+    let starter = FirstStarter { own, past, cluster_id, max_wait };
     let found = match membership {
         Membership::Alone => return Ok(begin_alone()),
-        Membership::Voters(voters) if past == Past::Bereft => {
+        Membership::Voters(voters) if past == Past::LostMetadata => {
             let others = voters.iter().filter(|voter| voter.node_id != own.node_id);
             let addresses: Vec<String> = others.map(VoterAddress::address).collect();
-            with_greeting(listener, own, asking.find(&addresses)).await?
+            with_greeting(listener, own, starter.find(&addresses)).await?
         }
-        Membership::Voters(voters) => with_greeting(listener, own, asking.form(voters)).await?,
-        Membership::Join(addresses) => with_greeting(listener, own, asking.find(addresses)).await?,
+        Membership::Voters(voters) => with_greeting(listener, own, starter.form(voters)).await?,
+        Membership::Join(addresses) => with_greeting(listener, own, starter.find(addresses)).await?,
     };
     Ok(found.unwrap_or_else(begin_alone))
 }
@@ -116,14 +116,14 @@ async fn with_greeting<T>(listener: Option<&Socket>, own: &Voter, work: impl Fut
     }
 }
 
-struct Asking<'a> {
+struct FirstStarter<'a> {
     own: &'a Voter,
     past: Past,
     cluster_id: Option<&'a str>,
     max_wait: Duration,
 }
 
-impl Asking<'_> {
+impl FirstStarter<'_> {
     fn request(&self) -> QuorumHelloRequest {
         let Voter { node_id, directory_id, .. } = *self.own;
         QuorumHelloRequest { node_id, directory_id, ..QuorumHelloRequest::default() }
@@ -184,8 +184,8 @@ impl Asking<'_> {
                     return Ok(Some(found));
                 }
             }
-            let is_bereft = self.past == Past::Bereft;
-            let bereft = || FirstStartError::Bereft { asked: addresses.join(", ") };
+            let is_bereft = self.past == Past::LostMetadata;
+            let bereft = || FirstStartError::LostMetadata { asked: addresses.join(", ") };
             if own == addresses.len() {
                 return if is_bereft { Err(bereft()) } else { Ok(None) };
             }
@@ -281,13 +281,13 @@ async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHell
 /// Answers each QuorumHello that this node is blank.
 async fn greet(listener: &Socket, own: &Voter) -> std::convert::Infallible {
     let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
-    let mut guests = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
-        while guests.try_join_next().is_some() {}
+        while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let answer = answer.clone();
-                guests.spawn(async move { timeout(HELLO_TIMEOUT * 2, serve_guest(stream, &answer)).await });
+                connections.spawn(async move { timeout(HELLO_TIMEOUT * 2, answer_hello(stream, &answer)).await });
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections for now");
@@ -297,7 +297,7 @@ async fn greet(listener: &Socket, own: &Voter) -> std::convert::Infallible {
     }
 }
 
-async fn serve_guest(mut stream: Stream, answer: &QuorumHelloResponse) -> io::Result<()> {
+async fn answer_hello(mut stream: Stream, answer: &QuorumHelloResponse) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     loop {
         let size = usize::try_from(stream.read_i32().await?).ok().filter(|size| *size <= REQUEST_BYTES_MAX);
@@ -388,7 +388,7 @@ mod tests {
     #[tokio::test]
     async fn who_comes_late_begins_with_the_same_voters_while_nothing_is_committed() {
         let own = node(1, 1);
-        let asking = Asking { own: &own, past: Past::Blank, cluster_id: None, max_wait: Duration::ZERO };
+        let starter = FirstStarter { own: &own, past: Past::Blank, cluster_id: None, max_wait: Duration::ZERO };
         let known = |node: Voter| VoterNode {
             node_id: node.node_id,
             directory_id: node.directory_id,
@@ -401,12 +401,13 @@ mod tests {
             high_watermark,
             ..Default::default()
         };
-        let begun = |directory, high_watermark| asking.begun("a", &answer(directory, high_watermark)).unwrap().unwrap();
+        let begun =
+            |directory, high_watermark| starter.begun("a", &answer(directory, high_watermark)).unwrap().unwrap();
         let voters = VoterSet::new(vec![node(1, 1), node(2, 2)]);
         assert_eq!(begun(1, 0), FirstStart::Voter { cluster_id: "c".to_owned(), voters });
         assert_eq!(begun(1, 1), FirstStart::Join { cluster_id: "c".to_owned() }, "its quorum tells the rest");
         assert_eq!(begun(9, 0), FirstStart::Join { cluster_id: "c".to_owned() }, "the disk is another one");
-        assert_eq!(asking.begun("a", &QuorumHelloResponse::default()).unwrap(), None);
+        assert_eq!(starter.begun("a", &QuorumHelloResponse::default()).unwrap(), None);
     }
 
     #[tokio::test]
@@ -430,8 +431,9 @@ mod tests {
             Membership::Join(vec![addresses[1].address()]),
             Membership::Join(vec![addresses[0].address()]),
         ] {
-            let found = first_start(&membership, &own, Past::Bereft, None, Some(&listeners[0]), &env, max_wait).await;
-            assert!(matches!(found, Err(FirstStartError::Bereft { .. })), "{membership:?}: {found:?}");
+            let found =
+                first_start(&membership, &own, Past::LostMetadata, None, Some(&listeners[0]), &env, max_wait).await;
+            assert!(matches!(found, Err(FirstStartError::LostMetadata { .. })), "{membership:?}: {found:?}");
         }
     }
 

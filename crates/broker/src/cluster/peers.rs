@@ -27,7 +27,7 @@ pub enum Lane {
     InSyncReplicas,
     Requests,
     /// What a node knows of itself, which may be megabytes.
-    Figures,
+    Metrics,
 }
 
 /// The connections of this node. Cheap to share.

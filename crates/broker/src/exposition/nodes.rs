@@ -92,7 +92,7 @@ impl NodeClient {
     }
 
     async fn ask_without_end(&self, node_id: i32) -> Result<NodeAnswer, NodeError> {
-        let connection = self.peers.connection(node_id, Lane::Figures).await?.ok_or(NodeError::NoAddress)?;
+        let connection = self.peers.connection(node_id, Lane::Metrics).await?.ok_or(NodeError::NoAddress)?;
         let request = DescribeNodeRequest { cluster_id: self.cluster_id.clone(), sender: self.peers.own().clone() };
         let version = connection.version::<DescribeNodeRequest>()?;
         // A connection on which an answer is overdue ends, so that the next question finds another.

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_again_when_its_connection_ends() {
+    fn a_permit_is_free_again_when_its_connection_ends() {
         let admission = Admission::default();
         let config = config(&[("max.connections", "3"), ("max.connections.per.ip", "2")]);
         let first = admission.admit(A, &config).expect("there is room");

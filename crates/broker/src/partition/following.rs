@@ -226,7 +226,7 @@ impl Partition {
     }
 
     /// Drops everything, to go on at the start of the leader's log.
-    pub fn start_anew(self: &Arc<Self>, leader_epoch: i32, offset: i64) -> Result<(), FollowError> {
+    pub fn truncate_fully_and_start_at(self: &Arc<Self>, leader_epoch: i32, offset: i64) -> Result<(), FollowError> {
         self.follow_in(leader_epoch, |log| {
             let before = log.log_end_offset();
             log.truncate_fully_and_start_at(offset, self.shared.env.clock.now())?;

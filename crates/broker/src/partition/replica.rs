@@ -132,7 +132,7 @@ enum PendingChange {
     Expand(i32),
     Shrink(Vec<i32>),
     /// This leader leaves, and those in sync that are not whole.
-    Resign(Vec<i32>),
+    HandOver(Vec<i32>),
 }
 
 pub struct Leadership {
@@ -141,7 +141,7 @@ pub struct Leadership {
     limits: Limits,
     pending: Option<PendingChange>,
     followers: Vec<Follower>,
-    own: LocalOffsets,
+    local: LocalOffsets,
     epoch_start_offset: i64,
     /// The least log end and the least synced offset, whether or not enough replicas are in sync.
     reached: LocalOffsets,
@@ -194,16 +194,16 @@ impl Leadership {
         node_id: i32,
         assignment: Assignment,
         limits: Limits,
-        own: LocalOffsets,
+        local: LocalOffsets,
         promised: Promised,
         registration: impl Fn(i32) -> Option<Registration>,
         now_ms: i64,
     ) -> Self {
-        let high_watermark = promised.high_watermark.min(own.log_end_offset);
-        let durable_offset = promised.durable_offset.min(own.synced_offset);
+        let high_watermark = promised.high_watermark.min(local.log_end_offset);
+        let durable_offset = promised.durable_offset.min(local.synced_offset);
         let mut withheld = Withheld::default();
         if limits.withholds {
-            withheld.push(high_watermark, own.log_end_offset);
+            withheld.push(high_watermark, local.log_end_offset);
         }
         let mut leadership = Self {
             node_id,
@@ -211,8 +211,8 @@ impl Leadership {
             limits,
             pending: None,
             followers: Vec::new(),
-            own,
-            epoch_start_offset: own.log_end_offset,
+            local,
+            epoch_start_offset: local.log_end_offset,
             reached: LocalOffsets { log_end_offset: 0, synced_offset: 0 },
             withheld,
             high_watermark,
@@ -266,10 +266,10 @@ impl Leadership {
     }
 
     /// Updates the offsets of this node's own log.
-    pub fn update_local(&mut self, own: LocalOffsets, now_ms: i64) {
+    pub fn update_local(&mut self, local: LocalOffsets, now_ms: i64) {
         // Calls of two threads may come out of order.
-        self.own.log_end_offset = self.own.log_end_offset.max(own.log_end_offset);
-        self.own.synced_offset = self.own.synced_offset.max(own.synced_offset);
+        self.local.log_end_offset = self.local.log_end_offset.max(local.log_end_offset);
+        self.local.synced_offset = self.local.synced_offset.max(local.synced_offset);
         self.advance(now_ms);
     }
 
@@ -286,7 +286,7 @@ impl Leadership {
 
     /// Updates a follower by a fetch whose offset is known to be on this log (`Replica.updateFetchStateOrThrow`).
     pub fn update_fetch_state(&mut self, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
-        let leader_end = self.own.log_end_offset;
+        let leader_end = self.local.log_end_offset;
         let follower =
             self.followers.iter_mut().find(|follower| follower.id == id).ok_or(ErrorCode::UNKNOWN_LEADER_EPOCH)?;
         // A request from before the broker was started anew says nothing of what it has now.
@@ -328,7 +328,7 @@ impl Leadership {
     }
 
     /// Proposes that another replica leads, which is in sync and whole. Returns whether there is something new to send.
-    pub fn propose_to_resign(&mut self) -> bool {
+    pub fn propose_hand_over(&mut self) -> bool {
         let is_whole = |follower: &&Follower| {
             self.assignment.isr.contains(&follower.id)
                 && follower.may_join()
@@ -338,7 +338,7 @@ impl Leadership {
             return false;
         }
         let unfit = self.followers.iter().filter(|follower| !is_whole(follower)).map(|follower| follower.id);
-        self.pending = Some(PendingChange::Resign(unfit.chain([self.node_id]).collect()));
+        self.pending = Some(PendingChange::HandOver(unfit.chain([self.node_id]).collect()));
         true
     }
 
@@ -351,7 +351,7 @@ impl Leadership {
         let lags = |follower: &&Follower| {
             self.assignment.isr.contains(&follower.id)
                 && (follower.has_lost(self.high_watermark)
-                    || !follower.is_caught_up(self.own.log_end_offset, now_ms, self.limits.lag_max_ms))
+                    || !follower.is_caught_up(self.local.log_end_offset, now_ms, self.limits.lag_max_ms))
         };
         let out: Vec<i32> = self.followers.iter().filter(lags).map(|follower| follower.id).collect();
         if out.is_empty() {
@@ -409,7 +409,7 @@ impl Leadership {
 
     /// Moves the two offsets as far as all counted replicas have got (`Partition.maybeIncrementLeaderHW`).
     fn advance(&mut self, now_ms: i64) {
-        let mut reached = self.own;
+        let mut reached = self.local;
         let counts =
             |follower: &&Follower| !storage::injected_fault!(AckBeforeInSyncReplicas) && self.counts(follower, now_ms);
         for follower in self.followers.iter().filter(counts) {
@@ -476,7 +476,7 @@ impl Leadership {
     pub fn proposal(&self) -> Option<Proposal> {
         let isr: Vec<i32> = match self.pending.as_ref()? {
             PendingChange::Expand(id) => self.assignment.isr.iter().copied().chain([*id]).collect(),
-            PendingChange::Shrink(out) | PendingChange::Resign(out) => {
+            PendingChange::Shrink(out) | PendingChange::HandOver(out) => {
                 self.assignment.isr.iter().copied().filter(|id| !out.contains(id)).collect()
             }
         };
@@ -530,7 +530,7 @@ impl Leadership {
     /// Whether the offsets wait for this follower.
     fn counts(&self, follower: &Follower, now_ms: i64) -> bool {
         self.is_maximal_isr(follower.id)
-            || (follower.may_join() && follower.is_caught_up(self.own.log_end_offset, now_ms, self.limits.lag_max_ms))
+            || (follower.may_join() && follower.is_caught_up(self.local.log_end_offset, now_ms, self.limits.lag_max_ms))
     }
 
     /// `Partition.isFollowerInSync`, for a follower that may join.

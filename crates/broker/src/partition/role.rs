@@ -182,7 +182,7 @@ impl Partition {
         match &mut guard.role {
             Role::Leader(leadership) if !is_new_epoch => {
                 // Appends without other replicas were not recorded.
-                leadership.update_local(self.own(), now_ms);
+                leadership.update_local(self.local_offsets(), now_ms);
                 if !leadership.update(assignment, registrations, now_ms) {
                     return Ok(change);
                 }
@@ -196,17 +196,18 @@ impl Partition {
                     lag_max_ms: self.shared.lag_max_ms,
                     withholds: settings.ack_durability == AckDurability::Disk,
                 };
-                let (own, promised) = (self.own(), self.promised());
-                let leadership = Leadership::begin(node_id, assignment, limits, own, promised, registrations, now_ms);
+                let (local, promised) = (self.local_offsets(), self.promised());
+                let leadership = Leadership::begin(node_id, assignment, limits, local, promised, registrations, now_ms);
                 tracing::debug!(
                     topic = %self.topic, partition = self.index, leader_epoch = state.leader_epoch,
-                    start_offset = own.log_end_offset, high_watermark = promised.high_watermark, isr = ?state.isr, "leads the partition"
+                    start_offset = local.log_end_offset, high_watermark = promised.high_watermark, isr = ?state.isr,
+                    "leads the partition"
                 );
                 // What a former leadership had is no measure of this one.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
-                change.wants_sync = leadership.withholds() && own.synced_offset < own.log_end_offset;
+                change.wants_sync = leadership.withholds() && local.synced_offset < local.log_end_offset;
                 // The followers sync what they have, or it would stay invisible until the next record.
-                let sync_wanted = if leadership.withholds() { own.log_end_offset } else { -1 };
+                let sync_wanted = if leadership.withholds() { local.log_end_offset } else { -1 };
                 *role = Role::Leader(Box::new(leadership));
                 self.sync_wanted.store(sync_wanted, Ordering::Release);
                 change.refused = self.queue.lock().take();
@@ -316,7 +317,7 @@ impl Partition {
         self.publish(&mut self.role.lock())
     }
 
-    pub(super) fn own(&self) -> LocalOffsets {
+    pub(super) fn local_offsets(&self) -> LocalOffsets {
         LocalOffsets { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
     }
 
@@ -349,7 +350,7 @@ impl Partition {
         if let Some(first_offset) = withheld_from {
             leadership.end_append(first_offset, end_offset);
         }
-        leadership.update_local(self.own(), now_ms);
+        leadership.update_local(self.local_offsets(), now_ms);
         let progress = self.publish(&mut guard);
         drop(guard);
         if let Some(progress) = progress {
@@ -362,7 +363,7 @@ impl Partition {
         let now_ms = self.now_ms();
         let mut guard = self.role.lock();
         let Role::Leader(leadership) = &mut guard.role else { return None };
-        leadership.update_local(self.own(), now_ms);
+        leadership.update_local(self.local_offsets(), now_ms);
         let progress = self.publish(&mut guard);
         drop(guard);
         if let Some(bytes) = progress.and_then(|progress| progress.replicated_bytes) {
@@ -376,12 +377,12 @@ impl Partition {
     /// Updates the state of a follower from its fetch, and proposes its return into the in-sync replicas if it may
     /// enter, or its removal if it has lost something. The fetch was compared with the log as it is in `leader_epoch`.
     pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
-        let own = self.own();
+        let local = self.local_offsets();
         let is_isr_change = self.with_leadership(|leadership| {
             if leadership.leader_epoch() != leader_epoch {
                 return Err(ErrorCode::FENCED_LEADER_EPOCH);
             }
-            leadership.update_local(own, fetch.now_ms);
+            leadership.update_local(local, fetch.now_ms);
             leadership.update_fetch_state(id, fetch)?;
             Ok(leadership.propose_to_add(id, fetch.now_ms)
                 || leadership.is_unfit(id) && leadership.propose_to_shrink(fetch.now_ms))
@@ -423,9 +424,9 @@ impl Partition {
 
     /// Asks to do without followers that lag.
     pub fn shrink_isr(self: &Arc<Self>) {
-        let (own, now_ms) = (self.own(), self.now_ms());
+        let (local, now_ms) = (self.local_offsets(), self.now_ms());
         let proposed = self.with_leadership(|leadership| {
-            leadership.update_local(own, now_ms);
+            leadership.update_local(local, now_ms);
             leadership.propose_to_shrink(now_ms)
         });
         if proposed == Some(true) {
@@ -434,8 +435,8 @@ impl Partition {
     }
 
     /// Asks that another replica leads: this one cannot read all that it has.
-    pub fn resign(self: &Arc<Self>) {
-        if self.with_leadership(Leadership::propose_to_resign) == Some(true) {
+    pub fn hand_over(self: &Arc<Self>) {
+        if self.with_leadership(Leadership::propose_hand_over) == Some(true) {
             tracing::warn!(
                 topic = %self.topic, partition = self.index,
                 "a leader that cannot read all of its log hands over to a replica that is whole"

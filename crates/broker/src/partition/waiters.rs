@@ -90,12 +90,12 @@ struct Waits {
 impl Waiters {
     /// Tells the waiting fetches of bytes that were appended and are replicated by that.
     pub fn add(&self, bytes: i64) {
-        self.tell(|wait| wait.add(bytes));
+        self.notify_each(|wait| wait.add(bytes));
     }
 
     /// Tells followers of appended bytes; at once, if they have to bring them to their disks.
     pub fn appended(&self, bytes: i64, is_urgent: bool) {
-        self.tell(|wait| match wait.reader {
+        self.notify_each(|wait| match wait.reader {
             Reader::Consumer => true,
             Reader::Follower if is_urgent => {
                 wait.urgent.notify_one();
@@ -107,7 +107,7 @@ impl Waiters {
 
     /// Tells consumers of bytes that they may read now, and followers that the high watermark has moved.
     pub fn replicated(&self, bytes: i64) {
-        self.tell(|wait| match wait.reader {
+        self.notify_each(|wait| match wait.reader {
             Reader::Consumer => wait.add(bytes),
             Reader::Follower => {
                 wait.note_news();
@@ -117,7 +117,7 @@ impl Waiters {
     }
 
     /// Keeps the waits that go on.
-    fn tell(&self, mut waits_on: impl FnMut(&FetchWait) -> bool) {
+    fn notify_each(&self, mut waits_on: impl FnMut(&FetchWait) -> bool) {
         self.waits.lock().waiting.retain(|_, wait| waits_on(wait));
     }
 
@@ -144,7 +144,7 @@ impl Waiters {
     /// Wakes all, for a change that is not an append: truncation, a new leader, deletion.
     pub fn wake_all(&self) {
         self.notify_low_watermark();
-        self.tell(|wait| {
+        self.notify_each(|wait| {
             wait.urgent.notify_one();
             false
         });

@@ -163,7 +163,7 @@ impl Follow {
             self.to_look_at.extend(self.partitions.keys().copied());
         }
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for key in self.take_to_look_at() {
+        for key in self.take_changed() {
             let Some(followed) = self.partitions.get_mut(&key) else { continue };
             if followed.retry_ms > now_ms {
                 self.to_look_at.insert(key);
@@ -228,7 +228,7 @@ impl Follow {
         })
     }
 
-    fn take_to_look_at(&mut self) -> Vec<Key> {
+    fn take_changed(&mut self) -> Vec<Key> {
         let mut keys: Vec<Key> = std::mem::take(&mut self.to_look_at).into_iter().collect();
         if self.quota.as_ref().is_some_and(|quota| quota.is_limited()) {
             keys.sort_by_cached_key(|key| self.partitions.get(key).map(|followed| followed.fed));
@@ -361,7 +361,7 @@ fn take_over(
         ErrorCode::NONE => {}
         // Either the leader has deleted what comes next, or nothing of this log is in its.
         ErrorCode::OFFSET_OUT_OF_RANGE if data.log_start_offset >= 0 => {
-            return Ok(partition.start_anew(leader_epoch, data.log_start_offset)?);
+            return Ok(partition.truncate_fully_and_start_at(leader_epoch, data.log_start_offset)?);
         }
         code => return Err(PartitionError::Refused(code)),
     }

@@ -107,7 +107,7 @@ impl Repair {
             }
             if !is_repaired {
                 partition.set_lasting_damage();
-                partition.resign();
+                partition.hand_over();
                 return false;
             }
         }

@@ -19,7 +19,7 @@ pub(super) fn start_quorum(node: Node<Publisher>) -> Result<(Quorum, QuorumThrea
     #[cfg(test)]
     if let Some(machine) = crate::simulation::machine::current() {
         let (quorum, driver) = Quorum::prepare(node)?;
-        return Ok((quorum, Thread::Task(tokio::spawn(machine.stand_still_with_disk(driver.run())))));
+        return Ok((quorum, Thread::Task(tokio::spawn(machine.stall_with_disk(driver.run())))));
     }
     Quorum::start(node).map(|(quorum, thread)| (quorum, Thread::Thread(thread)))
 }

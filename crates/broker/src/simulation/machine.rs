@@ -202,7 +202,7 @@ impl Machine {
     }
 
     /// Works as a thread does that stands still, once it has used the disk, until the disk has answered.
-    pub(crate) async fn stand_still_with_disk<F: Future>(self: Arc<Self>, work: F) -> F::Output {
+    pub(crate) async fn stall_with_disk<F: Future>(self: Arc<Self>, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
             let before = self.disk.trace();

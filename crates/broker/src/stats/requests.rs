@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_has_a_place_and_its_name() {
+    fn every_error_has_an_index_and_its_name() {
         for code in
             [ErrorCode::UNKNOWN_SERVER_ERROR, ErrorCode::OFFSET_OUT_OF_RANGE, ErrorCode::SHARE_SESSION_LIMIT_REACHED]
         {

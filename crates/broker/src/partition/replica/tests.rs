@@ -16,13 +16,13 @@ fn assignment(partition_epoch: i32, isr: &[i32]) -> Assignment {
     Assignment { leader_epoch: 5, partition_epoch, replicas: vec![1, 2, 3], isr: isr.to_vec() }
 }
 
-fn own(log_end_offset: i64) -> LocalOffsets {
+fn local(log_end_offset: i64) -> LocalOffsets {
     LocalOffsets { log_end_offset, synced_offset: log_end_offset }
 }
 
 fn lead(isr: &[i32], min_insync_replicas: usize, log_end_offset: i64) -> Leadership {
     let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds: false };
-    Leadership::begin(1, assignment(0, isr), limits, own(log_end_offset), Promised::default(), |_| active(7), 0)
+    Leadership::begin(1, assignment(0, isr), limits, local(log_end_offset), Promised::default(), |_| active(7), 0)
 }
 
 fn fetch(fetch_offset: i64, now_ms: i64) -> FollowerFetch {
@@ -92,9 +92,9 @@ fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
     leadership.end_append(15, 20);
     leadership.update_local(LocalOffsets { log_end_offset: 20, synced_offset: 10 }, 3);
     assert_eq!(offsets(&leadership), (15, 10));
-    leadership.update_local(own(20), 4);
+    leadership.update_local(local(20), 4);
     assert_eq!(offsets(&leadership), (15, 10), "one of two disks");
-    leadership.update_local(own(22), 5);
+    leadership.update_local(local(22), 5);
     leadership.update_fetch_state(2, FollowerFetch { synced_offset: 20, ..fetch(22, 5) }).unwrap();
     assert_eq!(offsets(&leadership), (22, 20));
     assert!(!leadership.withholds());
@@ -104,9 +104,9 @@ fn what_a_producer_waits_for_is_not_read_before_it_is_on_all_disks() {
 fn a_leader_shows_nothing_that_its_predecessor_may_not_have_shown() {
     let limits = Limits { min_insync_replicas: 1, lag_max_ms: LAG_MAX_MS, withholds: true };
     let begin = |isr: &[i32], synced_offset| {
-        let own = LocalOffsets { log_end_offset: 10, synced_offset };
+        let local = LocalOffsets { log_end_offset: 10, synced_offset };
         let promised = Promised { high_watermark: 4, durable_offset: 4 };
-        Leadership::begin(1, assignment(0, isr), limits, own, promised, |_| None, 0)
+        Leadership::begin(1, assignment(0, isr), limits, local, promised, |_| None, 0)
     };
     assert_eq!(offsets(&begin(&[1], 7)), (7, 7));
     assert_eq!(offsets(&begin(&[1], 10)), (10, 10));
@@ -123,7 +123,7 @@ fn one_that_lags_leaves_and_holds_nothing_back() {
     assert!(!leadership.propose_to_shrink(LAG_MAX_MS));
     assert!(leadership.propose_to_shrink(LAG_MAX_MS + 1));
     assert_eq!(leadership.proposal().unwrap().isr, [(1, -1), (2, 7)]);
-    leadership.update_local(own(20), 102);
+    leadership.update_local(local(20), 102);
     leadership.update_fetch_state(2, fetch(20, 102)).unwrap();
     assert_eq!(leadership.high_watermark(), 6, "the controller may not agree");
     accept(&mut leadership, 103);
@@ -154,13 +154,13 @@ fn one_that_has_lost_or_damaged_something_leaves_at_once_and_comes_back_whole() 
 #[test]
 fn a_leader_resigns_in_favour_of_one_that_is_whole() {
     let mut leadership = lead(&[1, 2, 3], 1, 10);
-    assert!(!leadership.propose_to_resign(), "nobody has said what it has");
+    assert!(!leadership.propose_hand_over(), "nobody has said what it has");
     leadership.update_fetch_state(2, FollowerFetch { is_damaged: true, ..fetch(10, 1) }).unwrap();
-    assert!(!leadership.propose_to_resign());
+    assert!(!leadership.propose_hand_over());
     leadership.update_fetch_state(3, fetch(10, 1)).unwrap();
-    assert!(leadership.propose_to_resign());
+    assert!(leadership.propose_hand_over());
     assert_eq!(leadership.proposal().unwrap().isr, [(3, 7)]);
-    assert!(!leadership.propose_to_resign(), "once");
+    assert!(!leadership.propose_hand_over(), "once");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn one_that_keeps_up_with_what_there_was_at_its_last_fetch_stays() {
     for step in 1..10 {
         // Never at the end, but always with what was there a fetch ago.
         leadership.update_fetch_state(2, fetch(10 * (step - 1), 80 * step)).unwrap();
-        leadership.update_local(own(10 * step + 10), 80 * step);
+        leadership.update_local(local(10 * step + 10), 80 * step);
         assert!(!leadership.propose_to_shrink(80 * step), "at {step}");
     }
 }
@@ -185,7 +185,7 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
     assert_eq!(leadership.must_sync_to_enter(3), Some(10));
     leadership.update_fetch_state(3, fetch(10, 3)).unwrap();
     assert!(leadership.propose_to_add(3, 3));
-    leadership.update_local(own(20), 4);
+    leadership.update_local(local(20), 4);
     leadership.update_fetch_state(2, fetch(20, 4)).unwrap();
     // Much later, when it would not count as caught up any more.
     leadership.update_brokers(|_| active(7), 1000);
@@ -198,12 +198,12 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
 fn one_that_is_about_to_enter_holds_the_offsets_back_and_one_that_is_not_does_not() {
     let mut leadership = lead(&[1], 1, 10);
     leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
-    leadership.update_local(own(20), 2);
+    leadership.update_local(local(20), 2);
     assert_eq!(leadership.high_watermark(), 10);
     leadership.update_brokers(|_| Some(Registration { epoch: 7, is_active: false }), 3);
     assert_eq!(leadership.high_watermark(), 20, "a fenced broker will not enter");
     leadership.update_brokers(|_| active(7), 4);
-    leadership.update_local(own(30), 5 + LAG_MAX_MS);
+    leadership.update_local(local(30), 5 + LAG_MAX_MS);
     assert_eq!(leadership.high_watermark(), 30, "it has not caught up for long");
 }
 
@@ -226,7 +226,7 @@ fn an_epoch_begins_behind_what_followers_need_to_enter() {
 #[test]
 fn too_few_in_sync_promise_nothing() {
     let mut leadership = lead(&[1], 2, 10);
-    assert_eq!((offsets(&leadership), leadership.reached()), ((0, 0), own(10)));
+    assert_eq!((offsets(&leadership), leadership.reached()), ((0, 0), local(10)));
     assert!(leadership.update(assignment(1, &[1, 2]), |_| active(7), 1));
     leadership.update_fetch_state(2, fetch(10, 2)).unwrap();
     assert_eq!(offsets(&leadership), (10, 10));
@@ -285,7 +285,7 @@ struct Fetched {
 struct Model {
     leadership: Leadership,
     now_ms: i64,
-    own: LocalOffsets,
+    local: LocalOffsets,
     isr: BTreeSet<i32>,
     initial_isr: BTreeSet<i32>,
     partition_epoch: i32,
@@ -317,7 +317,7 @@ impl Model {
 
     fn is_caught_up(&self, id: i32) -> bool {
         let end = self.fetched[&id].fetches.last().map_or(-1, |fetch| fetch.fetch_offset);
-        end == self.own.log_end_offset || self.now_ms - self.caught_up_ms(id) <= LAG_MAX_MS
+        end == self.local.log_end_offset || self.now_ms - self.caught_up_ms(id) <= LAG_MAX_MS
     }
 
     fn may_join(&self, id: i32) -> bool {
@@ -349,8 +349,8 @@ impl Model {
         let ends = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.fetch_offset)).min();
         let synced = self.counting().iter().map(|id| last(id).map_or(-1, |f| f.synced_offset)).min();
         let reached = LocalOffsets {
-            log_end_offset: ends.unwrap_or(i64::MAX).min(self.own.log_end_offset),
-            synced_offset: synced.unwrap_or(i64::MAX).min(self.own.synced_offset),
+            log_end_offset: ends.unwrap_or(i64::MAX).min(self.local.log_end_offset),
+            synced_offset: synced.unwrap_or(i64::MAX).min(self.local.synced_offset),
         };
         if self.isr.len() >= self.min_insync_replicas {
             self.durable_offset = self.durable_offset.max(reached.synced_offset);
@@ -361,7 +361,7 @@ impl Model {
         let isr: BTreeSet<i32> = self.leadership.isr().iter().copied().collect();
         assert_eq!(isr, self.isr);
         assert_eq!(offsets(&self.leadership), (self.high_watermark, self.durable_offset));
-        assert!(self.high_watermark <= self.own.log_end_offset && self.durable_offset <= self.own.synced_offset);
+        assert!(self.high_watermark <= self.local.log_end_offset && self.durable_offset <= self.local.synced_offset);
         assert!(isr.contains(&1) && isr.is_subset(&[1, 2, 3].into()));
         self.trace.push((self.high_watermark, self.durable_offset, isr.len()));
     }
@@ -371,20 +371,20 @@ impl Model {
         let id = 2 + rng.below(2) as i32;
         match rng.below(12) {
             0..3 => {
-                let start = self.own.log_end_offset;
-                self.own.log_end_offset += rng.below(5) as i64;
+                let start = self.local.log_end_offset;
+                self.local.log_end_offset += rng.below(5) as i64;
                 if rng.percent(50) {
-                    let first = start + rng.below((self.own.log_end_offset - start) as u64 + 1) as i64;
+                    let first = start + rng.below((self.local.log_end_offset - start) as u64 + 1) as i64;
                     self.leadership.begin_append(start);
-                    self.leadership.end_append(first, self.own.log_end_offset);
-                    self.withheld.push((first, self.own.log_end_offset));
+                    self.leadership.end_append(first, self.local.log_end_offset);
+                    self.withheld.push((first, self.local.log_end_offset));
                 }
-                self.leadership.update_local(self.own, self.now_ms);
+                self.leadership.update_local(self.local, self.now_ms);
             }
             3 => {
-                let behind = self.own.log_end_offset - self.own.synced_offset;
-                self.own.synced_offset += rng.below(behind as u64 + 1) as i64;
-                self.leadership.update_local(self.own, self.now_ms);
+                let behind = self.local.log_end_offset - self.local.synced_offset;
+                self.local.synced_offset += rng.below(behind as u64 + 1) as i64;
+                self.leadership.update_local(self.local, self.now_ms);
             }
             4..8 => self.fetch(id, rng),
             8 => {
@@ -409,8 +409,8 @@ impl Model {
         // Mostly on, often to the end, seldom back: a replica that lost its disk.
         let fetch_offset = match rng.below(10) {
             0 => rng.below(from as u64 + 1) as i64,
-            1..5 => self.own.log_end_offset,
-            _ => from + rng.below((self.own.log_end_offset - from).max(0) as u64 + 1) as i64,
+            1..5 => self.local.log_end_offset,
+            _ => from + rng.below((self.local.log_end_offset - from).max(0) as u64 + 1) as i64,
         };
         let synced_offset = fetch_offset - rng.below(fetch_offset.clamp(0, 4) as u64 + 1) as i64;
         let epoch = self.registrations[&id].epoch;
@@ -422,7 +422,7 @@ impl Model {
         if result.is_ok() {
             let fetched = self.fetched.get_mut(&id).unwrap();
             fetched.fetches.push(fetch);
-            fetched.leader_ends.push(self.own.log_end_offset);
+            fetched.leader_ends.push(self.local.log_end_offset);
         }
     }
 
@@ -487,15 +487,15 @@ impl Model {
 fn live(seed: u64) -> Vec<(i64, i64, usize)> {
     let mut rng = Rng::new(seed);
     let isr: BTreeSet<i32> = [1, 2, 3].into_iter().filter(|&id| id == 1 || rng.percent(60)).collect();
-    let own = LocalOffsets { log_end_offset: rng.below(20) as i64, synced_offset: 0 };
+    let local = LocalOffsets { log_end_offset: rng.below(20) as i64, synced_offset: 0 };
     let withholds = rng.percent(50);
     let min_insync_replicas = 1 + rng.below(3) as usize;
     let limits = Limits { min_insync_replicas, lag_max_ms: LAG_MAX_MS, withholds };
     let listed: Vec<i32> = isr.iter().copied().collect();
     let mut model = Model {
-        leadership: Leadership::begin(1, assignment(0, &listed), limits, own, Promised::default(), |_| active(7), 0),
+        leadership: Leadership::begin(1, assignment(0, &listed), limits, local, Promised::default(), |_| active(7), 0),
         now_ms: 0,
-        own,
+        local,
         isr: isr.clone(),
         initial_isr: isr,
         partition_epoch: 0,
@@ -504,9 +504,9 @@ fn live(seed: u64) -> Vec<(i64, i64, usize)> {
         fetched: [2, 3].map(|id| (id, Fetched::default())).into(),
         high_watermark: 0,
         durable_offset: 0,
-        epoch_start_offset: own.log_end_offset,
+        epoch_start_offset: local.log_end_offset,
         min_insync_replicas,
-        withheld: withholds.then_some((0, own.log_end_offset)).into_iter().collect(),
+        withheld: withholds.then_some((0, local.log_end_offset)).into_iter().collect(),
         trace: Vec::new(),
     };
     model.check();
