@@ -1,4 +1,4 @@
-//! What the handlers of requests work with.
+//! The state that handlers of requests share.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
 use crate::producer_ids::ProducerIds;
 
-/// What the handlers work with.
+/// The state that handlers share.
 pub struct Broker {
     pub env: Env,
     pub node_id: i32,

@@ -46,13 +46,13 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long this node may take to follow what another one decided, before it is answered all the same.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Requests of brokers that may wait, and of clients. One more waits to wait.
+/// How many requests of brokers may wait, and of clients. Callers of further ones wait to enqueue them.
 const QUEUE_MAX: usize = 1024;
 
 /// Requests that go to the quorum together.
 const ROUND_MAX: usize = 256;
 
-/// Why a request as a whole has no answer. What is wrong with a part of it is in the answer.
+/// Why a request as a whole has no answer. Errors of its parts are in the answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControllerError {
     #[error("this node is not the active controller")]
@@ -88,7 +88,7 @@ impl From<QuorumError> for ControllerError {
 
 type CommitResult = Result<(), ControllerError>;
 type Finish = Box<dyn FnOnce(CommitResult) + Send>;
-/// Has something decided in a round. What it returns answers, unless it has refused already.
+/// Decides a request in a round. The returned closure answers it, unless it was refused already.
 type Job = Box<dyn FnOnce(Result<&mut Round, ControllerError>) -> Option<Answer> + Send>;
 
 /// The answer to a request, ready to be sent.
@@ -155,7 +155,7 @@ impl Controller {
             let outcome = match leader {
                 Some(leader) if leader == self.node_id => {
                     let decided = self.decide(request.clone(), true).await;
-                    if decided.as_ref().is_ok_and(R::is_sign_of_life) {
+                    if decided.as_ref().is_ok_and(R::counts_as_heartbeat) {
                         self.liveness.touch(self.node_id);
                     }
                     decided
@@ -245,7 +245,7 @@ impl Controller {
         }
     }
 
-    /// Answers a request that another broker has sent on.
+    /// Answers a request that another broker has forwarded.
     pub async fn answer(&self, forward: ForwardRequest) -> ForwardResponse {
         macro_rules! answer_as {
             ($($request:path)*) => {
@@ -273,7 +273,7 @@ impl Controller {
         }
         match self.decide(request, false).await {
             Ok(response) => {
-                if R::is_sign_of_life(&response) {
+                if R::counts_as_heartbeat(&response) {
                     self.liveness.touch(forward.sender.node_id);
                 }
                 let mut body = BytesMut::new();
@@ -326,7 +326,7 @@ impl Controller {
     }
 }
 
-/// What waits to be decided. Brokers come first: signs of life do not stand behind what clients ask for.
+/// Requests that wait to be decided. Brokers come first: heartbeats do not wait behind requests of clients.
 struct Queues {
     from_brokers: mpsc::Receiver<Job>,
     from_clients: mpsc::Receiver<Job>,
@@ -352,7 +352,7 @@ struct Task {
     cache: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
     random: Arc<dyn Random>,
-    /// Whether nothing is left under way by an error: the newest image is what the next entry follows.
+    /// Whether no entry is left in flight by an error: the newest image is what the next entry follows.
     is_settled: bool,
 }
 

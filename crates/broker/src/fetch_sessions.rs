@@ -1,7 +1,7 @@
 //! Fetch sessions (KIP-227): the broker remembers what a client fetches, so that a request names only what changed.
 //!
 //! A session's targets are taken out while a request works on them and put back with its answer. A request that is
-//! given up in between ends the session; its client begins a new one.
+//! dropped in between ends the session; its client begins a new one.
 //!
 //! Bounded by `max.incremental.fetch.session.cache.slots` and by the partitions of all sessions together. When the
 //! cache is full, sessions that were not used for two minutes are evicted; otherwise the client gets no session and
@@ -163,7 +163,7 @@ impl Targets {
                     known.synced_offset = target.synced_offset;
                     known.is_damaged = target.is_damaged;
                     known.known_high_watermark = target.known_high_watermark;
-                    // A follower knows what it says that it knows: it leaves an answer that came too late for it.
+                    // What a follower sends counts, not what it was sent: it ignores an answer that came too late.
                     if target.known_high_watermark != i64::MAX {
                         known.sent_high_watermark = target.known_high_watermark;
                         known.sent_log_start_offset = target.log_start_offset;
@@ -210,8 +210,8 @@ fn bounded(name: &str) -> Arc<str> {
     name[..name.floor_char_boundary(TOPIC_NAME_BYTES_MAX + 1)].into()
 }
 
-/// Whether no partition is named twice, as far as that is seen without looking each one up: topics that come twice, as
-/// the Java client has them, may well differ in their partitions.
+/// Whether no partition is named twice, as far as that can be seen without looking each one up: topics that come twice,
+/// as the Java client has them, may well differ in their partitions.
 fn names_each_once(topics: &[FetchTopic]) -> bool {
     let mut seen = HashSet::new();
     (topics.len() == 1 || topics.iter().all(|topic| seen.insert((topic.topic_id, &topic.topic))))

@@ -1,7 +1,7 @@
 //! The broker: Kafka's protocol in front, partitions, groups and metadata behind it.
 //!
-//! `net` reads frames and hands them to `api`, which asks `partition`, `meta` and `group`. Whatever leaves the process
-//! other than by the network goes through [`Env`].
+//! `net` reads frames and hands them to `api`, which asks `partition`, `meta` and `group`. All I/O of the process
+//! except the network goes through [`Env`].
 
 mod api;
 mod blocking_pool;

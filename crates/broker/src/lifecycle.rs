@@ -1,5 +1,4 @@
-//! A broker's life in its cluster: it registers, gives signs of life, and leaves in good order
-//! (`BrokerLifecycleManager`).
+//! A broker's lifecycle: it registers, sends heartbeats, and shuts down in a controlled way (`BrokerLifecycleManager`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ const REGISTRATION_INTERVAL: Duration = Duration::from_millis(50);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 const LEAVE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why a broker does not become part of its cluster.
+/// Why a broker cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationError {
     #[error("node {node_id} is there already, with another data directory or in another process; stop that one first")]
@@ -30,11 +29,11 @@ pub enum RegistrationError {
     Controller(#[from] ControllerError),
 }
 
-/// What a broker says of itself, as often as it has to.
+/// Sends registrations and heartbeats.
 pub struct Lifecycle {
     broker: Arc<Broker>,
     registration: BrokerRegistrationRequest,
-    /// When the last sign of life was given that a controller has taken.
+    /// When the last heartbeat that a controller has accepted was sent.
     last_taken: Mutex<Instant>,
 }
 
@@ -67,7 +66,7 @@ impl Lifecycle {
         }
     }
 
-    /// Gives signs of life until it is dropped, and registers again should the cluster have forgotten this broker.
+    /// Sends heartbeats until it is dropped, and registers again should the cluster have forgotten this broker.
     pub async fn run(self: Arc<Self>, mut epoch: i64) {
         let (period, session) = self.times();
         *self.last_taken.lock() = Instant::now();
@@ -76,7 +75,7 @@ impl Lifecycle {
         loop {
             ticks.tick().await;
             let given = Instant::now();
-            // A sign of life that took longer than the session is none.
+            // A heartbeat that took longer than the session does not count.
             match timeout(session, self.heartbeat(epoch, false)).await {
                 Ok(Ok(answer)) => match answer.error_code {
                     ErrorCode::NONE => *self.last_taken.lock() = given,
@@ -119,7 +118,7 @@ impl Lifecycle {
         }
     }
 
-    /// Refuses what a disk that does not answer keeps waiting.
+    /// Refuses requests that wait for a stalled disk.
     fn look_at_disk(&self) {
         let is_stalled = self.broker.quorum.is_disk_stalled();
         let is_news = self.broker.shared.disk_pressure.set_stalled(is_stalled);
@@ -134,7 +133,7 @@ impl Lifecycle {
         }
     }
 
-    /// How often signs of life are given, and after how long without them a broker is taken for dead.
+    /// The heartbeat interval, and the session timeout.
     fn times(&self) -> (Duration, Duration) {
         let config = self.broker.config();
         let millis = |ms: i32| Duration::from_millis(u64::from(ms.unsigned_abs()));

@@ -1,7 +1,7 @@
 //! Background work of a broker: flush, checkpoints, retention, compaction, watching the disk.
 //!
 //! Each loop is one task; work on files runs on the blocking pool. Both are the control plane's, whose pool clients
-//! cannot fill. Intervals come from the configuration of now.
+//! cannot fill. Intervals come from the current configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const DELETION_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_BYTES: u64 = 8 << 20;
 
-/// After so long at most it is noticed that an interval has changed.
+/// How long it takes at most to notice a changed interval.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the loops. They end when the set is dropped.
@@ -44,7 +44,7 @@ pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>, control: &Han
         |broker| broker.partitions.apply_retention(),
     );
     every(loops, broker, |_| DELETION_INTERVAL, |broker| broker.partitions.remove_deleted());
-    // What is full already is known before anything is appended.
+    // A full disk is known before anything is appended.
     broker.partitions.watch_disk();
     every(loops, broker, |_| DISK_INTERVAL, |broker| broker.partitions.watch_disk());
     every(loops, broker, |_| SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
@@ -65,7 +65,7 @@ fn checkpoint_interval(config: &BrokerConfig) -> Duration {
     millis(interval_ms).min(CHECKPOINT_INTERVAL_MAX)
 }
 
-/// Does the work again and again, a period after it was begun. The period is that of the settings of now.
+/// Repeats the work, a period after it was begun. The period is that of the current settings.
 fn every(
     loops: &mut JoinSet<()>,
     broker: &Arc<Broker>,

@@ -14,14 +14,14 @@ use storage::disk::{Disk, OpenMode, read_up_to};
 pub use self::budget::{Budget, Permit, SMALL_BYTES_MAX, Share, Waiting};
 pub use self::charged::Charged;
 
-/// What one request may have described, in bytes: what is named beyond is refused by name. What does not fit by itself
-/// is described all the same.
+/// The most bytes of descriptions in one answer: further items get an error each. A single item that does not fit is
+/// described in any case.
 pub const DESCRIBED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How much is read from a socket at a time: a buffer is so much larger than what it is for.
 pub const READ_BYTES: usize = 64 * 1024;
 /// A connection that has nothing more in memory to send leaves it to connections that have more to release some.
 pub const SMALL_ANSWER_BYTES_MAX: usize = 16 * 1024;
-/// What has to be free for answers before a request is started.
+/// Memory that has to be free for answers before a request is started.
 pub const ANSWER_BYTES: usize = 64 * 1024;
 /// An answer up to this size is about as large as its request, and is made in any case.
 const MODEST_ANSWER_BYTES_MAX: usize = 4 * 1024;
@@ -69,7 +69,7 @@ pub struct Memory {
 /// Answers that may be large. Those of one kind wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub enum LargeAnswer {
-    /// Made of what is in memory: no other task or disk is waited for.
+    /// Made from memory: without waiting for another task or the disk.
     Described,
     /// Committed offsets: commits that are on their way are waited for.
     Offsets,
@@ -124,14 +124,14 @@ impl Memory {
         AnswerSize { memory: self, kind, address, is_inter_broker, bytes: 0, turn: None }
     }
 
-    /// A permit for what is copied into an answer, of nothing yet.
+    /// A permit of 0 bytes for data that is copied into an answer.
     pub fn copies(&self, address: IpAddr, is_inter_broker: bool) -> Permit {
         let mut permit = self.answers.share(address, is_inter_broker).empty_permit();
         permit.make_large();
         permit
     }
 
-    /// Charges what was made of a request and outlives it, such as a batch that was compressed anew.
+    /// Charges data that was made of a request and outlives it, such as a recompressed batch.
     pub fn charge(&self, bytes: Bytes, address: IpAddr, is_inter_broker: bool) -> Bytes {
         let mut permit = self.requests.share(address, is_inter_broker).empty_permit();
         permit.resize(bytes.len());
@@ -140,7 +140,7 @@ impl Memory {
 }
 
 impl AnswerSize<'_> {
-    /// So many bytes come to it, about. Waits until they may be made.
+    /// Adds about so many bytes. Waits until they may be made.
     pub async fn add(&mut self, bytes: usize) {
         let before = self.bytes;
         self.bytes += bytes;
@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// What a future comes to that is looked at once.
+    /// The result of a future that is polled once.
     fn now<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
         match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => Some(output),

@@ -49,18 +49,18 @@ pub fn bind(address: SocketAddr, config: &BrokerConfig) -> std::io::Result<TcpLi
     TcpListener::from_std(socket.into())
 }
 
-/// A listening socket, and who comes to it.
+/// A listening socket, and the state of its connections.
 pub struct Listener {
     pub socket: Socket,
     pub name: Arc<str>,
     /// Whether it is for brokers among themselves.
     pub is_inter_broker: bool,
-    /// Counts who comes. All listeners for clients share one.
+    /// Counts connections. All listeners for clients share one.
     pub admission: Arc<Admission>,
 }
 
-/// Accepts and serves connections of a listener until it is dropped, and its connections with it. Those of brokers
-/// among themselves that carry data are served on the data plane.
+/// Accepts and serves connections of a listener until it is dropped, and its connections with it. Inter-broker
+/// connections that carry data are served on the data plane.
 pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) {
     let stats = Arc::clone(&broker.shared.stats);
     let mut connections = JoinSet::new();

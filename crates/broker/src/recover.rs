@@ -1,7 +1,7 @@
 //! Recovering a node whose metadata is damaged, as its operator asks for it with `parshall recover`.
 //!
-//! A node of several sets its metadata aside and is sent that of the others when it starts, which have to be a quorum
-//! without it. A node alone goes on with what can be read of its own, and with the topics whose partitions lie on its
+//! A node of a cluster sets its metadata aside and gets that of the others when it starts, which have to be a quorum
+//! without it. A single node goes on with what can be read of its own, and with the topics whose partitions are on its
 //! disk. Partitions are not commits, and nothing is removed: what is replaced is renamed.
 
 mod others;
@@ -59,7 +59,7 @@ pub enum RecoverError {
     NoQuorum { asked: String },
 }
 
-/// What the operator says of the node.
+/// The operator's answer about the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Node {
     /// As its metadata says.
@@ -107,7 +107,7 @@ pub struct Rebuild {
     pub known_topics: usize,
 }
 
-/// Keeps a node from starting as long as what is returned is held, and fails where one runs.
+/// Keeps a node from starting as long as the returned lock is held, and fails if one runs.
 pub async fn lock(data_dir: &Path) -> Result<impl Send + 'static, crate::StartError> {
     crate::server::lock(data_dir).await
 }
@@ -179,7 +179,7 @@ impl Plan {
     }
 }
 
-/// What metadata can be made of.
+/// What metadata can be rebuilt from.
 struct Found {
     records: Vec<MetadataRecord>,
     found_topics: BTreeMap<String, usize>,

@@ -1,4 +1,4 @@
-//! Following leaders: who fetches what from whom, and the changes of in-sync replicas that leaders ask for.
+//! Following leaders: a fetcher for each leader, and the changes of in-sync replicas that leaders propose.
 //!
 //! [`Replication`] watches the metadata and keeps one [`fetcher`] for each node that leads partitions which this node
 //! follows. What a follower does with an answer is [`follow`]'s, without network or runtime. The leader's side of a
@@ -43,7 +43,7 @@ pub struct Replication {
 
 #[derive(Default)]
 struct Leaders {
-    /// Whom each partition is fetched from.
+    /// The leader that each partition is fetched from.
     of: BTreeMap<Key, i32>,
     fetchers: BTreeMap<i32, Running>,
     is_stopped: bool,
@@ -87,7 +87,7 @@ impl Replication {
         }
     }
 
-    /// Has a partition fetched from whom it follows, or not at all.
+    /// Has a partition fetched from the leader that it follows, or not at all.
     fn follow(&self, leaders: &mut Leaders, topic: &Topic, index: usize) {
         let Ok(number) = i32::try_from(index) else { return };
         let key = (topic.id, number);

@@ -39,7 +39,7 @@ pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<Self::Response>;
 
     /// Whether a request that was answered so shows that the registered broker of its sender's number is alive.
-    fn is_sign_of_life(_answer: &Self::Response) -> bool {
+    fn counts_as_heartbeat(_answer: &Self::Response) -> bool {
         true
     }
 }
@@ -158,7 +158,7 @@ impl Decided for BrokerRegistrationRequest {
     }
 
     /// A refused request may come from another process.
-    fn is_sign_of_life(answer: &BrokerRegistrationResponse) -> bool {
+    fn counts_as_heartbeat(answer: &BrokerRegistrationResponse) -> bool {
         answer.error_code.is_none()
     }
 }
@@ -175,7 +175,7 @@ impl Decided for BrokerHeartbeatRequest {
     }
 
     /// One of an earlier registration comes from a process that is the broker no longer.
-    fn is_sign_of_life(answer: &BrokerHeartbeatResponse) -> bool {
+    fn counts_as_heartbeat(answer: &BrokerHeartbeatResponse) -> bool {
         answer.error_code.is_none()
     }
 }

@@ -33,7 +33,7 @@ use crate::stream::{Socket, Stream};
 /// How long other nodes may take to answer a hello, and the interval between hellos.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 const HELLO_INTERVAL: Duration = Duration::from_millis(50);
-/// Others who are not there are mentioned so often.
+/// How often missing nodes are logged.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest QuorumHello request.
 const REQUEST_BYTES_MAX: usize = 4096;
@@ -41,9 +41,9 @@ const REQUEST_BYTES_MAX: usize = 4096;
 /// What a node begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstStart {
-    /// With a cluster of these voters, none of whom has anything yet.
+    /// With a cluster of these voters, all of them blank.
     Voter { cluster_id: String, voters: VoterSet },
-    /// With nothing, in a cluster that has begun, which sends what there is.
+    /// With nothing, in an existing cluster, which sends its metadata.
     Join { cluster_id: String },
 }
 
@@ -132,7 +132,7 @@ impl FirstStarter<'_> {
     /// Begins a cluster with the others, or finds that it has begun. `None` is a cluster of this node alone.
     async fn form(&self, voters: &[VoterAddress]) -> Result<Option<FirstStart>, FirstStartError> {
         let others: Vec<&VoterAddress> = voters.iter().filter(|voter| voter.node_id != self.own.node_id).collect();
-        // All must agree on every word of it, so this node too is where the others look for it.
+        // All nodes must have the same list, so this node must have the address that the others have for it.
         let at_its_address = |voter: &VoterAddress, directory_id| {
             let (node_id, host, port) = (voter.node_id, voter.host.clone(), voter.port);
             Voter { node_id, directory_id, host, port }
@@ -193,7 +193,7 @@ impl FirstStarter<'_> {
         }
     }
 
-    /// What this node is to a cluster that has begun.
+    /// How this node begins in an existing cluster.
     fn begun(&self, address: &str, answer: &QuorumHelloResponse) -> Result<Option<FirstStart>, FirstStartError> {
         let Some(cluster_id) = answer.cluster_id.clone() else { return Ok(None) };
         if let Some(expected) = self.cluster_id.filter(|expected| *expected != cluster_id) {
@@ -368,7 +368,7 @@ mod tests {
         for (listener, id) in listeners.into_iter().zip(1..) {
             let membership = Membership::Voters(addresses.clone());
             nodes.spawn(async move {
-                // One comes late, and none may begin without it.
+                // One node comes late, and none may begin without it.
                 sleep(Duration::from_millis(if id == 2 { 300 } else { 0 })).await;
                 let (own, env, max_wait) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
                 let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, max_wait);

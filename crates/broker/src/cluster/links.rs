@@ -42,7 +42,7 @@ const PROBES: u32 = 20;
 const PROBE_INTERVAL: Duration = Duration::from_millis(5);
 const PROBE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What became of a member, or of what was sent to it.
+/// What happened to a member, or to a message to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// Its host refuses connections: the process has ended.
@@ -143,7 +143,7 @@ impl Link {
         }
     }
 
-    /// Sends one request and waits for its answer. Whatever fails is lost.
+    /// Sends one request and waits for its answer. Messages of a failed request are lost.
     async fn send(&mut self, messages: Vec<QuorumMessage>) -> bool {
         if self.pause_until.is_some_and(|until| Instant::now() < until) {
             return false;
@@ -209,10 +209,10 @@ impl Link {
     }
 }
 
-/// What becomes of a new connection.
+/// The outcome of a new connection.
 enum Probe {
     Refused,
-    /// It was taken and let go of: a process that is ending closes its sockets one after the other.
+    /// It was accepted and closed: a process that is ending closes its sockets one after the other.
     Dropped,
     /// It stays open, or there is no answer, which proves nothing.
     Unknown,

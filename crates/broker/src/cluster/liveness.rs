@@ -22,7 +22,7 @@ impl Liveness {
         Self { clock, sessions, news: Notify::new() }
     }
 
-    /// A broker gives a sign of life.
+    /// A broker has sent a heartbeat, or another request that counts as one.
     pub fn touch(&self, broker: i32) {
         self.sessions.lock().touch(broker, self.clock.now().monotonic_ms);
     }
@@ -38,12 +38,13 @@ impl Liveness {
         self.news.notified().await;
     }
 
-    /// Whether a broker is known to run, so that another one of its number cannot be it.
+    /// Whether a broker is known to run, so that another process with its id cannot be it.
     pub fn is_alive(&self, broker: i32, timeout_ms: i64) -> bool {
         self.sessions.lock().is_alive(broker, self.clock.now().monotonic_ms, timeout_ms)
     }
 
-    /// This node becomes the controller. Of the one before it is known for how many milliseconds it has been silent.
+    /// This node becomes the controller. The argument has the former one, and for how many milliseconds it has been
+    /// silent.
     pub fn begin(&self, before: Option<(i32, i64)>) {
         let now_ms = self.clock.now().monotonic_ms;
         let mut sessions = self.sessions.lock();

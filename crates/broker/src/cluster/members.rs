@@ -16,7 +16,7 @@ use wire::api::quorum_join::VoterNode;
 
 use crate::stream;
 
-/// How long others are given to answer.
+/// How long others may take to answer.
 pub(super) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Members that are remembered: more than a quorum has.
@@ -36,7 +36,7 @@ impl Members {
         Self { own, cluster_id, quorum, config, learned: Mutex::default() }
     }
 
-    /// A member, from the set of this node or from what others have said who are in it.
+    /// A member, from the voter set of this node or from answers of other members.
     pub fn find(&self, key: VoterKey) -> Option<Voter> {
         self.of_set(key).or_else(|| self.learned.lock().get(&key).cloned())
     }
@@ -45,8 +45,8 @@ impl Members {
         self.quorum.status().borrow().voters.member(key).cloned()
     }
 
-    /// Finds out who the members are from all who may know, so that this node can answer them, and who of them votes.
-    /// Each of them is given so long to answer.
+    /// Asks all known addresses for the members, so that this node can answer them, and returns the voters. Each may
+    /// take so long to answer.
     pub(super) async fn ask_all(&self, max_wait: Duration) -> Vec<Voter> {
         let mut voters = Vec::new();
         for address in self.addresses() {

@@ -1,4 +1,4 @@
-//! How a node becomes part of a quorum that has begun, and how it finds out that it knows what the others know.
+//! How a node joins an existing quorum, and waits until it has all committed metadata.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::peers::{Lane, Peers};
 /// The interval between requests to other members.
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The node does not become part of the cluster.
+/// Why the node does not join the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     #[error("the metadata quorum does not answer; see whether most of its nodes run and can reach each other")]
@@ -26,8 +26,8 @@ pub enum MembershipError {
     Refused(String),
 }
 
-/// Asks the cluster to take this node in, whenever it does not know it at its present address: at first, and after
-/// its vote was taken away.
+/// Asks the cluster to add this node, whenever the voter set lacks it at its present address: at first, and after it
+/// was removed.
 pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
     let wants_to_vote = members.wants_to_vote();
     let node =
@@ -64,9 +64,9 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
 
 /// Waits until this node has all the metadata that was committed when it began to wait.
 ///
-/// What it knows itself is as old as its last stop, and so may be what a leader says that has been elected since or
-/// replaced: only a leader that most voters have confirmed knows all that was committed. Whatever becomes of that
-/// leader afterwards, what it has named is committed and arrives.
+/// Its own metadata is as old as its last stop, and so may be that of a leader that was just elected or replaced: only
+/// a leader that most voters have confirmed knows all that was committed. Whatever becomes of that leader afterwards,
+/// the offset that it has named is committed and arrives.
 pub async fn catch_up(
     members: &Members,
     peers: &Peers,
@@ -90,7 +90,7 @@ pub async fn catch_up(
     }
 }
 
-/// What a leader of the quorum has committed that was confirmed to lead after it was asked.
+/// What a leader of the quorum has committed that was confirmed to lead after the request.
 async fn confirmed_high_watermark(members: &Members, peers: &Peers) -> Option<i64> {
     let leader = members.quorum.status().borrow().leader?;
     if leader == members.own.node_id {

@@ -22,11 +22,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Registration and signs of life, and the question before them which metadata is current.
+    /// Registration and heartbeats, and the request before them for the current metadata offset.
     Heartbeats,
     InSyncReplicas,
     Requests,
-    /// What a node knows of itself, which may be megabytes.
+    /// The metrics of a node, which may be megabytes.
     Metrics,
 }
 
@@ -65,7 +65,7 @@ impl Peers {
         &self.own
     }
 
-    /// Where the brokers reach a node: as it registered, or as the quorum knows it.
+    /// The address of a node for brokers: as it registered, or as the quorum knows it.
     pub fn address(&self, node_id: i32) -> Option<String> {
         let image = self.metadata.load();
         if let Some(endpoint) = image.broker(node_id).and_then(|broker| broker.endpoint(&self.listener)) {
@@ -87,7 +87,7 @@ impl Peers {
         }
         let (address, config) = (key.0.clone(), self.config.clone());
         let connecting = self.control.spawn(async move { stream::connect(&address, &config).await });
-        // Without an outcome the runtime has ended.
+        // Without a result the runtime has ended.
         let ended = |_| ConnectionError::Connect { address: key.0.clone(), reason: "this node stops".to_owned() };
         let connection = connecting.await.map_err(ended)??;
         let mut open = self.open.lock();

@@ -3,8 +3,8 @@
 //! process that listens there knows its incarnation id. Requests of other senders are refused and logged with their
 //! address.
 //!
-//! This is no authentication: docs/security.md says what it does not hold off. What replaces it answers the same
-//! question, [`Senders::check`], from what a connection has proved.
+//! This is no authentication: docs/security.md says what it does not prevent. A replacement would implement the same
+//! [`Senders::check`] from what a connection has authenticated.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use wire::{ErrorCode, Uuid};
 use super::members::{KNOWN_MAX, Members};
 use crate::stream;
 
-/// How long it may take to find out whether a request is its sender's. The sender tries again.
+/// How long the check of a sender may take. The sender tries again.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After so long without an answer a member is no longer at its address.
@@ -70,7 +70,7 @@ impl Senders {
         self.tell(sender, from, is_confirmed == Ok(true))
     }
 
-    /// Whether a node that wants to be a member, or to be reached elsewhere, is where it says.
+    /// Whether a node that wants to be a member, or to change its address, is at the address that it says.
     pub async fn check_address(
         &self,
         sender: &NodeIdentity,
@@ -127,7 +127,7 @@ impl Senders {
         is_confirmed
     }
 
-    /// A member, from the set of this node or from what others say who are in it.
+    /// A member, from the voter set of this node or from answers of other members.
     async fn member(&self, key: VoterKey) -> Option<Voter> {
         if let Some(member) = self.members.find(key) {
             return Some(member);
@@ -144,7 +144,7 @@ impl Senders {
         self.members.find(key)
     }
 
-    /// Asks a member, where it is, whether it is the process that has sent a request.
+    /// Asks a member at its address whether it is the process that has sent a request.
     async fn ask(&self, sender: &NodeIdentity, member: &Voter) -> bool {
         let request = ConfirmSenderRequest { cluster_id: self.members.cluster_id.clone(), sender: sender.clone() };
         let answer: Result<ConfirmSenderResponse, ConnectionError> = async {

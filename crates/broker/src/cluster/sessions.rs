@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When each broker last gave a sign of life.
+/// The last contact with each broker.
 #[derive(Debug, Default)]
 pub struct Sessions {
     began_ms: i64,
@@ -20,7 +20,7 @@ impl Sessions {
         Self { began_ms: now_ms, ..Self::default() }
     }
 
-    /// A broker gives a sign of life.
+    /// A broker has sent a heartbeat, or another request that counts as one.
     pub fn touch(&mut self, broker: i32, now_ms: i64) {
         self.dead.remove(&broker);
         let last = self.last_contact_ms.entry(broker).or_insert(now_ms);

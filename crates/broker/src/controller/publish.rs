@@ -1,8 +1,8 @@
 //! From committed records to what readers see.
 //!
-//! The quorum's thread makes the images, which takes next to no time. What follows from them, opening logs for example,
-//! may take long and is done by a thread of its own, in order, so that the quorum goes on talking meanwhile. An image
-//! is committed first and published when every [`Applied`] listener has done its part.
+//! The quorum's thread makes the images, which takes next to no time. Applying them, by opening logs for example, may
+//! take long and is done by a thread of its own, in order, so that the quorum goes on meanwhile. An image is committed
+//! first and published when every [`Applied`] listener has done its part.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,9 +24,9 @@ type Committed = (Arc<MetadataImage>, MetadataDelta);
 /// Applies what the quorum commits and has it published. Dropping it waits until all of it is published.
 pub struct Publisher {
     cache: Arc<MetadataCache>,
-    /// `None` once there is no more to come.
+    /// `None` once no more images follow.
     backlog: Option<SyncSender<Committed>>,
-    /// What publishes, if that is a thread.
+    /// The publishing thread, if there is one.
     thread: Option<JoinHandle<()>>,
 }
 

@@ -1,5 +1,5 @@
-//! What the controller decides together: requests in turn, each on the image that the ones before it will lead to, and
-//! the records of all as one entry.
+//! A batch of decisions of the controller: requests in turn, each on the image that the ones before it will lead to,
+//! and the records of all as one entry.
 //!
 //! Nothing here waits or writes. [`Controller`](super::Controller) begins a round where this node leads the quorum, has
 //! the quorum commit the entry, and answers when it is applied.
@@ -47,7 +47,7 @@ impl Round {
         self.after
     }
 
-    /// Whether the entry takes no more. It has what one operation may have, and the rest of the operation that went
+    /// Whether the entry is full: it has reached the size of one operation, with the rest of the operation that went
     /// beyond.
     pub fn is_full(&self) -> bool {
         self.records.len() >= RECORDS_MAX
@@ -71,7 +71,7 @@ impl Round {
         self.decide(|context| request.decide(context, is_alive))
     }
 
-    /// Fences brokers that gave no sign of life for too long, by id and epoch.
+    /// Fences brokers whose session is over, by id and epoch.
     pub fn fence(&mut self, brokers: &[(i32, i64)]) -> Result<(), ControllerError> {
         self.decide(|context| Decision { records: changes::heartbeats::fence(context, brokers), answer: () })
     }

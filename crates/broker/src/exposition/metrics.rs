@@ -20,7 +20,7 @@ pub struct Metrics {
     registry: Registry,
 }
 
-/// Why a broker should not be sent any work.
+/// Why a broker is not ready for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
     #[error("the broker has stopped")]

@@ -52,7 +52,7 @@ impl Metrics {
     /// The metrics of every registered node, by node id: this one without the network, the others in parallel, each
     /// within two seconds. Empty when the broker has stopped.
     pub async fn nodes(&self) -> Vec<NodeReport> {
-        // The broker itself is let go of: a stop does not wait for an answer.
+        // The reference to the broker is dropped: a stop does not wait for an answer.
         let Some(broker) = self.broker.upgrade() else { return Vec::new() };
         let own_id = broker.node_id;
         let client = Arc::new(NodeClient { peers: Arc::clone(&broker.peers), cluster_id: broker.cluster_id.clone() });
@@ -80,7 +80,7 @@ fn report((node_id, answer): (i32, Result<NodeAnswer, NodeError>)) -> NodeReport
     }
 }
 
-/// What it takes to ask another node.
+/// Sends DescribeNode to other nodes.
 struct NodeClient {
     peers: Arc<Peers>,
     cluster_id: String,

@@ -1,4 +1,4 @@
-//! What this process takes of the machine, under the names that Prometheus' own client libraries give it.
+//! The resources of this process, under the names of Prometheus' own client libraries.
 //!
 //! The system has it in files; where there are none, as on a simulated disk, there are no metrics.
 

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 /// A request up to this size is small: what is large leaves [`RESERVE_BYTES`] to what is small.
 pub const SMALL_BYTES_MAX: usize = 1 << 20;
-/// What nothing large can take; half of it nothing large can take of what its address may have.
+/// Memory that large permits leave free; half of it they leave free of their address's share.
 const RESERVE_BYTES: usize = 16 << 20;
 /// Brokers may take this part of the pool beyond its end, so that clients that took all of it do not silence a node.
 const INTER_BROKER_PART: usize = 8;
@@ -224,7 +224,7 @@ impl Share {
         Permit { share: Arc::clone(self), bytes: 0, is_large: false }
     }
 
-    /// Gets in line.
+    /// Enqueues a waiter.
     pub fn wait_for(self: &Arc<Self>, bytes: usize, is_large: bool) -> Waiting {
         let (granted, receiver) = oneshot::channel();
         let budget = &self.budget;
@@ -288,7 +288,7 @@ impl Permit {
                 self.share.budget.used_large.fetch_sub(less, SeqCst);
             }
             self.share.budget.used.fetch_sub(less, SeqCst);
-            // What is empty can be taken for anything.
+            // An empty one can become small or large.
             self.is_large &= bytes > 0;
             self.share.budget.serve_waiters();
         }

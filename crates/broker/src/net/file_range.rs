@@ -1,5 +1,5 @@
-//! What an answer has of a log file. It leaves by `sendfile`, which waits for the disk where a page is not in the page
-//! cache, so it is looked for there first, a piece at a time. What is not there is read in by another thread.
+//! A range of a log file in an answer. It is sent by `sendfile`, which blocks on the disk if a page is not in the page
+//! cache, so the page cache is checked first, a piece at a time. What is not there is read in by another thread.
 
 use std::io;
 
@@ -46,7 +46,7 @@ impl FileRange {
         None
     }
 
-    /// That was read in.
+    /// The piece was read in.
     pub fn mark_read_in(&mut self) {
         self.cached_bytes = self.piece_bytes();
     }

@@ -148,7 +148,7 @@ impl Input {
         }
     }
 
-    /// Lets go of the buffer of frames that were taken, where little of it is left.
+    /// Drops the buffer of frames that were taken, if little of it is left.
     pub fn release(&mut self) {
         if !self.arrived.is_empty() && self.arrived.len() <= RELEASE_BYTES_MAX {
             self.growing = std::mem::take(&mut self.arrived).to_vec();

@@ -21,7 +21,7 @@ pub enum DiskPressure {
     OnlyReserve,
 }
 
-/// What all partitions of a broker ask before they append.
+/// The state of the disk, which all partitions of a broker check before they append.
 #[derive(Debug, Default)]
 pub struct DiskPressureState {
     pressure: AtomicU8,
@@ -43,7 +43,7 @@ impl DiskPressureState {
         self.pressure.store(pressure as u8, Ordering::Relaxed);
     }
 
-    /// Says whether the disk answers. Returns whether that is news.
+    /// Sets whether the disk answers. Returns whether that has changed.
     pub fn set_stalled(&self, is_stalled: bool) -> bool {
         self.is_stalled.swap(is_stalled, Ordering::Relaxed) != is_stalled
     }
@@ -66,7 +66,7 @@ impl DiskPressureState {
         self.has_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has since the last call.
+    /// Whether the disk has refused an append since the last call.
     pub fn take_refused(&self) -> bool {
         self.has_refused.swap(false, Ordering::Relaxed)
     }
@@ -89,7 +89,7 @@ impl Partition {
         Err(Refusal { code: ErrorCode::KAFKA_STORAGE_ERROR, message: Some(cause.to_owned()), records: Vec::new() })
     }
 
-    /// Refuses all who wait for a disk that does not answer. What is under way may still be appended.
+    /// Refuses all requests that wait for a stalled disk. What is under way may still be appended.
     pub fn refuse_for_stall(&self) {
         let queued = self.queue.lock().take().into_iter().map(|queued| queued.sender);
         let appending = std::mem::take(&mut *self.appending.lock());

@@ -92,7 +92,7 @@ impl Partition {
     }
 
     /// Appends what the leader sent for `fetch_offset`, and takes over where its log starts and what it promises. What
-    /// stands in front of trouble is appended; the next answer begins with the trouble.
+    /// precedes a bad batch is appended; the next answer begins with that batch.
     pub fn append_from_leader(
         self: &Arc<Self>,
         leader_epoch: i32,
@@ -174,7 +174,7 @@ impl Partition {
             let offset = match own.epoch {
                 // This log knows nothing of the epoch or an older one.
                 _ if own.end_offset < 0 => end.end_offset,
-                // It ends where either of the two ends it.
+                // It ends at the smaller of the two ends.
                 epoch if epoch == end.epoch => own.end_offset.min(end.end_offset),
                 // An older epoch is the last that both may have.
                 _ => own.end_offset,
@@ -244,7 +244,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Has the log brought to the disk; the slot of the completion is filled when it is there up to where it ends now.
+    /// Has the log synced; the slot of the completion is filled when it is on disk up to its present end.
     pub fn sync_for_leader(self: &Arc<Self>, completion: &Arc<ProduceCompletion>, slot: usize) {
         let offset = self.view.log_end_offset();
         let outcome = ProduceOutcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };

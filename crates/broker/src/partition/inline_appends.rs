@@ -1,4 +1,4 @@
-//! How many threads of the runtime may stand in writes to the disk.
+//! How many threads of the runtime may block in writes to the disk.
 //!
 //! A write into the page cache takes microseconds, which is less than it takes to hand it to another thread. But when
 //! the disk stalls, or the kernel throttles a writer, it takes as long as that lasts. So connections and fetchers
@@ -28,7 +28,7 @@ struct State {
     waiting: VecDeque<Arc<Partition>>,
 }
 
-/// Leave to write on a thread of the runtime. When it is given back, what waits is appended.
+/// A permit to write on a thread of the runtime. When it is given back, what waits is appended.
 pub struct Permit<'a>(&'a InlineAppends);
 
 impl InlineAppends {
@@ -37,7 +37,7 @@ impl InlineAppends {
         Self { permits_max: threads.saturating_sub(1).max(1), state: Mutex::default() }
     }
 
-    /// Leave to write now, if there is one.
+    /// A permit to write now, if there is one.
     pub fn begin(&self) -> Option<Permit<'_>> {
         let mut state = self.state.lock();
         (state.taken < self.permits_max).then(|| {

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::Partition;
 
-/// Any number of threads note partitions, one task takes them.
+/// Any number of threads push partitions, one task takes them.
 #[derive(Default)]
 pub struct PartitionQueue {
     partitions: Mutex<Vec<Arc<Partition>>>,
@@ -25,7 +25,7 @@ impl PartitionQueue {
         std::mem::take(&mut *self.partitions.lock())
     }
 
-    /// Until there may be some.
+    /// Waits until there may be some.
     pub async fn wait(&self) {
         self.news.notified().await;
     }

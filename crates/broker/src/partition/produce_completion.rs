@@ -40,7 +40,7 @@ impl From<ErrorCode> for ProduceOutcome {
     }
 }
 
-/// When a batch got how far, on the monotonic clock.
+/// The times of a batch's stages, on the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProduceTimings {
     pub appended: Duration,
@@ -56,7 +56,7 @@ impl ProduceTimings {
         Self { appended: at, synced: None, settled: at }
     }
 
-    /// The later of both in each.
+    /// The later time of both in each stage.
     fn latest(self, other: Self) -> Self {
         Self {
             appended: self.appended.max(other.appended),
@@ -77,7 +77,7 @@ pub struct ProduceCompletion {
 struct State {
     open: usize,
     outcomes: Vec<Option<ProduceOutcome>>,
-    /// Of the last slot in each respect.
+    /// The latest time of each stage over all slots.
     timings: ProduceTimings,
     waker: Option<Waker>,
 }
@@ -95,7 +95,7 @@ impl ProduceCompletion {
         self.complete_after(ProduceTimings::default(), slot, outcome);
     }
 
-    /// The same, and tells when the batch got there.
+    /// The same, and sets the times of the batch's stages.
     pub fn complete_after(&self, timings: ProduceTimings, slot: usize, outcome: ProduceOutcome) {
         let mut state = self.state.lock();
         if let Some(open @ None) = state.outcomes.get_mut(slot) {
@@ -126,7 +126,7 @@ impl ProduceCompletion {
         self.has_expired.load(Ordering::Acquire)
     }
 
-    /// When the last batch got how far; zero where none did.
+    /// The latest time of each stage; zero for a stage that no batch reached.
     pub fn timings(&self) -> ProduceTimings {
         self.state.lock().timings
     }

@@ -49,7 +49,7 @@ impl AppendQueue {
         self.batches.push(queued);
     }
 
-    /// Takes all out. What was answered meanwhile, because it took too long, is left out.
+    /// Takes all out, except batches whose request has timed out meanwhile.
     pub(super) fn take(&mut self) -> Vec<Queued> {
         let mut batches = std::mem::take(self).batches;
         batches.retain(|queued| !queued.sender.completion.has_expired());

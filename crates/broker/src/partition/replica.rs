@@ -252,7 +252,7 @@ impl Leadership {
         true
     }
 
-    /// Takes over who is registered, fenced and shutting down.
+    /// Updates which brokers are registered, fenced and shutting down.
     pub fn update_brokers(&mut self, registration: impl Fn(i32) -> Option<Registration>, now_ms: i64) {
         for follower in &mut self.followers {
             follower.registration = registration(follower.id);
@@ -289,7 +289,7 @@ impl Leadership {
         let leader_end = self.local.log_end_offset;
         let follower =
             self.followers.iter_mut().find(|follower| follower.id == id).ok_or(ErrorCode::UNKNOWN_LEADER_EPOCH)?;
-        // A request from before the broker was started anew says nothing of what it has now.
+        // A request from before the broker's restart says nothing of what it has now.
         let is_stale = |registration: Registration| fetch.broker_epoch != -1 && registration.epoch > fetch.broker_epoch;
         if follower.registration.is_some_and(is_stale) {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -448,7 +448,7 @@ impl Leadership {
         starts.fold(own_log_start_offset, i64::min)
     }
 
-    /// How far all who count have got, even if there are too few of them for the two offsets to move.
+    /// How far all counted replicas have got, even if there are too few of them for the two offsets to move.
     pub fn reached(&self) -> LocalOffsets {
         self.reached
     }

@@ -1,7 +1,7 @@
 //! What a partition is on this node: leader, follower, or nothing yet. The metadata says so ([`Partition::take_role`]).
 //!
 //! A role begins and ends under the log's lock. An append holds that lock and checks the role, so nothing of an older
-//! leadership can slip into a newer one. Watermarks move under the role's own lock, which is change after the log's;
+//! leadership can slip into a newer one. Watermarks move under the role's own lock, which is taken after the log's;
 //! what follows from a move, such as answers, happens when it is released.
 //!
 //! A partition that no other node replicates is *alone*: its appends are replicated by being made, and take no lock
@@ -56,7 +56,7 @@ impl RoleState {
         }
     }
 
-    /// The bytes that a high watermark has timings.
+    /// Takes the bytes that a high watermark has passed.
     pub(super) fn take_replicated(&mut self, high_watermark: i64) -> i64 {
         let mut bytes = 0;
         while let Some((_, run)) = self.unreplicated.pop_front_if(|(end, _)| *end <= high_watermark) {
@@ -70,7 +70,7 @@ impl RoleState {
     }
 }
 
-/// What taking a role leads to.
+/// The effects of a new role.
 #[derive(Default)]
 struct RoleChange {
     /// Queued batches that were not appended.
@@ -102,8 +102,8 @@ impl Progress {
 }
 
 impl Partition {
-    /// Becomes what the metadata says. What an older leadership has queued or left waiting is refused. Says whether it
-    /// is a leader in an epoch that it did not lead in before.
+    /// Takes the role that the metadata says. What an older leadership has queued or left waiting is refused. Returns
+    /// whether it leads in an epoch that it did not lead in before.
     pub fn take_role(self: &Arc<Self>, state: &metadata::Partition, registrations: Registrations<'_>) -> bool {
         let change = self.with_log(|log| {
             if state.leader == self.shared.node_id {
@@ -203,7 +203,7 @@ impl Partition {
                     start_offset = local.log_end_offset, high_watermark = promised.high_watermark, isr = ?state.isr,
                     "leads the partition"
                 );
-                // What a former leadership had is no measure of this one.
+                // The number of a former leadership does not apply.
                 self.in_sync_replicas.store(leadership.isr().len() as i32, Ordering::Release);
                 change.wants_sync = leadership.withholds() && local.synced_offset < local.log_end_offset;
                 // The followers sync what they have, or it would stay invisible until the next record.
@@ -422,7 +422,7 @@ impl Partition {
 
     // --- Changes of the in-sync replicas
 
-    /// Asks to do without followers that lag.
+    /// Proposes to remove followers that lag.
     pub fn shrink_isr(self: &Arc<Self>) {
         let (local, now_ms) = (self.local_offsets(), self.now_ms());
         let proposed = self.with_leadership(|leadership| {
@@ -434,7 +434,7 @@ impl Partition {
         }
     }
 
-    /// Asks that another replica leads: this one cannot read all that it has.
+    /// Proposes that another replica leads: this one cannot read all of its log.
     pub fn hand_over(self: &Arc<Self>) {
         if self.with_leadership(Leadership::propose_hand_over) == Some(true) {
             tracing::warn!(
@@ -457,7 +457,7 @@ impl Partition {
         }
     }
 
-    /// A controller takes this node for what it is again.
+    /// A controller knows this node as the leader again.
     pub fn resume(&self) {
         self.is_stalled.store(false, Ordering::Release);
     }

@@ -19,7 +19,7 @@ pub struct Settings {
     /// Replicas here whose followers are throttled, while they lead.
     pub throttled_as_leader: ThrottledReplicas,
     pub throttled_as_follower: ThrottledReplicas,
-    /// What batches must be like.
+    /// How batches are validated.
     pub rules: Rules,
     pub log: LogConfig,
 }

@@ -44,7 +44,7 @@ impl Valve {
         state.1 -= 1;
     }
 
-    /// Until so many threads stand in here.
+    /// Waits until so many threads block in here.
     fn wait_for(&self, threads: usize) {
         let mut state = self.state.lock();
         let waited = self.changed.wait_while_for(&mut state, |(_, stalled)| *stalled < threads, PATIENCE);
@@ -212,7 +212,7 @@ fn a_disk_that_stands_still_leaves_a_thread_to_others() {
         let served = served.clone();
         runtime.spawn(async move { served.send(()) });
     }
-    // Not by the runtime's clock: that stands still when all its threads do.
+    // Not by the runtime's clock: that stops when all its threads block.
     let served = (0..10).try_for_each(|_| others.recv_timeout(PATIENCE));
     node.valve.open();
     for sent in sent {

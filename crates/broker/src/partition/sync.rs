@@ -26,7 +26,7 @@ const BACKGROUND_THREADS: usize = 4;
 /// for ten, so fewer of them leave more for others; a client with one request at a time never waits.
 const GATHER: Duration = Duration::from_micros(500);
 
-/// The queue of partitions that want to be on disk.
+/// The queue of partitions to sync.
 pub struct Syncer {
     queue: Mutex<Queue>,
     work: Condvar,
@@ -179,7 +179,7 @@ impl Queue {
     }
 }
 
-/// What one partition has to do with the disk.
+/// The state of one partition's syncs.
 #[derive(Default)]
 pub struct SyncState {
     inner: Mutex<Inner>,
@@ -217,8 +217,8 @@ impl Partition {
         }
     }
 
-    /// Has what lies below an offset brought to the disks of all in-sync replicas, as far as the log goes. Returns what
-    /// to wait for; `None` if it is there, or if this node does not lead.
+    /// Has all below an offset synced on all in-sync replicas, as far as the log goes. Returns a completion to wait
+    /// for; `None` if it is synced, or if this node does not lead.
     ///
     /// Where fewer are in sync than `min.insync.replicas` wants, it ends with NOT_ENOUGH_REPLICAS_AFTER_APPEND when all
     /// that are have it.
@@ -316,7 +316,7 @@ impl Partition {
         acknowledgements::answer(settled, Some(progress), self.shared.env.clock.monotonic());
     }
 
-    /// Refuses all who wait for other replicas: this node does not lead any more.
+    /// Refuses all requests that wait for other replicas: this node does not lead any more.
     pub(super) fn refuse_waiting(&self, code: ErrorCode) {
         let refused = self.sync.inner.lock().waiting.take_of_replicas();
         acknowledgements::refuse(refused, code);

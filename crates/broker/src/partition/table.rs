@@ -2,11 +2,11 @@
 //!
 //! The metadata image says which partitions there are, which of them this node replicates and which it leads; this
 //! table follows it ([`Applied`]). Logs are opened at the start, but nothing is led or followed, and no directory is
-//! taken for a deleted topic's, before the image has the registration of this very start of the broker: what it says
-//! until then was said to a broker that may have had more, and it may be an old one.
+//! taken for a deleted topic's, before the image has the registration of this start of the broker: until then it
+//! applies to a former process of the broker, which may have had more records, and the image may be an old one.
 //!
-//! A directory is called as Kafka calls it, `topic-partition`; names come from [`TopicName`], so none can lead out of
-//! the data directory.
+//! A directory has Kafka's name, `topic-partition`; names come from [`TopicName`], so none can lead out of the data
+//! directory.
 
 mod capacity;
 mod directories;
@@ -37,8 +37,8 @@ use super::{Identity, InlineAppends, Partition, Quota, Settings, Shared};
 use crate::blocking_pool::BlockingPool;
 use crate::stats::Traffic;
 
-/// Threads that open, make and close logs. They mostly wait for the disk. On a simulated one more than one would make
-/// each run another one.
+/// Threads that open, make and close logs. They mostly wait for the disk. On a simulated one more than one thread would
+/// make runs differ.
 const LOG_THREADS: usize = if cfg!(test) { 1 } else { 8 };
 
 /// The partitions of one topic, by index.
@@ -87,7 +87,7 @@ pub struct PartitionTable {
     shared: Shared,
     /// Of this start of the broker.
     incarnation_id: Uuid,
-    /// Whether the image has this start's registration, so that what it says of leaders is said to this broker.
+    /// Whether the image has this start's registration, so that its leaders apply to this process.
     is_registered: AtomicBool,
     data_dir: PathBuf,
     config: Arc<ArcSwap<BrokerConfig>>,
@@ -95,7 +95,7 @@ pub struct PartitionTable {
     leader_quota: Quota,
     follower_quota: Arc<Quota>,
     topics: RwLock<Topics>,
-    /// Directories of deleted topics that wait for their end, and since when by the monotonic clock.
+    /// Directories of deleted topics that wait for their removal, and since when by the monotonic clock.
     deleted: Mutex<Vec<(PathBuf, i64)>>,
     was_clean: bool,
     scrub: Mutex<Scrub>,
@@ -121,7 +121,7 @@ struct CheckpointedOffsets {
     high_watermarks: Offsets,
 }
 
-/// Where the check of what is stored has got to.
+/// How far the check of stored batches has got.
 #[derive(Default)]
 struct Scrub {
     /// Those still to come in this round.
@@ -191,8 +191,8 @@ impl PartitionTable {
         self.topics.read().by_id.values().any(|topic| topic.waits_for_space())
     }
 
-    /// Partitions of which this node lacks records that it had on disk before it started, or may have had. What others
-    /// have of them may be all that there is.
+    /// Partitions of which this node lacks records that it had on disk before it started, or may have had. Other
+    /// replicas may have the only copy.
     pub fn lost_replicas(&self) -> Vec<(Uuid, i32)> {
         self.lost.lock().iter().copied().collect()
     }
@@ -273,7 +273,7 @@ impl PartitionTable {
         partitions.map(|partition| partition.view().give_up_files(even_used)).sum()
     }
 
-    /// Refuses all who wait for a disk that does not answer.
+    /// Refuses all requests that wait for a stalled disk.
     pub fn refuse_for_stall(&self) {
         for partition in self.all().iter().filter(|partition| partition.is_leader()) {
             partition.refuse_for_stall();
@@ -317,7 +317,7 @@ impl PartitionTable {
         &self.data_dir
     }
 
-    /// Opens what is not open yet of the given topics and replicated here.
+    /// Opens the partitions of the given topics that are replicated here and not open yet.
     fn open_topics(&self, topics: &[&Arc<Topic>], image: &MetadataImage, remembered: &Remembered) {
         let mut work = Vec::new();
         let mut opened: Vec<OpenTopic> = Vec::new();
@@ -485,7 +485,7 @@ impl PartitionTable {
         }
     }
 
-    /// Gives each partition of a topic that is not as it was before its role. Returns how many are led here anew.
+    /// Gives each changed partition of a topic its role. Returns how many are newly led here.
     fn take_roles(&self, before: Option<&Topic>, topic: &Topic, image: &MetadataImage) -> usize {
         let known = self.topics.read().by_id.get(&topic.id).cloned();
         let Some(known) = known else { return 0 };

@@ -1,7 +1,7 @@
 //! Throttles of replication (KIP-73): how much a broker sends to, and fetches as, replicas that are not in sync.
 //!
 //! A topic names the replicas that are throttled, a broker the bytes per second that go to all of them together. Both
-//! sides look at their own [`Quota`] before they move records and note afterwards what they moved, so that one answer
+//! sides check their own [`Quota`] before they move records and record afterwards what they moved, so that one answer
 //! may exceed the rate, and what follows waits until the mean is below it again (`ReplicationQuotaManager`).
 
 use std::collections::VecDeque;

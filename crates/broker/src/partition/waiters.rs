@@ -48,7 +48,7 @@ impl FetchWait {
     /// Until enough bytes were appended, or something else happened that the fetch must see.
     pub async fn wait(&self) {
         tokio::select! {
-            // In this order always, so that a simulation repeats itself.
+            // Always in this order, so that a simulation is reproducible.
             biased;
             () = self.urgent.notified() => {}
             () = self.news.notified() => {
@@ -88,12 +88,12 @@ struct Waits {
 }
 
 impl Waiters {
-    /// Tells the waiting fetches of bytes that were appended and are replicated by that.
+    /// Notifies waiting fetches of bytes that were appended and are replicated by that.
     pub fn add(&self, bytes: i64) {
         self.notify_each(|wait| wait.add(bytes));
     }
 
-    /// Tells followers of appended bytes; at once, if they have to bring them to their disks.
+    /// Notifies followers of appended bytes; at once, if they have to sync them.
     pub fn appended(&self, bytes: i64, is_urgent: bool) {
         self.notify_each(|wait| match wait.reader {
             Reader::Consumer => true,
@@ -105,7 +105,7 @@ impl Waiters {
         });
     }
 
-    /// Tells consumers of bytes that they may read now, and followers that the high watermark has moved.
+    /// Notifies consumers of bytes that they may read now, and followers that the high watermark has moved.
     pub fn replicated(&self, bytes: i64) {
         self.notify_each(|wait| match wait.reader {
             Reader::Consumer => wait.add(bytes),

@@ -1,10 +1,10 @@
 //! The loop that fetches from one leader: one connection, one request at a time, over all partitions that this node
 //! follows from there.
 //!
-//! What an answer wants to be on disk is there before the next request says so; the syncs of all its partitions run at
-//! the same time. Small answers are appended by this task itself, as connections append what producers send: handing
-//! them to another thread costs more than the write. Large ones, answers that truncate logs, and all that come while
-//! too many threads write, go to the blocking pool.
+//! What the leader wants synced by an answer is on disk before the next request says so; the syncs of all its
+//! partitions run at the same time. Small answers are appended by this task itself, as connections append what
+//! producers send: handing them to another thread costs more than the write. Large ones, answers that truncate logs,
+//! and all that come while too many threads write, go to the blocking pool.
 //!
 //! A request that is parked at the leader would keep partitions waiting that are to be followed from now on, so it is
 //! given up for them, not too often, by connecting anew.
@@ -275,7 +275,7 @@ fn is_light(response: &FetchResponse) -> bool {
     bytes <= INLINE_BYTES_MAX
 }
 
-/// Until all are on disk, or will never be.
+/// Waits until all are on disk, or have failed.
 async fn sync(partitions: &[Arc<Partition>]) {
     if partitions.is_empty() {
         return;

@@ -1,4 +1,5 @@
-//! What a follower asks one leader for, and what it does with the answers. No network, no runtime, no clock of its own.
+//! The fetch requests of a follower to one leader, and how it applies the answers. No network, no runtime, no clock of
+//! its own.
 //!
 //! Requests are incremental (KIP-227): a partition is named when what it has to say is new. The leader remembers the
 //! rest, also which high watermark it has sent, so a new high watermark is no reason to be named.
@@ -253,7 +254,7 @@ impl Follow {
         forgotten
     }
 
-    /// Does what an answer says. Returns the partitions that the leader wants to be on disk before the next request.
+    /// Applies an answer. Returns the partitions that the leader wants to be on disk before the next request.
     pub(crate) fn apply(&mut self, response: FetchResponse, now_ms: i64) -> Result<Vec<Arc<Partition>>, AnswerError> {
         match response.error_code {
             ErrorCode::NONE => {}

@@ -1,4 +1,4 @@
-//! Changes of in-sync replicas: leaders want them, the controller decides.
+//! Changes of in-sync replicas: leaders propose them, the controller decides.
 //!
 //! One AlterPartition is under way at a time, with all changes that have gathered. A leader counts a follower that it
 //! wants to add from that moment on, and a follower that it wants to remove until the answer (KIP-497), so an answer
@@ -26,9 +26,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// Partitions of one request.
 const PARTITIONS_MAX: usize = 1000;
 
-/// The way to the controller.
+/// Sends to the controller.
 pub trait AlterPartition: Send + Sync + 'static {
-    /// Has the active controller decide. An error is one of the way, or of the request as a whole.
+    /// Has the active controller decide. An error is one of the connection, or of the request as a whole.
     fn alter(&self, request: AlterPartitionRequest) -> BoxFuture<Result<AlterPartitionResponse, ErrorCode>>;
 }
 

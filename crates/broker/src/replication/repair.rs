@@ -1,8 +1,8 @@
 //! Repairs damaged batches of this node with those of other replicas.
 //!
 //! It reads as a consumer does, so it works the same on leaders and followers. The replica is not in sync meanwhile.
-//! What was cut off or compacted has other bytes elsewhere, which do not fit: a follower cuts its log there and fetches
-//! it again, a leader hands over to a replica that is whole and does so then.
+//! Truncated or compacted batches have other bytes elsewhere, which do not fit: a follower truncates its log there and
+//! fetches it again, a leader hands over to a replica without damage and does so then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::net::input::FIRST_READ_BYTES;
 /// Unanswered requests of one connection. Clients keep 5 in flight by default.
 const PENDING_MAX: usize = 256;
 /// So many of them are started in any case, and what each further one takes beside its frame, about: its handler, its
-/// completion, and its batches' places in the queues of their partitions.
+/// completion, and its batches' entries in the queues of their partitions.
 const PENDING_SPARED: usize = 8;
 const PENDING_BYTES: usize = 1280;
 /// Answers that have not left, in memory and in files: no further request is started beyond.

@@ -1,4 +1,4 @@
-//! How long a connection has patience with its peer.
+//! The deadlines of a connection's peer.
 
 use std::time::Duration;
 
@@ -69,12 +69,12 @@ impl Connection {
     }
 }
 
-/// When to look at a peer's progress. Whether memory is short is seen by looking.
+/// When to check a peer's progress. The check also finds out whether memory is short.
 fn next_look(transfer: &TransferDeadline, held_bytes: usize) -> Instant {
     if held_bytes <= SPARED_BYTES {
         return transfer.until();
     }
-    // While it moves on there is no need, and afterwards once in such a while.
+    // Not needed while bytes move, and afterwards once in such an interval.
     let soon = transfer.moved().max(Instant::now()) + SHORT_TIMEOUT;
     transfer.until().min(soon)
 }

@@ -1,4 +1,4 @@
-//! A request on its way to its answer, and what its time goes to.
+//! A request under way, and the times of its stages.
 
 use std::task::{Context, Poll};
 
@@ -19,7 +19,7 @@ pub(super) struct PendingRequest {
     pub(super) watch: Stopwatch,
     /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
     pub(super) _frame: Option<Bytes>,
-    /// Room for the answer, and for what the frame becomes, which was waited for.
+    /// Permits for the answer, and for the decoded frame, if they were waited for.
     pub(super) _permits: [Option<Permit>; 2],
 }
 
@@ -33,7 +33,7 @@ impl PendingRequest {
                     self.lap_produce(&timings, errors.contains(&ErrorCode::REQUEST_TIMED_OUT), clock);
                 }
             }
-            // The first look at a handler takes it to its answer, or to what it waits for.
+            // The first poll of a handler takes it to its answer, or to what it waits for.
             None if !self.watch.has(Stage::Process) => self.watch.lap(Stage::Process, clock.monotonic()),
             None if answer.is_ready() => self.watch.lap(Stage::Wait, clock.monotonic()),
             None => {}

@@ -483,7 +483,7 @@ impl Model {
     }
 }
 
-/// Lives one life, and returns what the offsets and the in-sync replicas were at each step.
+/// Runs one seed, and returns the offsets and the in-sync replicas at each step.
 fn live(seed: u64) -> Vec<(i64, i64, usize)> {
     let mut rng = Rng::new(seed);
     let isr: BTreeSet<i32> = [1, 2, 3].into_iter().filter(|&id| id == 1 || rng.percent(60)).collect();

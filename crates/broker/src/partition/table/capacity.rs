@@ -1,8 +1,8 @@
 //! What becomes of records when the disk fills up (`disk.capacity.policy`).
 //!
 //! Free space is looked at ten times a second. When less is free than the threshold wants:
-//! 1. What was to go anyway goes at once: files of deleted segments and topics without their delay, and what retention
-//!    deletes.
+//! 1. What was to be deleted anyway is deleted at once: files of deleted segments and topics without their delay, and
+//!    what retention deletes.
 //! 2. Topics with `delete-oldest` lose closed segments, the oldest of all of them on this node first, until enough is
 //!    free. Each replica deletes by itself, as with retention. Active segments stay, and so do the broker's own topics
 //!    and those that are only compacted.
@@ -37,10 +37,10 @@ const PENDING_FREE_MAX: Duration = Duration::from_secs(30);
 const RETURN_PART: u64 = 4;
 /// How long a disk that has refused an append is believed to be full, whatever it says of its free space.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
-/// How often it is said what is wrong with the disk.
+/// How often a problem of the disk is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What is known from one look at the disk to the next.
+/// State between two checks of the disk.
 #[derive(Default)]
 pub(super) struct Capacity {
     pending_free: PendingFree,
@@ -89,7 +89,7 @@ impl PendingFree {
         self.removed.push_back((now, bytes));
     }
 
-    /// What is free, or on its way to be.
+    /// Free bytes, with removed ones that will be free.
     fn available_bytes(&self) -> u64 {
         self.removed.iter().fold(self.free_bytes, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }

@@ -28,7 +28,7 @@ const STRAYS_NAMED_MAX: usize = 20;
 pub(super) enum Owner {
     /// There is no directory.
     Nobody,
-    /// The partition that it is called after, and whether its own file says so.
+    /// The partition of its name, and whether its own file says so.
     Partition { is_recorded: bool },
     /// A topic that the metadata had once.
     Deleted(Uuid),
@@ -117,9 +117,8 @@ impl PartitionTable {
         Ok(replace_file(&*self.shared.env.disk, &marker, b"{\"version\":0}")?)
     }
 
-    /// Whose log a directory holds that has the name of a partition of topic `topic_id`. A file that does not say so
-    /// any more is believed to have said what the name does, as everything in a log's directory can be made anew but
-    /// the log.
+    /// Whose log a directory holds that has the name of a partition of topic `topic_id`. A missing or damaged metadata
+    /// file is taken to match the name, as everything in a log's directory can be rebuilt except the log.
     pub(super) fn owner(&self, dir: &Path, topic_id: Uuid, image: &MetadataImage) -> Result<Owner, LogError> {
         let disk = &*self.shared.env.disk;
         if !disk.exists(dir)? {
@@ -153,7 +152,7 @@ impl PartitionTable {
     }
 
     /// Queues what is left of deleted topics for removal, and names directories that belong to no partition here. They
-    /// stay as they are: whatever led to it, the next start may know them again.
+    /// stay as they are: the next start may have their topics again.
     pub(super) fn report_strays(&self) {
         let entries = match self.shared.env.disk.read_dir(&self.data_dir) {
             Ok(entries) => entries,

@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Hears of what was committed since an image, in one go.
+    /// Gets all images since one, at once.
     fn hear_since(&self, image: &MetadataImage, records: &[MetadataRecord]) {
         let (after, delta) = image.apply(records, self.image.offset(), 1).unwrap();
         self.table().apply(&Arc::new(after), &delta);

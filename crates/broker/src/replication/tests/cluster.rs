@@ -73,7 +73,7 @@ impl Node {
         self.replica.table.find_by_name(TOPIC, 0).expect("the partition is here")
     }
 
-    /// Whom it follows by its own knowledge.
+    /// The leader that it follows by its own knowledge.
     pub(super) fn leader(&self) -> Option<i32> {
         self.replica.table.find_by_name(TOPIC, 0).ok()?.followed_leader()
     }
