@@ -74,8 +74,8 @@ impl MetadataDelta {
 /// An image under change.
 struct Change {
     image: MetadataImage,
-    /// Topics that records of this batch touched, as they are by now. They go back into the image at the end: a topic
-    /// of ten thousand partitions comes as so many records.
+    /// Topics changed by records of this batch. They are put into the image at the end: a topic of ten thousand
+    /// partitions has so many records.
     touched: BTreeMap<Uuid, Topic>,
     configs: BTreeSet<ConfigResource>,
     deleted: Vec<Arc<Topic>>,
@@ -397,7 +397,7 @@ impl Partition {
         !self.eligible_leader_replicas.is_empty() || !self.last_known_elr.is_empty()
     }
 
-    /// `PartitionRegistration.merge`: every change is a new partition epoch, every word on the leader a new leader
+    /// `PartitionRegistration.merge`: every change is a new partition epoch, every record with a leader a new leader
     /// epoch.
     pub(super) fn change(&mut self, record: &PartitionChangeRecord) {
         fn put<T: Clone>(field: &mut T, value: &Option<T>) {

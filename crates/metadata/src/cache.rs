@@ -50,12 +50,12 @@ impl MetadataCache {
         self.image.load_full()
     }
 
-    /// What the next records will be applied to: the image that decisions are taken on.
+    /// The image that the next records will be applied to, and that decisions are made on.
     pub fn committed(&self) -> Arc<MetadataImage> {
         self.committed.load_full()
     }
 
-    /// Until an image is published that has the record of this offset, which must be committed or about to be.
+    /// Waits until an image is published that has the record of this offset, which must be committed or about to be.
     pub async fn wait_for(&self, offset: i64) {
         // The sender is this cache's own, so it exists as long as there are waiters.
         _ = self.published.subscribe().wait_for(|published| *published >= offset).await;
@@ -66,7 +66,7 @@ impl MetadataCache {
         self.committed.store(image);
     }
 
-    /// Has listeners do their part in a new image, after `prepare`, and shows it to readers.
+    /// Calls listeners with a new image, after `prepare`, and publishes it to readers.
     pub fn publish(&self, image: Arc<MetadataImage>, delta: &MetadataDelta, prepare: impl FnOnce(&MetadataImage)) {
         let listeners = self.listeners.lock();
         prepare(&image);
@@ -96,7 +96,7 @@ impl MetadataCache {
         image
     }
 
-    /// Lets go of all listeners, which hold on to what has to end when the broker stops.
+    /// Drops all listeners, which keep alive what has to end when the broker stops.
     pub fn unsubscribe_all(&self) {
         self.listeners.lock().clear();
     }

@@ -30,16 +30,16 @@ use super::placement::{PlacementError, Shuffler};
 /// Most records of one operation, and most partitions of one request (`QuorumController.MAX_RECORDS_PER_USER_OP`).
 pub const RECORDS_MAX: usize = 10_000;
 
-/// Results of a topic's partitions that say why in words. Words quote names: with every partition they would be many
-/// times what the request is.
+/// How many results of a topic's partitions have an error message. Messages quote names: with every partition they
+/// would be many times the size of the request.
 const ERROR_MESSAGES_MAX: usize = 100;
-/// Longest words of a refusal, in characters: what a client calls something may be 32 KiB long.
+/// The longest error message, in characters: names from a client may be 32 KiB long.
 const WORD_CHARACTERS_MAX: usize = 1_000;
 
-/// The setting by which an ISR is large enough.
+/// The setting for the minimum size of an ISR.
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 
-/// What decisions are taken on.
+/// The state that decisions are made on.
 pub struct Context<'a> {
     pub image: &'a MetadataImage,
     pub config: &'a BrokerConfig,
@@ -80,14 +80,14 @@ impl<'a> RequestPartitions<'a> {
     }
 }
 
-/// What comes of a request: records to commit all together, and the answer for when they are.
+/// The result of a request: records to commit all together, and the answer to send then.
 #[derive(Debug, PartialEq)]
 pub struct Decision<T> {
     pub records: Vec<MetadataRecord>,
     pub answer: T,
 }
 
-/// Why one item of a request is refused: Kafka's code, and its words.
+/// Why one item of a request is refused: Kafka's code and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: ErrorCode,

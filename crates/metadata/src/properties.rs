@@ -39,7 +39,7 @@ pub enum PropertiesError {
 }
 
 /// Reads the properties of a data directory; a new directory, or one without them, gets some, which belong to no
-/// cluster yet. Everything is on disk when this returns, so that power may go at any time.
+/// cluster yet. Everything is durable when this returns.
 pub fn open(
     disk: &dyn Disk,
     dir: &Path,
@@ -78,7 +78,7 @@ pub fn look_at(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, Pr
     }
 }
 
-/// The same, and makes a file that is damaged or missing anew from the other one.
+/// The same, and restores a damaged or missing file from the other one.
 fn read_and_repair(disk: &dyn Disk, dir: &Path) -> Result<Option<MetaProperties>, PropertiesError> {
     let Some(properties) = look_at(disk, dir)? else { return Ok(None) };
     let path = dir.join(NAME);

@@ -26,11 +26,11 @@ use super::changes::{self, Context, Decision};
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
-    /// Whether it is brokers that ask for it, on their own behalf. They must not wait until the controller has opened
-    /// the logs of thousands of new partitions, say: their signs of life would come too late.
+    /// Whether it is a broker's own request. These must not wait until the controller has opened the logs of thousands
+    /// of new partitions, for example: heartbeats would come too late.
     const IS_OF_BROKERS: bool = false;
 
-    /// Whether a broker may ask for it: what brokers ask on their own behalf, only they themselves.
+    /// Whether a broker may send it: a broker's own requests only that broker itself.
     fn is_of(&self, _sender: &NodeIdentity) -> bool {
         true
     }

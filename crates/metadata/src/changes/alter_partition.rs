@@ -1,4 +1,4 @@
-//! What leaders say about who is in sync (`ReplicationControlManager.alterPartition`, KIP-497).
+//! Changes of in-sync replicas by leaders (`ReplicationControlManager.alterPartition`, KIP-497).
 
 use std::collections::BTreeSet;
 
@@ -197,7 +197,7 @@ mod tests {
         // As version 2 says it.
         let old = PartitionRequest { new_isr: vec![1], new_isr_with_epochs: vec![], ..requested(&[]) };
         assert_eq!(state(&ask(&image(), &request(1, TOPIC, vec![old])).1, 0), (1, vec![1], vec![]));
-        // What is so already changes nothing, and is answered.
+        // A request without a change is answered, and writes nothing.
         let (answer, after) = ask(&image(), &request(1, TOPIC, vec![requested(&[(1, 0), (2, 0)])]));
         assert_eq!((answer[0].error_code, answer[0].partition_epoch), (ErrorCode::NONE, 5));
         assert!(after == image());

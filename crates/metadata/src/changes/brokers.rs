@@ -1,4 +1,4 @@
-//! Brokers that come and go, and what is given to them.
+//! Registration of brokers, and the ids that they get.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub const PRODUCER_ID_BLOCK: i64 = 1000;
 /// The epoch of a broker that has not registered before, or lost what it had acknowledged.
 const NO_EPOCH: i64 = -1;
 
-/// What a broker says of itself when it starts.
+/// What a broker registers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerRegistration {
     pub id: i32,
@@ -181,7 +181,7 @@ fn requested(request: &BrokerRegistrationRequest) -> RegisteredBroker {
     }
 }
 
-/// What becomes of a broker's partitions when it has started anew; `context` has it as active already.
+/// Updates a broker's partitions after its restart; `context` has it as active already.
 fn restart(
     context: &Context<'_>,
     broker: &RegisteredBroker,

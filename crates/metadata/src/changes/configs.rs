@@ -18,7 +18,7 @@ const GROUPS_MAX: usize = 10_000;
 /// Longest id of a group that may have settings of its own.
 const GROUP_ID_BYTES_MAX: usize = 1_024;
 
-/// What became of one resource, in the order of the request.
+/// The result of one resource, in the order of the request.
 pub type AlterationResult = Result<(), Refusal>;
 
 /// Alters single settings (KIP-339).
@@ -76,7 +76,7 @@ pub fn replace(
     )
 }
 
-/// Looks at each resource by itself: what it is, what its settings would become, whether they may.
+/// Checks each resource by itself: its type, its new settings, and whether they are allowed.
 fn decide<R>(
     context: &Context<'_>,
     resources: &[R],
@@ -173,7 +173,7 @@ fn one(
             )));
         }
         ResourceKind::Group => Scope::Group,
-        // Each broker sees to its own, and AlterConfigs does not know them (KIP-412).
+        // Each broker handles its own, and AlterConfigs does not know them (KIP-412).
         ResourceKind::BrokerLogger => return Err(bad(format!("Unknown resource type {kind}"))),
         ResourceKind::ClientMetrics => {
             return Err(bad(format!("Settings of resource type {kind} cannot be altered")));

@@ -114,7 +114,7 @@ fn elect_one(
     held(context, found, index as usize, election).ok_or(refusal)
 }
 
-/// The record of an election, if it is won as wanted: by the preferred replica, or by anyone.
+/// The record of an election, if its type succeeds: the preferred replica, or any replica, becomes leader.
 fn held(context: &Context<'_>, topic: &Topic, index: usize, election: Election) -> Option<PartitionChangeRecord> {
     let mut change = Change::new(context, topic, index);
     change.election = election;

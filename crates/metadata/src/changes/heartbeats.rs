@@ -1,4 +1,4 @@
-//! Signs of life of brokers, and what follows from their absence (`BrokerHeartbeatManager`): brokers are fenced and
+//! Heartbeats of brokers, and what follows from their absence (`BrokerHeartbeatManager`): brokers are fenced and
 //! unfenced, and hand over what they lead before they stop. A broker whose directories are cordoned (KIP-1066) has no
 //! free space: beyond what Kafka does, it leaves the ISRs and hands over where another in-sync replica has space.
 //!
@@ -95,7 +95,7 @@ fn hands_over(context: &Context<'_>, id: i32, records: &[MetadataRecord]) -> boo
     })
 }
 
-/// Brokers as they are from now on, and what becomes of their partitions. Nothing where nothing changes.
+/// The records of changed brokers and of their partitions. None where nothing changes.
 fn change(context: &Context<'_>, brokers: &[RegisteredBroker]) -> Vec<MetadataRecord> {
     let mut records: Vec<MetadataRecord> = Vec::new();
     let mut ids = Vec::new();

@@ -299,7 +299,7 @@ pub(super) fn min_insync_replicas(context: &Context<'_>, topic: &Topic, replicas
     usize::try_from(minimum).unwrap_or(1).clamp(1, replicas.len().max(1))
 }
 
-/// Lets each partition of these brokers settle: who leads, and who is in sync, by the brokers as they are now.
+/// Updates leader and ISR of each partition of these brokers, by the brokers as they are now.
 pub(super) fn settle(context: &Context<'_>, ids: &[i32]) -> Vec<MetadataRecord> {
     let mut records = Vec::new();
     for topic in context.image.topics() {

@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// The leader takes in who has all that it has, and puts out others.
+    /// The leader adds replicas that have all that it has, and removes others.
     fn alter_partition(&mut self) {
         let Some((topic, index)) = self.partition() else { return };
         let partition = topic.partitions[index].clone();

@@ -3,7 +3,7 @@
 
 use crate::image::Partition;
 
-/// The replicas of a partition on its way to a target.
+/// The replicas of a partition that is being reassigned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) replicas: Vec<i32>,
@@ -12,7 +12,7 @@ pub(super) struct Way {
     pub(super) isr: Vec<i32>,
 }
 
-/// Whether a partition is on its way.
+/// Whether a partition is being reassigned.
 pub(super) fn is_under_way(partition: &Partition) -> bool {
     !partition.adding_replicas.is_empty() || !partition.removing_replicas.is_empty()
 }
@@ -50,12 +50,12 @@ pub(super) fn back(partition: &Partition) -> Way {
     }
 }
 
-/// How many replicas a partition has when it is where it goes.
+/// How many replicas a partition has at its target.
 pub(super) fn target_count(partition: &Partition) -> usize {
     without(&partition.replicas, &partition.removing_replicas).len()
 }
 
-/// ISR and replicas at the end of the way, which is when all that stay are in sync.
+/// ISR and replicas at the end of the reassignment, which is when all target replicas are in sync.
 pub(super) fn completed(
     isr: &[i32],
     replicas: &[i32],
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(towards(&resting, &[1, 5, 4]), way(&[1, 5, 4, 2, 3], &[4, 5], &[2, 3], &[1, 2, 3]));
         let moving = on_the_way(&[4, 5, 1, 2], &[4, 5], &[1, 2], &[1, 2, 4]);
         assert_eq!(target_count(&moving), 2);
-        // Whom only the old target wanted leaves at once.
+        // Replicas of only the old target leave at once.
         assert_eq!(towards(&moving, &[5, 6]), way(&[5, 6, 1, 2], &[5, 6], &[1, 2], &[1, 2]));
         assert_eq!(towards(&moving, &[1, 2]), way(&[1, 2], &[], &[], &[1, 2]));
         assert_eq!(back(&moving), way(&[1, 2], &[], &[], &[1, 2]));
