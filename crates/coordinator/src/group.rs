@@ -3,8 +3,8 @@
 //! - [`core`]: one group as a pure state machine, without IO or clock.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
-//! - [`memory`]: what groups take of it, and whose doing it is.
-//! - [`watch`]: what the metrics show of groups; [`history`]: the rebalances of late.
+//! - [`memory`]: the memory that groups take, and the addresses that caused it.
+//! - [`watch`]: what the metrics show of groups; [`history`]: the latest rebalances.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`interfaces`]: what the coordinator needs of the rest of the broker.
 //!

@@ -1,3 +1,3 @@
-//! The coordinators of a cluster: who keeps a state for clients, in a topic of its own.
+//! The coordinators of a cluster, each with its state in a topic of its own.
 
 pub mod group;

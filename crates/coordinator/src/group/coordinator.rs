@@ -127,7 +127,7 @@ impl GroupCoordinator {
     ) -> Result<(), ErrorCode> {
         let mut shards = self.shards.write();
         let mut state = shard.state.lock();
-        // An unload may have overtaken.
+        // It may have been unloaded meanwhile.
         if state.phase != Phase::Loading {
             return Err(ErrorCode::NOT_COORDINATOR);
         }
@@ -273,7 +273,7 @@ impl GroupCoordinator {
         self.last_request.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A new member id: what the client calls itself, and a random part.
+    /// A new member id: the client id or instance id, and a random part.
     fn new_member_id(&self, caller: &Caller<'_>, request: &JoinGroupRequest) -> String {
         let prefix = request.group_instance_id.as_deref().unwrap_or(caller.client_id.unwrap_or_default());
         let prefix = &prefix[..prefix.floor_char_boundary(MAX_MEMBER_ID_PREFIX_BYTES)];
@@ -471,7 +471,7 @@ impl GroupCoordinator {
             self.alarm_ms.store(next_ms, Ordering::SeqCst);
             let until_ms = (next_ms - self.now().monotonic_ms).max(0) as u64;
             tokio::select! {
-                // In this order always, so that a simulation repeats itself.
+                // Always in this order, so that a simulation is reproducible.
                 biased;
                 () = tokio::time::sleep(Duration::from_millis(until_ms)) => {}
                 () = self.alarm.notified() => {}

@@ -279,7 +279,7 @@ impl Group {
         self.own_bytes() + self.member_bytes
     }
 
-    /// What of it is not its members'.
+    /// The part of it that is not its members'.
     pub fn own_bytes(&self) -> usize {
         const GROUP_BYTES: usize = 700;
         GROUP_BYTES + self.offsets.size_bytes()
@@ -297,7 +297,7 @@ impl Group {
 
     /// How much more a member would take with these protocols, whether it is there or new.
     pub fn growth_by_join(&self, request: &JoinGroupRequest) -> usize {
-        /// About what a member takes beside its protocols.
+        /// The approximate memory of a member beside its protocols.
         const MEMBER_BYTES: usize = 1_000;
         let requested = protocols_bytes(&request.protocols);
         match self.members.get(&request.member_id) {
@@ -429,7 +429,7 @@ impl Group {
         self.members.insert(member_id, member);
     }
 
-    /// Takes a member out of the books, leaving the leader as it is.
+    /// Removes a member from the group's maps, leaving the leader as it is.
     fn take_member(&mut self, member_id: &str) -> Option<Member> {
         let member = self.members.remove(member_id)?;
         self.joining -= usize::from(member.joining.is_some());
@@ -531,7 +531,7 @@ impl Group {
         Some(all)
     }
 
-    /// The members as the leader gets them to know.
+    /// The members as the leader gets them.
     fn joined_members(&self) -> Vec<JoinGroupResponseMember> {
         let protocol = self.protocol_name.as_deref().unwrap_or_default();
         let members = self.members.iter().map(|(member_id, member)| JoinGroupResponseMember {
@@ -584,7 +584,7 @@ impl Group {
     }
 }
 
-/// A JoinGroup that failed. `member_id` is empty where the member has to start anew.
+/// A JoinGroup that failed. `member_id` is empty if the member has to join as a new one.
 pub fn join_error(member_id: &str, error_code: ErrorCode) -> JoinGroupResponse {
     JoinGroupResponse {
         error_code,

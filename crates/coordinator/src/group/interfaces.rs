@@ -1,5 +1,4 @@
-//! What the group coordinator needs of the rest of the broker: the log of `__consumer_offsets` and a look at the
-//! topics.
+//! What the group coordinator needs of the rest of the broker: the log of `__consumer_offsets` and the topics.
 //!
 //! The broker implements both on its partitions and its metadata; tests implement them in memory.
 
@@ -33,14 +32,14 @@ pub trait OffsetsLog: Send + Sync + 'static {
     fn max_batch_bytes(&self) -> usize;
 }
 
-/// What the coordinator asks of the metadata.
+/// The metadata that the coordinator needs.
 pub trait Topics: Send + Sync + 'static {
     fn topic(&self, name: &str) -> Option<Topic>;
 
     fn name(&self, id: Uuid) -> Option<String>;
 
-    /// Has the records of a partition below an offset brought to the disks of its in-sync replicas. `None` if they are
-    /// there, or if another broker leads the partition.
+    /// Has the records of a partition below an offset synced on its in-sync replicas. `None` if they are, or if another
+    /// broker leads the partition.
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>>;
 
     /// How many partitions `__consumer_offsets` has, if it exists.

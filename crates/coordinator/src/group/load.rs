@@ -3,7 +3,7 @@
 //! The last record of a key counts. Offsets of a transaction count when its commit marker is read; transactions that
 //! are still open at the end of the log count as aborted here.
 //!
-//! How old an offset is must not hang on the wall clock alone (it may have been wrong when the record was written, or
+//! The age of an offset must not depend on the wall clock alone (it may have been wrong when the record was written, or
 //! be wrong now). The log's own time decides: the sum of the steps between the timestamps of its batches, where a step
 //! back counts as nothing and a step ahead as at most an eighth of the retention. What has no later record is as new as
 //! the load. So a single jump of the clock never expires anything, and time while the broker was down counts little.

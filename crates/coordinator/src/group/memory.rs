@@ -1,11 +1,11 @@
-//! What groups take of this process's memory, and whose doing it is.
+//! The memory that groups take, and the addresses that caused it.
 //!
 //! No client takes all of it. Members and offsets leave each other a quarter; one address takes a quarter at most, and
 //! one group an eighth. Of each bound, large things take less than small ones: what an ordinary consumer joins and
 //! commits with still fits when another client has filled all that members of a megabyte can fill.
 //!
-//! A member is its client's doing; a group and its offsets are that of the address which created it, as far as this
-//! process knows.
+//! A member counts for its client's address; a group and its offsets count for the address that created it, as far as
+//! this process knows.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl Memory {
         group_bytes + bytes <= self.max_bytes / 8
     }
 
-    /// So much more is taken, or less.
+    /// Counts more memory, or less.
     pub(super) fn grow(&self, address: Option<IpAddr>, of: Use, bytes: isize) {
         if bytes == 0 {
             return;
@@ -112,7 +112,7 @@ mod tests {
         IpAddr::V4(n.into())
     }
 
-    /// Takes what there is until there is no more. Returns how much.
+    /// Takes memory until none is left. Returns how much.
     fn fill(memory: &Memory, n: u32, of: Use, bytes: usize) -> usize {
         let mut taken = 0;
         while memory.has_room(address(n), of, bytes) {

@@ -1,7 +1,7 @@
 //! OffsetCommit, OffsetFetch, OffsetDelete, and the end of offsets by age or with their topic.
 //!
-//! A commit is answered when its records are durable, and visible from then on. A request that goes away does not take
-//! its commit with it: [`InFlight`] sees to the end of what was enqueued.
+//! A commit is answered when its records are durable, and visible from then on. A dropped request does not drop its
+//! commit: [`InFlight`] finishes what was enqueued.
 //!
 //! A commit does not outlive what was read before it, or a group would go on behind records that replaced lost ones:
 //! the log is first synced up to the committed offset, in partitions that this broker leads.
@@ -113,7 +113,7 @@ impl Drop for InFlight {
     }
 }
 
-/// One partition of a commit that may be stored, and where its answer stands.
+/// One partition of a commit that may be stored, and the position of its answer.
 struct Accepted {
     position: (usize, usize),
     topic: String,
@@ -273,7 +273,7 @@ impl GroupCoordinator {
             return Err(ErrorCode::OFFSET_METADATA_TOO_LARGE);
         }
         let growth = group.offsets.growth(&topic, partition.partition_index, &metadata);
-        // What is there may always change, as long as it takes no more.
+        // An existing offset may always change, as long as it takes no more memory.
         if growth > 0
             && !(self.memory.has_room_in_group(group.size_bytes(), *grown + growth)
                 && self.memory.has_room(client_host, Use::Offsets, *grown + growth))
@@ -406,7 +406,7 @@ impl GroupCoordinator {
                 let state = shard.state.lock();
                 state.groups.get(&request.group_id).map(|slot| Arc::clone(&slot.offsets_visible))
             };
-            // Listens before it looks, so that nothing is missed in between.
+            // Registers before it checks, so that no notification is missed.
             let notified = visible.as_ref().map(|visible| visible.notified());
             let mut notified = pin!(notified);
             if let Some(notified) = notified.as_mut().as_pin_mut() {
@@ -418,7 +418,7 @@ impl GroupCoordinator {
             let Some(notified) = notified.as_pin_mut() else { continue };
             let left_ms = (deadline_ms - self.now().monotonic_ms).max(0) as u64;
             if tokio::time::timeout(Duration::from_millis(left_ms), notified).await.is_err() {
-                // Older consumers know no better error to try again on (as in Kafka's handleOffsetFetchException).
+                // Older consumers have no better retriable error (as in Kafka's handleOffsetFetchException).
                 return Err(ErrorCode::NOT_COORDINATOR);
             }
         }
@@ -611,7 +611,7 @@ impl GroupCoordinator {
         if deletes_group {
             group.begin_delete(now);
         }
-        // Dropping it leaves the end to a task.
+        // Dropping it leaves the rest to a task.
         drop(self.enqueue(shard, state, group_id, writes, deletes_group));
         self.settle(state, group_id);
     }

@@ -34,7 +34,7 @@ pub(super) struct ShardState {
     pub(super) groups: BTreeMap<String, Slot>,
     pub(super) joins: BTreeMap<RequestId, oneshot::Sender<JoinGroupResponse>>,
     pub(super) syncs: BTreeMap<RequestId, oneshot::Sender<SyncGroupResponse>>,
-    /// When each group with a deadline wants to be looked at.
+    /// When each group with a deadline is due.
     deadlines: BTreeSet<(i64, String)>,
     /// Member ids that were handed out, oldest first. Ids that were used meanwhile stay until they are the oldest.
     pending: VecDeque<PendingMember>,
@@ -57,9 +57,9 @@ impl PendingMember {
 /// A group and what the shard keeps about it.
 pub(super) struct Slot {
     pub(super) group: Group,
-    /// Told whenever offsets have become visible.
+    /// Notified whenever offsets have become visible.
     pub(super) offsets_visible: Arc<Notify>,
-    /// Tells this group from a former one of the same name.
+    /// Distinguishes this group from a former one of the same name.
     pub(super) incarnation: u64,
     scheduled_ms: i64,
     /// The address that created the group, if it was in this process's time.
@@ -211,7 +211,7 @@ impl ShardState {
         self.deadlines.first().map_or(i64::MAX, |(deadline_ms, _)| *deadline_ms)
     }
 
-    /// A group whose time has come.
+    /// A group that is due.
     pub(super) fn pop_due(&mut self, now: Now) -> Option<String> {
         if self.next_deadline_ms() > now.monotonic_ms {
             return None;

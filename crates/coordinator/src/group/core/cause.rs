@@ -1,4 +1,4 @@
-//! Why a rebalance begins, and whose doing it is.
+//! Why a rebalance begins, and which member caused it.
 
 use super::Group;
 
@@ -46,7 +46,7 @@ impl RebalanceCause {
     }
 }
 
-/// A cause, and the member that gave it. Of several, it is the first; the ids are empty where it was none.
+/// A cause, and the member that caused it. Of several, it is the first; the ids are empty if no member did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     pub cause: RebalanceCause,

@@ -1,4 +1,4 @@
-//! JoinGroup: how members come in, and how a rebalance begins and ends its first phase.
+//! JoinGroup: how members join, and how a rebalance begins and ends its first phase.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ impl Group {
     /// A JoinGroup. Answered through `out`, at once or when the rebalance is over.
     pub fn join(&mut self, config: &GroupConfig, now: Now, join: Join, out: &mut Vec<Output>) {
         if self.state == State::Dead {
-            // The group is going away; the member shall look for its coordinator again.
+            // The group is being removed; the member has to look for its coordinator again.
             self.refuse(&join, ErrorCode::COORDINATOR_NOT_AVAILABLE, out);
         } else if !self.accepts(config, &join.request.member_id) {
             self.remove(&join.request.member_id, out);

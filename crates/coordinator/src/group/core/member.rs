@@ -1,4 +1,4 @@
-//! One member of a group: what it can do, what it waits for, and until when it is believed to live.
+//! One member of a group: its protocols, its waiting requests, and its session deadline.
 
 use std::collections::BTreeSet;
 

@@ -189,7 +189,7 @@ impl Offsets {
 }
 
 impl Group {
-    /// Whether the sender may commit. A member's commit is a sign of life.
+    /// Whether the sender may commit. A member's commit counts as a heartbeat.
     pub fn check_commit(
         &mut self,
         now: Now,

@@ -26,7 +26,7 @@ impl Group {
                 if let Some(former) = member.syncing.replace(request_id) {
                     out.push(Output::Synced(former, sync_error(ErrorCode::REBALANCE_IN_PROGRESS)));
                 }
-                // A leader that asks again gets what it said first: that is what is being stored.
+                // A leader that sends it again gets its first assignment: that is what is being stored.
                 if self.is_leader(member_id) && !self.storing_assignment {
                     self.store_assignment(request, out);
                 }
@@ -88,7 +88,7 @@ impl Group {
             Then::Nothing => {}
             Then::StaticMember(replacement) => self.static_member_stored(now, replacement, result, out),
             Then::Assignment { generation, assignment } => {
-                // If another rebalance has begun meanwhile, this assignment is of no use.
+                // If another rebalance has begun meanwhile, this assignment is dropped.
                 if self.state != State::CompletingRebalance || self.generation != generation {
                     return;
                 }
@@ -155,7 +155,7 @@ impl Group {
         self.sync_deadline_ms = NEVER;
     }
 
-    /// A sign of life. Copies and allocates nothing.
+    /// A heartbeat. Copies and allocates nothing.
     pub fn heartbeat(&mut self, now: Now, member_id: &str, instance_id: Option<&str>, generation: i32) -> ErrorCode {
         if self.state == State::Dead {
             return ErrorCode::COORDINATOR_NOT_AVAILABLE;
@@ -173,8 +173,7 @@ impl Group {
         }
     }
 
-    /// A LeaveGroup: each member by its id, or a static one by its instance id alone, which is the way of
-    /// administrators (KIP-345).
+    /// A LeaveGroup: each member by its id, or a static one by its instance id alone, as administrators do (KIP-345).
     pub fn leave(
         &mut self,
         config: &GroupConfig,

@@ -1,7 +1,7 @@
 //! Members that come, go, fall silent and commit, on a log that stalls and fails and a broker that crashes, all from
 //! one seed on paused time. What must hold whatever happens:
 //!
-//! - in one life of the broker, a generation has one leader, and generations only grow;
+//! - in one run of the broker, a generation has one leader, and generations only grow;
 //! - a member that gets an assignment gets what the leader of that generation sent for it;
 //! - a generation that a member has got an assignment in survives every crash;
 //! - a commit that was acknowledged never goes back;
@@ -65,7 +65,7 @@ impl Rng {
 struct Seen {
     /// How often the broker has started.
     life: u32,
-    /// Leader by life and generation.
+    /// Leader by run of the broker and generation.
     leaders: BTreeMap<(u32, i32), String>,
     /// What leaders sent, by instance id or else member id. A leader may send more than once.
     sent: Vec<BTreeMap<String, Bytes>>,
@@ -268,7 +268,7 @@ impl Client {
                         return self.rng.pause(5_000).await;
                     }
                     1 => {
-                        // It dies, and starts anew; a dynamic one has forgotten its id.
+                        // It dies, and restarts; a dynamic one has forgotten its id.
                         self.member_id.clear();
                         return self.rng.pause(30_000).await;
                     }

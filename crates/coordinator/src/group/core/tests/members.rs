@@ -1,4 +1,4 @@
-//! Joining, syncing, heartbeats, leaving, and what time does.
+//! Joining, syncing, heartbeats, leaving, and timeouts.
 
 use super::*;
 
