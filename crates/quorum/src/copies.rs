@@ -22,7 +22,7 @@ pub(super) fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()
     replace_file(disk, path, bytes)
 }
 
-/// Reads a file through `parse`, or else its copy, from which it is made anew then. `None` if neither is there. Where
+/// Reads a file through `parse`, or else its copy, from which it is then restored. `None` if neither is there. Where
 /// both are damaged the error is the file's own.
 pub(super) fn read<T>(
     disk: &dyn Disk,
@@ -49,7 +49,7 @@ pub(super) fn read<T>(
     Ok(Some(value))
 }
 
-/// The same, without making anything anew.
+/// The same, without restoring anything.
 pub(super) fn look_at<T>(
     disk: &dyn Disk,
     path: &Path,

@@ -27,10 +27,10 @@ const TICK: Duration = Duration::from_millis(100);
 const SUCCESSION_STEP: Duration = Duration::from_millis(50);
 const SUCCESSION_ROUNDS: u32 = 10;
 
-/// Requests that may wait. One more waits to wait.
+/// How many requests may wait. Callers of further ones wait to enqueue them.
 pub(super) const QUEUE_MAX: usize = 64;
 
-/// What members have said and is not taken up yet: in groups, and in bytes. A message that is larger comes alone.
+/// Bounds of received messages that wait: in groups, and in bytes. A larger message waits alone.
 const GROUPS_MAX: usize = 256;
 const BYTES_MAX: usize = 64 << 20;
 
@@ -44,7 +44,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, QuorumError>>;
 
 pub(super) struct Proposal {
     pub(super) epoch: i32,
-    /// The offset of the state that it was thought up on.
+    /// The offset of the state that it was decided on.
     pub(super) after: i64,
     pub(super) values: Vec<Bytes>,
     pub(super) reply: Reply<i64>,
@@ -73,7 +73,7 @@ pub(super) enum Event {
     AddPeerAddresses(Vec<Voter>),
 }
 
-/// What is known about a node otherwise than by its messages.
+/// What is known about a node from elsewhere than its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hint {
     Down,
@@ -238,7 +238,7 @@ impl<M: StateMachine> Driver<M> {
         self.node.close()
     }
 
-    /// Acts on what came in, and answers.
+    /// Handles events, and answers.
     fn finish(&mut self) {
         loop {
             let driven = self.node.drive();
@@ -262,7 +262,7 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// Answers what has come about, and what will not any more, or not by this leader.
+    /// Answers proposals that were applied, and proposals that will not be, or not by this leader.
     fn answer(&mut self, error: Option<QuorumError>) {
         for committed in self.node.take_committed() {
             let proposal_id = committed.proposal_id;
@@ -300,7 +300,7 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// What was under way may still come about.
+    /// Proposals in flight may still be applied.
     fn refuse_all(&mut self, error: &QuorumError) {
         for (_, reply) in std::mem::take(&mut self.proposed).into_values() {
             refuse(reply, error.clone());

@@ -10,9 +10,9 @@
 //!   members is a KRaftVoters control batch.
 //! - A batch is on disk before the next one is written, or the offset where several begin is. After a crash only the
 //!   last one can be torn, or what was written from that offset on, which is truncated; any other bad batch is damage,
-//!   and so is a log that ends before its synced offset. Then the node does not start rather than forget a change that
-//!   it had promised. [`recover`] says how to go on.
-//! - Snapshots and the vote are on disk twice. What is damaged is made anew from the other copy, and never removed.
+//!   and so is a log that ends before its synced offset. Then the node does not start rather than lose an acknowledged
+//!   change. [`recover`] says how to go on.
+//! - Snapshots and the vote are on disk twice. A damaged copy is restored from the other one, and never removed.
 //! - Entries are applied in order, each once in the life of the process. A proposal is answered when it is applied.
 //! - The node that is the only voter is leader as soon as it has written one entry.
 //! - A member is a disk, not a machine ([`VoterKey`]): with a new disk a node is another member and cannot vote as the
@@ -134,7 +134,7 @@ impl Options {
 pub enum QuorumError {
     #[error("this node does not lead the metadata quorum")]
     NotLeader,
-    /// What was proposed rests on a state that is not the newest.
+    /// The proposal was decided on a state that is not the newest.
     #[error("the metadata has changed meanwhile")]
     Superseded,
     #[error("another change of the members of the metadata quorum is under way")]
@@ -230,8 +230,7 @@ pub struct QuorumStatus {
 }
 
 impl QuorumStatus {
-    /// Whom to ask instead of the leader, where that is not known: the other voters in turn. A node alone decides
-    /// itself.
+    /// Which node to ask if the leader is not known: the other voters in turn. A single node decides itself.
     pub fn other_voter(&self, node_id: i32, attempt: usize) -> Option<i32> {
         let ids = self.voters.voters.iter().map(|voter| voter.node_id);
         let others: Vec<i32> = ids.filter(|id| *id != node_id).collect();
@@ -321,7 +320,8 @@ impl Quorum {
         self.ask(|reply| Command::Propose(Proposal { epoch, after, values, reply })).await
     }
 
-    /// Finishes what an error left under way. When it succeeds, whatever is going to come of it has come.
+    /// Waits for the outcome of proposals that an error left in flight. When it succeeds, they are applied or never
+    /// will be.
     pub async fn settle(&self) -> Result<(), QuorumError> {
         self.ask(Command::Settle).await
     }
@@ -398,8 +398,7 @@ impl Quorum {
         self.events.stop();
     }
 
-    /// Says where members are to be reached that this node's voter set may not have yet: its leader, while it is blank
-    /// or behind.
+    /// Adds addresses of members that this node's voter set may not have yet: its leader, while it is blank or behind.
     pub fn add_peer_addresses(&self, members: Vec<Voter>) {
         self.events.push(Event::AddPeerAddresses(members));
     }

@@ -29,8 +29,8 @@ use super::{
     Options, Position, QuorumError, QuorumStatus, StateMachine, Transport, Voter, VoterKey, VoterSet, batches, voters,
 };
 
-/// Ticks without a word from the leader before a voter stands for election, up to twice as many, and between a leader's
-/// heartbeats.
+/// Ticks without a message of the leader before a voter stands for election, up to twice as many, and between a
+/// leader's heartbeats.
 pub(super) const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
 
@@ -38,8 +38,8 @@ const HEARTBEAT_TICKS: usize = 2;
 const VOTES_TICKS: usize = 5;
 const TURN_TICKS: usize = 3;
 
-/// Ticks without a word from a majority after which a leader stops leading. Raft's own look at it can take twice as
-/// long, and the others must wait as long again.
+/// Ticks without a message of a majority after which a leader steps down. Raft's own check can take twice as long, and
+/// the others must wait as long again.
 const MAJORITY_LOST_TICKS: u64 = (ELECTION_TICKS + HEARTBEAT_TICKS) as u64;
 
 /// Ticks for which a leader with a full disk leads at least.
@@ -69,7 +69,7 @@ impl LastContacts {
     }
 }
 
-/// A proposal that was accepted. It has come about when an entry of this index and epoch is applied.
+/// A proposal that was accepted. It is committed when an entry of this index and epoch is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProposalId {
     pub index: u64,
@@ -161,7 +161,7 @@ impl<M: StateMachine> Node<M> {
             id: key.raft_id(),
             election_tick: ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
-            // When to stand for election is said here, by the randomness of the environment and not raft's own.
+            // The election timeout is drawn here, with the environment's randomness and not raft's own.
             min_election_tick: usize::MAX - 1,
             max_election_tick: usize::MAX,
             applied,
@@ -305,8 +305,8 @@ impl<M: StateMachine> Node<M> {
         self.drive()
     }
 
-    /// Another member says something. [`Self::drive`] is to follow, after one message or several. What no member says
-    /// is [`QuorumError::Impossible`], and changes nothing.
+    /// Takes a message of another member. [`Self::drive`] has to follow, after one message or several. A message that
+    /// no member sends is [`QuorumError::Impossible`], and changes nothing.
     pub fn receive(&mut self, message: Message) -> Result<(), QuorumError> {
         self.check()?;
         self.resume()?;
@@ -502,8 +502,8 @@ impl<M: StateMachine> Node<M> {
         self.state_offset
     }
 
-    /// Proposes records as one entry, in the epoch in which they were thought up. They were on the state at `after`; if
-    /// that is not what they would follow they are refused.
+    /// Proposes records as one entry, in the epoch in which they were decided. They were decided on the state at
+    /// `after`; if they would not follow it they are refused.
     pub fn propose(&mut self, epoch: i32, after: i64, values: &[Bytes]) -> Result<ProposalId, QuorumError> {
         self.check()?;
         self.resume()?;
@@ -539,13 +539,13 @@ impl<M: StateMachine> Node<M> {
         }
     }
 
-    /// Finishes what a full disk had interrupted. Until then raft can take nothing in.
+    /// Finishes what a full disk had interrupted. Until then raft accepts nothing.
     pub(super) fn resume(&mut self) -> Result<(), QuorumError> {
         if self.unfinished.is_some() { self.drive() } else { Ok(()) }
     }
 
-    /// Does what there is to do. When the disk is full it stops, and goes on with the next call; any other error is the
-    /// end of the node, which answers with it from then on.
+    /// Does all pending work. When the disk is full it stops, and goes on with the next call; any other error ends the
+    /// node, which answers with it from then on.
     pub fn drive(&mut self) -> Result<(), QuorumError> {
         self.check()?;
         loop {
@@ -684,7 +684,7 @@ impl<M: StateMachine> Node<M> {
         self.send(messages);
     }
 
-    /// A snapshot that cannot be written for want of space is tried again later.
+    /// A snapshot that cannot be written for lack of space is tried again later.
     fn snapshot_if_due(&mut self) -> Result<(), QuorumError> {
         let storage = self.raft.store();
         let is_wanted = storage.is_snapshot_wanted() && storage.snapshot_index() < self.applied;

@@ -1,4 +1,4 @@
-//! Where raft's entries are: on disk in Kafka's format, and in memory from the newest snapshot on.
+//! The storage of raft's entries: on disk in Kafka's format, and in memory from the newest snapshot on.
 //!
 //! Raft reads from memory only, so that no read can fail in the middle of it. What is in memory is bounded by how often
 //! snapshots are written.
@@ -149,7 +149,7 @@ impl Storage {
                     "offset {promised_offset} was promised, and {offset} was not"
                 )));
             }
-            // Power went in the middle of many entries, and any of them may be torn. None was promised.
+            // There was a power loss in the middle of many entries, and any of them may be torn. None was acknowledged.
             tracing::warn!(offset, "the metadata log is cut where entries were being written");
             log.truncate_to(*offset, clock.now())?;
         }
@@ -267,15 +267,15 @@ impl Storage {
             state.term = last_term;
             state.vote = 0;
         }
-        // A change of the voters is proposed when the one before is committed. What is known of it decides who has a
-        // say in elections, and must not fall behind by two changes because the commit was not worth a write.
+        // A change of the voters is proposed when the one before is committed. It decides who votes in elections, and
+        // must not fall behind by two changes because the commit was not worth a write.
         state.commit = state.commit.max(self.snapshot_index).max(changes.before_last);
         self.hard_state = state;
         Ok(())
     }
 
-    /// Writes what was written last once more. If a sync of it failed before the process ended, the kernel has it, and
-    /// says that the disk does too.
+    /// Writes the last batch once more. If a sync of it failed before the process ended, the kernel has it, and says
+    /// that the disk does too.
     fn sync_again(&self, tail_bytes: usize) -> Result<(), QuorumError> {
         if tail_bytes > 0 {
             let (path, size) = self.last_segment()?;
@@ -496,7 +496,7 @@ impl Storage {
         self.hard_state.commit = commit;
     }
 
-    /// Writes a snapshot of the state after the entry `index`, and lets go of what it and its predecessor make useless.
+    /// Writes a snapshot of the state after the entry `index`, and drops the log that it and its predecessor replace.
     pub(super) fn write_snapshot(&mut self, index: u64, values: Vec<Bytes>) -> Result<(), QuorumError> {
         let (Some(offset), Ok(term)) = (self.offset_of(index), raft::Storage::term(self, index)) else {
             return Err(QuorumError::Raft(format!("entry {index} is not there").into()));

@@ -172,12 +172,12 @@ pub(super) fn list(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<SnapshotId>> {
     Ok(ids)
 }
 
-/// Reads a snapshot, or its copy, from which it is made anew then.
+/// Reads a snapshot, or its copy, from which it is then restored.
 pub(super) fn read(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> Result<Snapshot, QuorumError> {
     copies::read(disk, &id.path(dir), BYTES_MAX, |bytes| parse(id, bytes))?.ok_or_else(missing)
 }
 
-/// The same, without making anything anew.
+/// The same, without restoring anything.
 pub(super) fn look_at(disk: &dyn Disk, dir: &Path, id: SnapshotId) -> Result<Snapshot, QuorumError> {
     copies::look_at(disk, &id.path(dir), BYTES_MAX, |bytes| parse(id, bytes))?.ok_or_else(missing)
 }

@@ -31,13 +31,13 @@ impl Stored for RaftState {
     const FLEXIBLE_SINCE: i16 = 0;
 }
 
-/// What the file says: the state, and from which offset on the log was being written without a promise. `None` when it
-/// is not there. Anything that was not written by [`write`] is an error.
+/// What the file says: the state, and the offset from which on entries were being written that were not acknowledged.
+/// `None` when it is not there. Anything that was not written by [`write`] is an error.
 pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Option<i64>)>, QuorumError> {
     copies::read(disk, &dir.join(NAME), BYTES_MAX, parse)
 }
 
-/// The same, without making anything anew.
+/// The same, without restoring anything.
 pub(super) fn look_at(disk: &dyn Disk, dir: &Path) -> Result<Option<(HardState, Option<i64>)>, QuorumError> {
     copies::look_at(disk, &dir.join(NAME), BYTES_MAX, parse)
 }

@@ -3,8 +3,8 @@
 //! A torn batch at the end of the log was never acknowledged, and is truncated. A damaged or missing one that was
 //! acknowledged looks the same; this file tells them apart. It is written in place after each sync of the log and not
 //! synced itself, so it costs a write: what it says is a lower bound, and what a kill leaves of it is exact. A start
-//! makes that durable before it looks at the log, and before the log is cut it is lowered, durably. It has two slots,
-//! written in turn, so that a torn write leaves the other.
+//! makes that durable before it reads the log, and before the log is truncated it is lowered, durably. It has two
+//! slots, written in turn, so that a torn write leaves the other.
 
 use std::io::{self, IoSlice};
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! A member whose log ends before what it has promised: its disk has lost the end, and the note of how far that was
-//! synced with it.
+//! A member whose log ends before what it has acknowledged: its disk has lost the end, and the synced offset with it.
 //!
 //! Raft has no message for this. The leader never goes back before what the member had acknowledged, so the member
 //! would be sent nothing that it can append until another node leads. So it says where its log ends, and the leader,
@@ -12,7 +11,7 @@ use super::Node;
 use crate::StateMachine;
 
 impl<M: StateMachine> Node<M> {
-    /// Answers a leader that commits what this node has promised and does not have. Its message is refused.
+    /// Answers a leader that commits what this node has acknowledged and does not have. Its message is refused.
     pub(crate) fn admit_lost_end(&mut self, heartbeat: &Message) {
         let (raft, last_index) = (&self.raft.raft, self.last_index());
         let is_from_leader = heartbeat.term == raft.term && [INVALID_ID, heartbeat.from].contains(&raft.leader_id);
@@ -37,7 +36,7 @@ impl<M: StateMachine> Node<M> {
         self.send(vec![rejection]);
     }
 
-    /// Counts no longer on what a member says that it does not have. Raft takes the message for the answer to a probe.
+    /// Forgets that a member has what it says that it lacks. Raft takes the message for the answer to a probe.
     pub(crate) fn believe_lost_end(&mut self, response: &Message) {
         let raft = &mut self.raft.raft;
         let is_rejection = response.get_msg_type() == MessageType::MsgAppendResponse && response.reject;

@@ -15,7 +15,7 @@ use crate::{QuorumError, Replica, StateMachine, Voter, VoterKey, VoterSet};
 const MEMBERS_MAX: usize = 256;
 const WISHES_MAX: usize = 64;
 
-/// Ticks without a word after which a voter can be replaced by one with its node id.
+/// Ticks without a message after which a voter can be replaced by one with its node id.
 const GONE_TICKS: u64 = 2 * ELECTION_TICKS as u64;
 
 /// What a node has requested to be.
@@ -55,7 +55,7 @@ impl<M: StateMachine> Node<M> {
     }
 
     pub(crate) fn has_joined(&self, key: VoterKey, joined: Joined) -> bool {
-        // An address that is to be changed is still a wish.
+        // A change of address is still pending.
         !self.pending_membership.members.contains_key(&key.raft_id())
             && (self.voters.voter(key).is_some() || joined == Joined::Observer && self.voters.observer(key).is_some())
     }
@@ -120,7 +120,7 @@ impl<M: StateMachine> Node<M> {
         let Some(set) = self.replacement().or_else(|| self.next_membership_change()) else { return Ok(false) };
         match self.propose_change(&set) {
             Ok(_) => Ok(true),
-            // Too much is on its way already.
+            // Too much is in flight already.
             Err(QuorumError::NotLeader) => Ok(false),
             Err(error) => Err(error),
         }

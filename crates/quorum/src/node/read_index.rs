@@ -9,7 +9,7 @@ use raft::eraftpb::{Message, MessageType};
 use super::Node;
 use crate::{QuorumError, StateMachine};
 
-/// Questions that may wait for the voters' word.
+/// How many questions may wait for the voters' confirmation.
 pub(crate) const QUESTIONS_MAX: usize = 64;
 
 /// What a leader knew to be committed when most voters followed it.
@@ -62,7 +62,7 @@ impl<M: StateMachine> Node<M> {
         std::mem::take(&mut self.questions.confirmed)
     }
 
-    /// Takes up what raft says of the questions.
+    /// Records the questions that raft has confirmed.
     pub(crate) fn record_confirmed(&mut self, read_states: Vec<raft::ReadState>) {
         let numbers = read_states.into_iter().filter_map(|state| state.request_ctx.try_into().ok());
         self.questions.confirmed.extend(numbers.map(u64::from_be_bytes));
