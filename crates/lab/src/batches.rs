@@ -30,7 +30,7 @@ struct OpenBatch {
     reserved_bytes: usize,
 }
 
-/// A batch as it goes out, and goes out again.
+/// A batch that is ready to be sent, for the first time or again.
 pub(crate) struct ReadyBatch {
     pub(crate) bytes: Bytes,
     /// Without compression.
@@ -46,7 +46,7 @@ pub(crate) struct ReadyBatch {
 pub(crate) struct Lane {
     /// The broker that leads the partition; -1 if there is none.
     pub(crate) leader: i32,
-    /// Failed tries, in their order. While there are any, nothing newer is sent.
+    /// Failed batches to retry, in their order. While there are any, nothing newer is sent.
     reenqueued: VecDeque<ReadyBatch>,
     /// Before then they are not sent.
     retry_at: Option<Instant>,
@@ -95,7 +95,7 @@ impl Lane {
 pub(crate) struct Batches {
     pub(crate) lanes: Vec<Lane>,
     partitioner: Partitioner,
-    /// Bytes that went to the partition of the moment since it is that.
+    /// Bytes that went to the sticky partition since it was chosen.
     sticky_bytes: usize,
     buffered_bytes: usize,
     /// Compressed size by plain size, as far as is known.
@@ -155,7 +155,7 @@ impl Batches {
             |lane: &Lane| lane.gathering.back().is_some_and(|open| open.builder.size_bytes() + bytes <= limit);
         if !has_room(&self.lanes[partition]) {
             let reserved_bytes = self.settings.batch_bytes.max(bytes + batch::HEADER_BYTES);
-            // One batch is let through however small the memory, or nothing would ever go out.
+            // One batch is allowed however small the memory, or nothing would ever be sent.
             if self.buffered_bytes > 0 && self.buffered_bytes + reserved_bytes > self.settings.buffer_bytes {
                 return false;
             }
@@ -265,20 +265,20 @@ impl Batches {
         Some(ReadyBatch { bytes, plain_bytes, sent, begun, tries: 1, sequence, reserved_bytes })
     }
 
-    /// A batch of a lane is with the broker.
+    /// A batch of a lane was delivered.
     pub(crate) fn delivered(&mut self, lane: usize, batch: &ReadyBatch) {
         self.lanes[lane].is_known = true;
         self.end(lane, batch);
     }
 
-    /// A batch of a lane has come to its end, well or not.
+    /// A batch of a lane has ended, acknowledged or failed.
     pub(crate) fn end(&mut self, lane: usize, batch: &ReadyBatch) {
         self.buffered_bytes -= batch.reserved_bytes;
         self.lanes[lane].in_flight -= 1;
         self.lanes[lane].close_gaps();
     }
 
-    /// A batch with a single record is not with the broker and never will be. What follows goes on without it.
+    /// A batch with a single record was refused for good. What follows goes on without it.
     pub(crate) fn refused(&mut self, lane: usize, batch: &ReadyBatch) {
         if self.lanes[lane].producer.is_some() {
             self.lanes[lane].refused.push(batch.sequence);
@@ -291,7 +291,7 @@ impl Batches {
     pub(crate) fn split(&mut self, lane: usize, mut batch: ReadyBatch) -> Result<(), ReadyBatch> {
         let Ok(Some(parts)) = split::halves(&batch.bytes, &self.settings) else { return Err(batch) };
         self.buffered_bytes -= batch.reserved_bytes;
-        // What is gathered from now on shall be no larger than it looks.
+        // The size estimate of batches from now on assumes no compression.
         self.compression_ratio = self.compression_ratio.max(1.0);
         let lane = &mut self.lanes[lane];
         if lane.reenqueued.is_empty() {
@@ -343,7 +343,7 @@ impl Batches {
         records
     }
 
-    /// Gives up what would have to be sent again, since the producer id that it carries is of no use any more.
+    /// Gives up batches to retry, since their producer id is no longer valid.
     pub(crate) fn give_up_failed(&mut self, lane: usize) -> usize {
         self.give_up_again(lane, |_| true)
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 const RATE_REACHED: f64 = 0.98;
 /// The buffer counts as full all the time from this part on: a producer that just fills it waits a little less.
 const BUFFER_FULL: f64 = 0.6;
-/// A broker, or a machine, that is busier than this has nothing left to give.
+/// A broker, or a machine, that is busier than this is saturated.
 const CPU_EXHAUSTED: f64 = 0.8;
 const MACHINE_EXHAUSTED: f64 = 0.9;
 /// A producer or consumer is one task, which cannot use more than one core.
@@ -49,7 +49,7 @@ pub enum Limit {
     Quota,
     /// Other processes of the machine.
     Noise,
-    /// All was read, or sent, before anything ran out, or the figures do not tell.
+    /// No limit was reached, or the figures do not show it.
     Unknown,
 }
 
@@ -220,7 +220,7 @@ impl Observation {
         None
     }
 
-    /// What a producer does to itself.
+    /// Limits of the producer's own settings.
     fn client_limit(&self) -> (Limit, String) {
         let Some(mean_latency_s) = self.mean_latency_s else {
             return (Limit::Unknown, "nothing that was measured had run out".to_owned());

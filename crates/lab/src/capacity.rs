@@ -1,8 +1,8 @@
 //! The highest rate that meets a goal, and how latency grows on the way there.
 //!
-//! First one run as fast as it goes says where the end is. Parts of that rate, ever larger, draw the curve until the
-//! goal is missed; then the gap between the last rate that met it and the first that did not is halved until it is
-//! narrow enough. A rate that was not reached has not met the goal, whatever its latency says.
+//! A first run as fast as possible finds the limit. Parts of that rate, ever larger, draw the curve until the goal is
+//! missed; then the gap between the last rate that met it and the first that did not is halved until it is narrow
+//! enough. A rate that was not reached has not met the goal, whatever its latency says.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ const RATE: &str = "rate_records_per_s";
 #[derive(Clone, Debug)]
 pub struct Capacity {
     pub target: String,
-    /// Records per second as fast as it goes, with no regard to latency.
+    /// Records per second as fast as possible, whatever the latency.
     pub unlimited: f64,
     /// The highest rate that met the goal.
     pub highest: Option<f64>,
@@ -184,7 +184,7 @@ mod tests {
             let highest = highest.unwrap();
             assert!(highest <= capacity && highest * 1.06 >= capacity, "{highest} of {capacity} in {steps} steps");
         }
-        // It goes as fast as it can and meets the goal there.
+        // It meets the goal at full speed.
         assert_eq!(search(100_000.0, 200_000.0), (Some(100_000.0), CURVE.len()));
         // It never does.
         assert_eq!(search(100_000.0, 0.0).0, None);

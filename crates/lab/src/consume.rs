@@ -61,7 +61,7 @@ pub struct Consumed {
     pub records: u64,
     /// Of keys and values.
     pub bytes: u64,
-    /// What passed until the group had agreed, the longest of all consumers.
+    /// The longest time of all consumers until the group had its assignment.
     pub joining: Duration,
 }
 
@@ -128,7 +128,7 @@ impl ConsumeStats {
         self.assigned.load(Ordering::Relaxed)
     }
 
-    /// What fetching came to, of the consumers that have ended.
+    /// Fetch figures of the consumers that have ended.
     pub fn fetches(&self) -> FetchTotals {
         *self.fetches.lock()
     }
@@ -200,7 +200,7 @@ struct ConsumerLoop<'a> {
     load: ConsumeLoad,
     stats: &'a ConsumeStats,
     stop: &'a AtomicBool,
-    /// What this consumer has waited for its group.
+    /// How long this consumer has waited for its assignment.
     joining: Duration,
     round: Round,
     is_assigned: bool,
@@ -291,7 +291,7 @@ impl ConsumerLoop<'_> {
         }
     }
 
-    /// Finds what to read and from where. With a group this waits until the group has agreed.
+    /// Finds what to read and from where. With a group this waits for the assignment.
     async fn assign(&mut self) -> Result<(), ClientError> {
         let started = Instant::now();
         self.commit().await;

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::timer::Timer;
 
-/// Room that is made for reading at once.
+/// How many bytes are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// What one direction of a connection holds at most. It is what fits into a line of 160 ms at 100 MiB/s.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -72,7 +72,7 @@ impl Drop for DelayProxy {
     fn drop(&mut self) {
         self.stop.notify_one();
         if let Some(thread) = self.thread.take() {
-            // Whether it panicked is of no interest any more.
+            // A panic of it does not matter any more.
             let _ = thread.join();
         }
     }

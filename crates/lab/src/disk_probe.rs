@@ -1,4 +1,4 @@
-//! What the disk under a directory can do: the preflight that people make with dd.
+//! Measures the disk under a directory, as operators do with dd before a benchmark.
 //!
 //! Everything is written to one file that has no name any more once it is open, so that nothing is left behind however
 //! this ends. The bytes are random: a disk that compresses or folds equal blocks gains nothing.
@@ -29,7 +29,7 @@ pub struct DiskProbe {
     pub part_max: Duration,
 }
 
-/// What came of it. Rates are in bytes per second.
+/// The results. Rates are in bytes per second.
 #[derive(Clone)]
 pub struct DiskResult {
     /// Through the page cache, with one sync at the end that counts.

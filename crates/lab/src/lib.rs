@@ -1,9 +1,9 @@
-//! The laboratory: puts load on any Kafka and says honestly what came of it.
+//! The lab: puts load on any Kafka and measures it.
 //!
 //! [`produce`] is the load of producers, [`produce_raw`] that of requests which were encoded beforehand, [`Payload`]
-//! what they send, [`Stats`] what became of it; [`consume`] and [`ConsumeStats`] are their counterparts, and
-//! [`end_to_end`] sees a record from one end to the other. Settings have the names and the meaning that Kafka's own
-//! clients give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
+//! what they send, [`Stats`] the results; [`consume`] and [`ConsumeStats`] are their counterparts, and [`end_to_end`]
+//! measures single records from producer to consumer. Settings have the names and the meaning that Kafka's own clients
+//! give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
 //! [`probe_disk`] and [`probe_net`] say what the machine could do at all.
 
 mod batches;

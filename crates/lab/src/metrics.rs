@@ -1,4 +1,4 @@
-//! What producers and consumers do underneath, counted since the start: what Kafka's clients call their metrics.
+//! The client metrics of producers and consumers, counted since the start.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! CPU and memory of brokers on other machines, from where they publish them for Prometheus.
+//! CPU and memory of brokers on other machines, from their Prometheus endpoints.
 //!
 //! The names are those that Prometheus' client libraries and Kafka's JMX exporter give to a process. Each endpoint is
 //! scraped once a second; readers get the newest answer, so that a slow endpoint delays nothing.
@@ -27,7 +27,7 @@ pub enum EndpointError {
     NoFigures { url: String },
 }
 
-/// Endpoints that are asked until this is dropped.
+/// Endpoints that are scraped until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     samples: Arc<Mutex<Vec<Option<ProcessSample>>>>,

@@ -26,7 +26,7 @@ pub struct NetProbe {
     pub upload: Duration,
 }
 
-/// What came of it, for one broker.
+/// The results for one broker.
 #[derive(Clone)]
 pub struct NetResult {
     pub connect: Duration,

@@ -1,6 +1,6 @@
 //! The load of one producer: makes records when they are due, gathers them into batches, keeps requests in flight.
 //!
-//! One task does it all, so that a record costs no hand-over. A record's latency counts from when it was *due* where
+//! One task does it all, so that no record moves between tasks. A record's latency counts from when it was *due* where
 //! there is a schedule ([`Pace::OpenLoop`]): a broker that stalls for two seconds shows in all the records that should
 //! have been sent meanwhile. Without a schedule it counts from when the record was ready to be sent, as in Kafka's
 //! tool, and contains the time that it waited for space in the buffer.
@@ -62,7 +62,8 @@ pub struct ProduceLoad {
     pub settings: ProducerSettings,
     /// With a `transactional.id`: how old a transaction gets before it is committed.
     pub transaction_duration: Duration,
-    /// The producer as the transaction coordinator knows it; without, that is asked when the load has begun.
+    /// The producer as the transaction coordinator knows it; without it, the coordinator is asked when the load has
+    /// begun.
     pub transactions: Option<Transactions>,
     pub payload: Payload,
     pub seed: u64,
@@ -195,7 +196,7 @@ struct Refreshed {
     producer: Option<ProducerId>,
 }
 
-/// The way to one broker.
+/// The connection to one broker.
 enum Link {
     Open {
         connection: Connection,
@@ -695,7 +696,7 @@ fn facts(batch: &ReadyBatch, now: Instant) -> BatchFacts {
     }
 }
 
-/// Why a broker has refused a batch, in its own words where it has some.
+/// Why a broker has refused a batch, with its error message if it has one.
 fn reason(code: ErrorCode, answer: Option<&PartitionProduceResponse>) -> String {
     match answer.and_then(|answer| answer.error_message.as_deref()) {
         Some(message) => format!("{code}: {message}"),

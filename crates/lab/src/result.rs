@@ -1,4 +1,4 @@
-//! What a run leaves behind: one JSON file for the run and one for each case, in this schema (docs/lab.md).
+//! The files of a run: one JSON file for the run and one for each case, in this schema (docs/lab.md).
 //!
 //! Fields are only ever added; a change of meaning raises [`SCHEMA_VERSION`]. Units stand in the names: `_us` are
 //! microseconds, `_s` seconds, a MiB is 1,048,576 bytes.
@@ -107,7 +107,7 @@ pub struct NetworkFacts {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CaseResult {
     pub schema: u32,
-    /// Its place in the scenario, from 1 on.
+    /// Its number in the scenario, from 1 on.
     pub number: u32,
     /// Unique in the scenario: `H1`, or `D3/partitions=2` where a matrix has made it.
     pub id: String,
@@ -198,7 +198,7 @@ pub struct Published {
     pub note: Option<String>,
 }
 
-/// What came of a case, its warm-up left out.
+/// The results of a case, its warm-up left out.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// From the end of the warm-up to the last answer.
@@ -253,7 +253,7 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountsFrom {
-    /// Open loop: a broker that stands still is seen by all that should have been sent meanwhile.
+    /// Open loop: a stall of the broker shows in all records that should have been sent meanwhile.
     Due,
     /// Closed loop, or as fast as possible: contains the wait for space in the producer's buffer.
     Sent,
@@ -289,7 +289,7 @@ fn parts(records: u64) -> Vec<f64> {
     parts
 }
 
-/// What it took.
+/// The resources that it took.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Cost {
     /// CPU time of the generator, in seconds.

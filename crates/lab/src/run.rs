@@ -35,7 +35,7 @@ pub use files::{FilesError, Results};
 
 const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, part_max: Duration::from_secs(2) };
 const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };
-/// How often it is looked whether to stop, where that has to be looked for.
+/// How often a blocking wait checks whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
 const JVM_WARM_UP_S: f64 = 10.0;
@@ -73,7 +73,7 @@ pub struct Plan {
     pub format_time: fn(i64) -> String,
 }
 
-/// What a run tells while it runs.
+/// Progress events of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
     Preparing(&'a str),
@@ -91,7 +91,7 @@ pub enum Event<'a> {
     Kept(&'a CaseResult),
 }
 
-/// Where in a run a case stands.
+/// The position of a case in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// Of the case in its scenario, from 1 on.
@@ -351,7 +351,7 @@ impl<'a> Session<'a> {
         Ok(results)
     }
 
-    /// Runs a case and keeps what came of it.
+    /// Runs a case and keeps its results.
     pub(crate) async fn measure(
         &self,
         case: &Case,

@@ -1,4 +1,4 @@
-//! Cuts a batch that a broker finds too large in two (`ProducerBatch.split`).
+//! Splits a batch that a broker finds too large in two (`ProducerBatch.split`).
 
 use bytes::Bytes;
 use wire::batch::{Batch, BatchBuilder, BatchError, add_sequence};

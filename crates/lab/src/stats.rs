@@ -1,4 +1,4 @@
-//! What became of the records: counts, latencies, errors, of a window and of the whole run.
+//! The results of records: counts, latencies, errors, of a window and of the whole run.
 //!
 //! Latency is kept in microseconds in HDR histograms, all of it and not a sample.
 
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-/// A record that was sent and whose fate is not known yet.
+/// A record that was sent and is not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     /// From when its latency counts, in microseconds since the start.
@@ -175,7 +175,7 @@ impl Stats {
         self.inner.lock().metrics.requested(batches);
     }
 
-    /// A batch was cut in two.
+    /// A batch was split in two.
     pub(crate) fn split(&self) {
         self.inner.lock().metrics.split_batches += 1;
     }

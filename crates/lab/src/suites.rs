@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_suite_is_plain_text_and_takes_ten_minutes_at_most() {
-        // For topics, connections and the like, around each case.
+        // The overhead of topics, connections and the like, for each case.
         const OVERHEAD_S: f64 = 1.5;
         for suite in suites() {
             for (number, line) in suite.text.lines().enumerate() {

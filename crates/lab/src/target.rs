@@ -1,4 +1,4 @@
-//! The cluster that a run measures: brokers that are started for it and go with it, or whatever runs somewhere.
+//! The cluster that a run measures: brokers that are started for it and stopped after it, or an existing cluster.
 //!
 //! A [`Target`] owns its processes and their data. Both are removed when it is stopped or dropped, however a run ends.
 //! A kill of this process leaves the data behind, and Apache Kafka. Brokers do not get the terminal's Ctrl-C: the run
@@ -25,7 +25,7 @@ pub use local::{LocalBroker, LocalCluster, LocalSpec};
 pub use loopback::Ports;
 use node::Node;
 
-/// Environment variables of this beginning are settings of a broker; it gets those of the run and no others.
+/// Environment variables with this prefix are configs of a broker; it gets those of the run and no others.
 const OWN_VARIABLES: &str = "PARSHALL_";
 const EMBEDDED_READY_MAX: Duration = Duration::from_secs(30);
 /// How long servers that should be running are tried.
@@ -39,7 +39,7 @@ pub enum TargetSpec {
     Embedded { program: PathBuf, settings: Vec<(String, String)> },
     /// Apache Kafka from its distribution, or a directory with its jars. Each node is broker and controller.
     Kafka { home: PathBuf, settings: Vec<(String, String)> },
-    /// Whatever runs there. `metrics` are the URLs where its brokers publish theirs, if they do.
+    /// An existing cluster. `metrics` are the URLs of its brokers' metrics, if they have any.
     Servers { bootstrap: Vec<String>, security: Security, metrics: Vec<String> },
 }
 

@@ -72,7 +72,7 @@ impl Axis {
         Self { title: title.to_owned(), from: from - margin, to: to + margin, is_log, ticks }
     }
 
-    /// A place for each name, at 0, 1, 2 ...
+    /// A tick for each name, at 0, 1, 2 ...
     pub(super) fn of_names(title: &str, names: Vec<String>) -> Self {
         let to = names.len() as f64 - 0.5;
         let ticks = names.into_iter().enumerate().map(|(at, name)| (at as f64, name)).collect();

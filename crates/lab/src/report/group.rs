@@ -1,11 +1,11 @@
-//! A case on one target with its repetitions: which of them speaks for all, and how far they lie apart.
+//! A case on one target with its repetitions: which of them is shown, and how far they differ.
 
 use super::measure;
 use crate::compare::Spread;
 use crate::result::{CaseResult, Latency, Measure, Measured, Outcome, RunFacts};
 
 pub(super) struct Group<'a> {
-    /// Where links to it lead.
+    /// Its anchor in the page.
     pub anchor: String,
     /// The repetition in the middle by throughput; the first one where nothing was measured.
     pub case: &'a CaseResult,

@@ -1,4 +1,4 @@
-//! A run that could have been: two targets, repetitions, a matrix, saturated and skipped and failed cases.
+//! An invented run: two targets, repetitions, a matrix, saturated and skipped and failed cases.
 
 use std::collections::BTreeMap;
 
@@ -203,7 +203,7 @@ pub(super) fn saturated(mut case: CaseResult, limit: Limit, evidence: &str) -> C
     case
 }
 
-/// The same case at its place in the scenario, with what was published.
+/// The same case with its number in the scenario, and the published figures.
 fn placed(number: u32, title: &str, published: Option<Published>, case: CaseResult) -> CaseResult {
     CaseResult { number, title: title.to_owned(), published, ..case }
 }

@@ -1,4 +1,4 @@
-//! What a reader with half a minute sees: how many cases there are, what limited them, and a row for each.
+//! The summary at the top of the report: how many cases there are, what limited them, and a row for each.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) struct Badge {
     pub class: &'static str,
 }
 
-/// What several cases may have to warn of, but for figures in it.
+/// A warning that several cases may share, except for its figures.
 pub(super) struct Warning {
     pub text: String,
     /// Whether the text is that of the first case, and others have other figures.

@@ -175,11 +175,11 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Its points in order, one for each place.
+/// Its points in order, one for each value.
 fn line(label: String, style: Style, mut points: Vec<Point>) -> Line {
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     points.dedup_by(|a, b| a.x == b.x);
-    // From the length of a queue to a latency leads no line.
+    // No line joins the length of a queue and a latency.
     let is_queue = |point: &Point| point.mark == Some(Mark::Cross);
     let runs = points.chunk_by(|a, b| is_queue(a) == is_queue(b));
     let points = runs.map(<[Point]>::to_vec).collect::<Vec<_>>().join(&Point::plain(0.0, None));

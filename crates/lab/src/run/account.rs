@@ -1,4 +1,4 @@
-//! What came of a case: rates, latencies, cost and verdict, from what was watched and counted.
+//! The results of a case: rates, latencies, cost and verdict, from samples and counters.
 
 use super::case::Watched;
 use super::watch::broker_costs;
@@ -8,7 +8,7 @@ use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, Prefl
 use crate::scenario::{Load, Loop};
 use crate::stats::{Stats, Tally};
 
-/// CPU time comes in steps of 10 ms; of less than this it tells nothing.
+/// CPU time comes in steps of 10 ms; less than this means nothing.
 const CPU_WINDOW_S_MIN: f64 = 0.5;
 
 pub(super) struct Facts<'a> {

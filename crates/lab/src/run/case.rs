@@ -1,4 +1,4 @@
-//! One case on one target: topics, what consumers will find there, the load, and what came of it.
+//! One case on one target: topics, what consumers will find there, the load, and the results.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a case is run with, beside itself.
+/// The surroundings of a case.
 pub(super) struct Surroundings<'a> {
     pub(super) target: &'a Target,
     pub(super) extent: Extent,
@@ -144,7 +144,7 @@ impl Running<'_> {
             self.start_consumers(&mut consumers, &consumed, &stop_consumers);
             self.wait_for_assignments(&mut consumers, &consumed).await?;
         }
-        // Consumers along have waited for each other; the clock of the load starts now.
+        // Consumers that run along have waited for each other; the clock of the load starts now.
         let produced = Arc::new(Stats::start());
         let watch = Watch {
             produced: &produced,
@@ -276,7 +276,7 @@ impl Running<'_> {
         })
     }
 
-    /// Puts there what consumers are to read, in batches as the producer's settings make them, and fast.
+    /// Fills topics with what consumers are to read, in batches as the producer's settings make them, and fast.
     async fn fill(&self) -> Result<(), CaseError> {
         let sizes = self.load.record_size_bytes.sizes.mean_bytes().max(1.0);
         let enough = (BACKLOG_BYTES as f64 / sizes) as u64;
@@ -459,7 +459,7 @@ impl Watching {
     }
 
     fn end(mut self, watch: &Watch<'_>) -> Watched {
-        // What is left of a second says little about a second.
+        // The rest of a second is no sample of a second.
         let to = watch.now();
         if self.seconds.is_empty() {
             _ = self.tick(watch);

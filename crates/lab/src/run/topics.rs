@@ -1,4 +1,4 @@
-//! The topics of a case: made before it and deleted behind it, unless the scenario names one to keep.
+//! The topics of a case: created before it and deleted after it, unless the scenario names one to keep.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Topics {
 }
 
 impl Topics {
-    /// Makes what is missing, on these brokers where the case does not use all. A topic that is there already has to be
+    /// Creates missing topics, on these brokers if the case does not use all. A topic that is there already has to be
     /// what the case wants.
     pub(super) async fn make(client: &Client, load: &Load, brokers: &[i32], unique: &str) -> Result<Self, CaseError> {
         let is_kept = !load.topic.is_empty();
@@ -51,7 +51,7 @@ impl Topics {
         Ok(topics)
     }
 
-    /// A broker may not know yet that it leads what others say that it leads.
+    /// A broker may not know yet that it leads partitions that others say it leads.
     async fn wait_for_leaders(&self, client: &Client) -> Result<(), ClientError> {
         let names: Vec<_> = self.names.iter().map(String::as_str).collect();
         let metadata = client.existing(&names).await?;

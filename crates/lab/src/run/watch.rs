@@ -1,4 +1,4 @@
-//! Looks at a case while it runs: once a second, and at the ends of what is measured.
+//! Samples a case while it runs: once a second, and at the ends of the measured time.
 
 use std::process;
 
@@ -25,7 +25,7 @@ pub(super) struct Moment {
     pub(super) consumed_bytes: u64,
 }
 
-/// What to look at.
+/// What to sample.
 pub(super) struct Watch<'a> {
     pub(super) produced: &'a Stats,
     pub(super) consumed: &'a ConsumeStats,
