@@ -1,4 +1,4 @@
-//! Counters: an addition to an atomic, without a look-up, a lock or memory.
+//! Counters: an addition to an atomic, without a look-up, a lock or an allocation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,9 +5,9 @@
 //! checks [`DiskWatch::is_stalled`] before it does: the leader of the metadata quorum steps down, the broker has the
 //! controller fence it, and producers are refused instead of waiting.
 //!
-//! A slow disk is not a stalled one. An operation is late after `disk.stall.timeout.ms`, and a second more for each
-//! 16 MiB that the syncs under way have to bring to the disk. A disk that was stalled is trusted again when nothing has
-//! been late for that time, by half of the measure, so that one on the brink does not come and go.
+//! A slow disk is not a stalled one. An operation is late after `disk.stall.timeout.ms`, and a second more for each 16
+//! MiB that the syncs under way have to bring to the disk. A disk that was stalled is trusted again when nothing has
+//! been late for that time, by half of the measure, so that a borderline disk does not flap.
 //!
 //! Reads are not watched, nor is the removal of files, which may take long where there is much to remove.
 
@@ -24,7 +24,7 @@ use storage::disk::{DirEntry, Disk, File, OpenMode, is_exhausted};
 use crate::env::Clock;
 use crate::open_files::OpenFiles;
 
-/// What even a slow disk writes in a second.
+/// Bytes that even a slow disk writes in a second.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 20;
 
 /// What is under way on a disk.
@@ -72,7 +72,7 @@ impl DiskWatch {
         state.under_way.retain(|operation| operation.number != number);
     }
 
-    /// Whether the disk has not answered for so long that others should do this node's work.
+    /// Whether the disk has not answered for so long that other nodes should take over.
     pub fn is_stalled(&self) -> bool {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
@@ -140,7 +140,7 @@ impl Disk for WatchedDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         self.open_files.make_room();
         let file = match self.open_now(path, mode) {
-            // Connections may have taken more than their part.
+            // Connections may have taken more descriptors than their part.
             Err(error) if is_exhausted(&error) => {
                 self.open_files.give_up_some();
                 self.open_now(path, mode)?

@@ -1,4 +1,4 @@
-//! Every way out of the process but the network: the clock, the disk, randomness, the levels of the log. Real here,
+//! All I/O of the process except the network: the clock, the disk, randomness, the levels of the log. Real here,
 //! simulated in tests.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use wire::Uuid;
 
 use crate::loggers::Loggers;
 
-/// What the broker knows of the world. Cheap to clone.
+/// The environment of the broker. Cheap to clone.
 #[derive(Clone)]
 pub struct Env {
     pub clock: Arc<dyn Clock>,
@@ -40,12 +40,12 @@ impl Env {
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Now;
 
-    /// What goes on the monotonic clock, finer: for what takes microseconds.
+    /// The monotonic clock, finer: for durations of microseconds.
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.now().monotonic_ms.unsigned_abs())
     }
 
-    /// Both with one look at the monotonic clock.
+    /// Both with one reading of the monotonic clock.
     fn now_and_monotonic(&self) -> (Now, Duration) {
         (self.now(), self.monotonic())
     }
@@ -55,7 +55,7 @@ pub trait Clock: Send + Sync + 'static {
         self.now().wall_ms
     }
 
-    /// Holds up the calling thread, which must be one of its own and not the runtime's.
+    /// Blocks the calling thread, which must not be the runtime's.
     fn pause(&self, duration: Duration) {
         std::thread::sleep(duration);
     }

@@ -1,8 +1,8 @@
-//! What a broker stands on: the process and its machine.
+//! What a broker runs on: the process and its machine.
 //!
-//! [`Env`] is every way out of the process but the network. The rest guards what all parts share: the disk
-//! ([`DiskWatch`]), descriptors ([`OpenFiles`]), the threads that cannot be done without ([`panics`]), the log
-//! ([`loggers`], [`LogLimit`]) and the turns of tasks ([`Pace`]).
+//! [`Env`] is all I/O of the process except the network. The rest guards what all parts share: the disk
+//! ([`DiskWatch`]), descriptors ([`OpenFiles`]), essential threads ([`panics`]), the log ([`loggers`], [`LogLimit`])
+//! and the fairness of tasks ([`Pace`]).
 
 mod count;
 mod disk_watch;

@@ -18,7 +18,7 @@ struct Peers {
     forgot: Option<Instant>,
 }
 
-/// Whose doing a line is.
+/// The peer that caused a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Address(IpAddr),
@@ -47,13 +47,13 @@ pub struct Allowed {
 }
 
 impl LogLimit {
-    /// Whether a line may be written of what this peer has brought about: a connection that was refused or closed, a
-    /// request that failed.
+    /// Whether a line may be written that this peer has caused: a connection that was refused or closed, a request that
+    /// failed.
     pub fn allow(&self, address: SocketAddr) -> Option<Allowed> {
         self.count_line(Peer::Address(address.ip()), Instant::now())
     }
 
-    /// The same of what no peer has brought about.
+    /// The same for lines that no peer has caused.
     pub fn allow_other(&self) -> Option<Allowed> {
         self.count_line(Peer::Others, Instant::now())
     }

@@ -1,8 +1,8 @@
 //! The levels of the log, by logger. They can be changed while the broker runs (KIP-412), and are not kept.
 //!
 //! A logger is a crate or a module of one. Its name has dots where Rust has colons, which Kafka's tools do not take.
-//! What was said of a logger goes for those below it too, unless something was said of them; what was said of none is
-//! what `root` has.
+//! The level of a logger applies to loggers below it too, unless they have their own; without any the level of `root`
+//! applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 pub const ROOT: &str = "root";
 
-/// The loggers of this program below `root`: `tests/tidy.rs` sees to it that every line has one.
+/// The loggers of this program below `root`: `tests/tidy.rs` checks that every line has one.
 pub const NAMES: &[&str] = &[
     "broker",
     "broker.api",
@@ -55,7 +55,7 @@ pub fn level_from_name(name: &str) -> Option<LevelFilter> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// What was said of loggers.
+/// The levels that were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
     root: LevelFilter,
@@ -87,7 +87,7 @@ impl Levels {
         self.root
     }
 
-    /// The loggers below `root` that something was said of, as Rust writes them.
+    /// The loggers below `root` with a level of their own, as Rust writes them.
     pub fn own(&self) -> impl Iterator<Item = (String, LevelFilter)> {
         self.own.iter().map(|(name, level)| (name.replace('.', "::"), *level))
     }
@@ -97,7 +97,7 @@ impl Levels {
         name == ROOT || NAMES.contains(&name.as_str()) || self.own.contains_key(&name)
     }
 
-    /// All loggers, with the level that each works by.
+    /// All loggers, with the effective level of each.
     pub fn all(&self) -> Vec<(&str, LevelFilter)> {
         let names: BTreeSet<_> =
             NAMES.iter().copied().chain([ROOT]).chain(self.own.keys().map(String::as_str)).collect();
@@ -141,7 +141,7 @@ impl Default for Loggers {
 }
 
 impl Loggers {
-    /// `levels` work already; `apply` makes others work.
+    /// `levels` are in force already; `apply` puts others in force.
     pub fn new(levels: Levels, apply: impl Fn(&Levels) + Send + Sync + 'static) -> Self {
         Self { levels: Mutex::new(levels), apply: Box::new(apply) }
     }
@@ -150,7 +150,7 @@ impl Loggers {
         self.levels.lock().clone()
     }
 
-    /// Changes levels, which work afterwards.
+    /// Changes levels, which are then in force.
     pub fn change(&self, change: impl FnOnce(&mut Levels)) {
         let mut levels = self.levels.lock();
         change(&mut levels);

@@ -1,21 +1,21 @@
-//! Requests over many elements give other tasks their turn.
+//! Requests over many elements yield to other tasks.
 //!
 //! A worker of the runtime runs a handler until it waits for something. What only computes waits for nothing: a request
 //! that names a hundred thousand topics would keep whatever else the worker has to do, heartbeats too, for as long.
 
 use tokio::task::yield_now;
 
-/// Elements after which other tasks get their turn. Each takes about a microsecond.
+/// Elements after which a handler yields. Each takes about a microsecond.
 pub const ELEMENTS_PER_TURN: usize = 1_000;
 
-/// Counts what a handler has done since others had their turn.
+/// Counts what a handler has done since it last yielded.
 #[derive(Debug, Default)]
 pub struct Pace {
     elements: usize,
 }
 
 impl Pace {
-    /// So many elements are done.
+    /// Counts processed elements, and yields when it is time.
     pub async fn step(&mut self, elements: usize) {
         self.elements += elements;
         if self.elements >= ELEMENTS_PER_TURN {

@@ -59,7 +59,7 @@ pub async fn catch<F: Future>(work: F) -> Result<F::Output, Panicked> {
     .await
 }
 
-/// Work of a task that a broker cannot be without.
+/// Runs an essential task: its panic ends the process.
 pub async fn essential<F: Future>(name: &'static str, work: F) -> F::Output {
     match catch(work).await {
         Ok(output) => output,
@@ -67,7 +67,7 @@ pub async fn essential<F: Future>(name: &'static str, work: F) -> F::Output {
     }
 }
 
-/// Starts a thread that a broker cannot be without.
+/// Starts an essential thread: its panic ends the process.
 pub fn essential_thread<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,

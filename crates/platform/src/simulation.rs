@@ -49,7 +49,7 @@ impl Clock for SimClock {
     fn pause(&self, _duration: Duration) {}
 }
 
-/// Time that passes by a millisecond with each look at it.
+/// Time that passes by a millisecond with each reading.
 #[derive(Default)]
 pub struct TickingClock(AtomicI64);
 
