@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Self { frame, position: 0, end: frame.len(), version, flexible, memory, elements_left: usize::MAX }
     }
 
-    /// Lets what follows have so many elements in all its arrays together.
+    /// Sets how many elements all following arrays may have together.
     pub fn limit_elements(&mut self, elements_max: usize) {
         self.elements_left = elements_max;
     }

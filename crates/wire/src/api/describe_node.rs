@@ -1,4 +1,4 @@
-//! DescribeNode (key 123), version 0, flexible since 0. Ours: what a node knows of itself, for another that shows the
+//! DescribeNode (key 123), version 0, flexible since 0. Ours: the metrics of a node, for another one that shows the
 //! whole cluster.
 
 use bytes::Bytes;
@@ -31,7 +31,7 @@ crate::message! {
         members: i32, 0..;
         /// As the metrics name it.
         cause: String, 0..;
-        /// Whose doing it was, of several the first; empty where it was no member's.
+        /// The member that caused it, of several the first; empty if no member did.
         member_id: String, 0..;
         client_id: String, 0..;
         /// Until the group was stable or empty; -1 if it goes on, or another began before it was over.

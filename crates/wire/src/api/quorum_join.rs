@@ -1,5 +1,5 @@
 //! QuorumJoin (key 125), version 0, flexible since 0. Ours: a node asks the leader of the metadata quorum to add it as
-//! an observer, and as a voter where it stands in for one of its node id.
+//! an observer, and as a voter if it replaces one with its node id.
 
 use crate::{ErrorCode, Uuid};
 
