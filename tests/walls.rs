@@ -183,7 +183,7 @@ fn in_circles(arrows: &Arrows) -> Vec<&str> {
 fn no_modules_of_a_crate_use_each_other_in_a_circle() {
     for name in CRATES {
         let arrows = arrows(name);
-        assert!(arrows.len() > 1, "{name} has modules");
+        assert!(!arrows.is_empty(), "{name} has modules");
         let circle = in_circles(&arrows);
         let uses = circle.iter().map(|module| (module, &arrows[*module])).collect::<Vec<_>>();
         assert!(circle.is_empty(), "crates/{name} has modules that use each other in a circle: {uses:?}");

@@ -27,7 +27,7 @@ use crate::markers;
 use crate::names::{self, Kind, Stage};
 use crate::part::Part;
 use crate::scan::Item;
-use crate::segment::{Placed, Segment};
+use crate::segment::{LocatedBatch, Segment};
 use crate::view::LogView;
 
 /// So much is gathered before it is written.
@@ -511,7 +511,7 @@ enum Kept {
 
 impl Output {
     fn push(&mut self, batch: &Batch) -> Result<(), LogError> {
-        self.segment.note_appended(&[Placed { position: self.size, header: batch.header }]);
+        self.segment.note_appended(&[LocatedBatch { position: self.size, header: batch.header }]);
         self.buffer.extend_from_slice(&batch.bytes);
         self.size += batch.bytes.len() as u64;
         if self.buffer.len() >= WRITE_BUFFER_BYTES { self.write() } else { Ok(()) }

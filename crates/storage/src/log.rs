@@ -15,7 +15,7 @@ use crate::error::{AppendError, LogError, ReadError};
 use crate::names::{self, Kind, Stage};
 use crate::producers::{Origin, ProducerState, Producers, Verdict};
 use crate::scan::Item;
-use crate::segment::{Placed, Segment};
+use crate::segment::{LocatedBatch, Segment};
 use crate::truncations::Truncations;
 use crate::view::LogView;
 use crate::{markers, snapshot};
@@ -53,7 +53,7 @@ pub struct Log {
     pub(crate) deleted: Vec<DeletedFile>,
     pub(crate) truncations: Truncations,
     /// The batches of the current write; kept for its memory.
-    run: Vec<Placed>,
+    run: Vec<LocatedBatch>,
     stamped: Vec<[u8; HEADER_BYTES]>,
 }
 
@@ -179,7 +179,7 @@ impl Log {
         };
         self.producers.begin();
         for (index, batch) in batches.iter().enumerate() {
-            let result = self.place(&mut run, index, batch, origin, leader_epoch);
+            let result = self.validate_and_position(&mut run, index, batch, origin, leader_epoch);
             match result {
                 Ok(Ok(appended)) => run.results.push(Ok(appended)),
                 Ok(Err(error)) => {
@@ -202,8 +202,8 @@ impl Log {
         Ok(run.results)
     }
 
-    /// Checks one batch and gives it its place in the current write. The outer error is the log's end.
-    fn place(
+    /// Checks one batch and assigns its offsets and position in the current write. The outer error ends the log.
+    fn validate_and_position(
         &mut self,
         run: &mut Run<'_>,
         index: usize,
@@ -272,7 +272,7 @@ impl Log {
             Some(epoch) => self.producers.note_marker(&header, epoch, run.now.monotonic_ms),
             None => self.producers.note_batch(&header, run.now.monotonic_ms),
         }
-        self.run.push(Placed { position: run.position, header });
+        self.run.push(LocatedBatch { position: run.position, header });
         run.members.push(index);
         run.position += size_bytes as u64;
         run.next_offset = header.next_offset();
@@ -635,7 +635,7 @@ impl Log {
         let mut walk = segment.headers(segment.log_file()?, segment.size(), log_end_offset).from(position, next_offset);
         while let Some(item) = walk.step()? {
             if let Item::Batch(position, header) = item
-                && segment.note_appended(&[Placed { position, header }])
+                && segment.note_appended(&[LocatedBatch { position, header }])
             {
                 self.index_result(segment.write_indexes())?;
             }

@@ -205,9 +205,9 @@ impl Producers {
             state.push(BatchMetadata::of(&header));
         }
         for (producer_id, found) in recalled {
-            let place = |batch: &BatchMetadata| (batch.last_sequence, batch.last_offset);
+            let end = |batch: &BatchMetadata| (batch.last_sequence, batch.last_offset);
             let state = self.states.get_mut(&producer_id);
-            if let Some(state) = state.filter(|state| state.last_batch().map(place) == found.last_batch().map(place)) {
+            if let Some(state) = state.filter(|state| state.last_batch().map(end) == found.last_batch().map(end)) {
                 (state.batches, state.batch_count) = (found.batches, found.batch_count);
             }
         }

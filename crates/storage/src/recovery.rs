@@ -20,7 +20,7 @@ use crate::log::{Log, remove_if_there};
 use crate::names::{self, Kind, Stage, TRUNCATION_CHECKPOINT};
 use crate::producers::Producers;
 use crate::scan::{BadRange, Item, Walk};
-use crate::segment::{Placed, Segment};
+use crate::segment::{LocatedBatch, Segment};
 use crate::truncations::Truncations;
 use crate::view::{LogView, Published};
 use crate::{failed_sync, markers, partition_metadata, snapshot};
@@ -170,7 +170,7 @@ impl Log {
         let parts = self.view.published().with_sizes();
         for part in parts.iter().filter(|part| part.upper_offset > from && part.size > 0) {
             let (start, lowest) = match part.segment.locate(from, part.size, part.upper_offset) {
-                Ok(Some(place)) => place,
+                Ok(Some(position)) => position,
                 Ok(None) => continue,
                 // A bad batch is in the way; its segment is walked through from the start.
                 Err(_) => (0, part.segment.base_offset()),
@@ -449,7 +449,7 @@ impl Opening {
                     break;
                 }
                 Item::Batch(position, header) => {
-                    if found.segment.note_appended(&[Placed { position, header }]) {
+                    if found.segment.note_appended(&[LocatedBatch { position, header }]) {
                         found.segment.write_indexes()?;
                     }
                     if let Some(epochs) = epochs {

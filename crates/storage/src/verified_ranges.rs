@@ -30,8 +30,8 @@ impl VerifiedRanges {
         self.pieces.splice(first..behind, std::iter::once(start..end));
         if self.pieces.len() > PIECES_MAX {
             let smallest = self.pieces.iter().enumerate().min_by_key(|(_, piece)| piece.end - piece.start);
-            if let Some((place, _)) = smallest {
-                self.pieces.remove(place);
+            if let Some((index, _)) = smallest {
+                self.pieces.remove(index);
             }
         }
     }

@@ -536,7 +536,7 @@ impl HeaderIterator<'_> {
                     continue;
                 }
                 let (position, lowest) = match located {
-                    Ok(place) => place.unwrap_or((part.size, part.upper_offset)),
+                    Ok(position) => position.unwrap_or((part.size, part.upper_offset)),
                     Err(ReadError::Corrupt { first_offset, next_offset }) => {
                         self.offset = next_offset;
                         return Err(ReadError::Corrupt { first_offset, next_offset });

@@ -1,0 +1,159 @@
+//! How an offset becomes a position in the log file.
+
+use std::io;
+
+use super::{BatchPosition, Segment};
+use crate::error::ReadError;
+use crate::index::{OffsetEntry, floor_in_file};
+use crate::scan::{BadRange, Item};
+
+impl Segment {
+    /// The position of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is
+    /// none.
+    pub(crate) fn locate(&self, offset: i64, size: u64, upper_offset: i64) -> Result<Option<BatchPosition>, ReadError> {
+        self.find(offset, size, upper_offset, false)
+    }
+
+    /// The same for threads that must not wait: [`ReadError::Cold`] where something would have to be read from the
+    /// disk, searched for or made anew.
+    pub(crate) fn locate_at_once(
+        &self,
+        offset: i64,
+        size: u64,
+        upper_offset: i64,
+    ) -> Result<Option<BatchPosition>, ReadError> {
+        self.find(offset, size, upper_offset, true)
+    }
+
+    fn find(
+        &self,
+        offset: i64,
+        size: u64,
+        upper_offset: i64,
+        is_urgent: bool,
+    ) -> Result<Option<BatchPosition>, ReadError> {
+        {
+            let state = self.state.lock();
+            if let Some(position) = state.hinted(offset)
+                && position <= size
+            {
+                return Ok(Some((position, offset)).filter(|_| position < size));
+            }
+            if is_urgent && !state.is_loaded {
+                return Err(ReadError::Cold);
+            }
+        }
+        let file = self.log_reader(is_urgent)?;
+        let (position, next_offset) = self.start_before(offset, size, upper_offset, is_urgent)?;
+        let mut walk = self.headers(file, size, upper_offset).from(position, next_offset);
+        if is_urgent {
+            walk = walk.without_search();
+        }
+        loop {
+            let lowest = walk.next_offset();
+            let Some(item) = walk.step()? else { break };
+            match item {
+                Item::Batch(position, header) if header.last_offset() >= offset => return Ok(Some((position, lowest))),
+                Item::Batch(..) => {}
+                Item::Bad { range, .. } => {
+                    self.mark_bad(range);
+                    if offset < range.next_offset {
+                        return Err(ReadError::Corrupt {
+                            first_offset: range.first_offset,
+                            next_offset: range.next_offset,
+                        });
+                    }
+                }
+            }
+        }
+        // The end of the segment may be lost without a trace but the next segment's name.
+        match self.bad_ranges().last() {
+            Some(range) if offset >= range.first_offset && offset < range.next_offset => {
+                Err(ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What is wrong with the batch that has `offset`, whose CRC does not fit. `None` if it does fit.
+    pub(crate) fn find_damage(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<Option<BadRange>> {
+        let (position, lowest) = self.start_before(offset, size, upper_offset, false)?;
+        let mut walk = self.verified(self.log_file()?, size, upper_offset).from(position, lowest);
+        while let Some(item) = walk.step()? {
+            match item {
+                Item::Batch(_, header) if header.last_offset() >= offset => break,
+                Item::Batch(..) => {}
+                Item::Bad { range, .. } => {
+                    self.mark_bad(range);
+                    if range.next_offset > offset {
+                        return Ok(Some(range));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The start of a batch whose offsets are all at most `offset`, by the index; and the lowest offset there.
+    fn start_before(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> io::Result<BatchPosition> {
+        let start = (0, self.base_offset);
+        if offset <= self.base_offset {
+            return Ok(start);
+        }
+        let key = u32::try_from(offset - self.base_offset).unwrap_or(u32::MAX);
+        self.ensure_loaded(size, upper_offset)?;
+        let only_in_file = {
+            let state = self.state.lock();
+            let recent = state.offsets.floor_recent(key);
+            let only_in_file = state.offsets.only_in_file();
+            drop(state);
+            if let Some(entry) = recent {
+                return Ok(self.checked(entry, size, upper_offset, is_urgent)?.unwrap_or(start));
+            }
+            only_in_file
+        };
+        if only_in_file == 0 {
+            return Ok(start);
+        }
+        let index = self.index_reader(is_urgent);
+        let found = index.and_then(|file| floor_in_file::<OffsetEntry>(&*file, only_in_file, key));
+        let checked = match found {
+            Ok(Some((_, entry))) if entry.relative_offset <= key => {
+                self.checked(entry, size, upper_offset, is_urgent)?
+            }
+            Ok(None) => return Ok(start),
+            _ => None,
+        };
+        if let Some(position) = checked {
+            return Ok(position);
+        }
+        if is_urgent {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // Garbage in the index, or the batch that the entry names is damaged. Either way the log has the answer.
+        tracing::warn!(dir = %self.dir.display(), segment = self.base_offset, "index entry does not fit, rebuilding");
+        self.rebuild_indexes(size, upper_offset)?;
+        let entry = self.state.lock().offsets.floor_recent(key);
+        match entry {
+            Some(entry) => Ok(self.checked(entry, size, upper_offset, false)?.unwrap_or(start)),
+            None => Ok(start),
+        }
+    }
+
+    /// What an index entry says, if the batch there agrees.
+    pub(super) fn checked(
+        &self,
+        entry: OffsetEntry,
+        size: u64,
+        upper: i64,
+        is_urgent: bool,
+    ) -> io::Result<Option<BatchPosition>> {
+        let file = self.log_reader(is_urgent)?;
+        let mut walk = self.walk(file, size, upper, false).from(u64::from(entry.position), self.base_offset);
+        let last = self.base_offset + i64::from(entry.relative_offset);
+        Ok(match walk.peek()? {
+            Some(header) if header.last_offset() == last => Some((u64::from(entry.position), header.base_offset)),
+            _ => None,
+        })
+    }
+}
