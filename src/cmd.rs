@@ -12,17 +12,22 @@ mod args;
 mod bytes;
 mod cluster;
 mod config;
+#[cfg(feature = "console")]
 mod console;
+#[cfg(feature = "console")]
 mod console_lab;
+#[cfg(feature = "console")]
 mod console_listener;
 mod consume;
 mod dump;
 pub(crate) mod failure;
 mod group;
+#[cfg(feature = "lab")]
 mod lab;
 mod metrics;
 mod output;
 mod partitions;
+#[cfg(feature = "lab")]
 mod perf;
 mod produce;
 mod properties;
@@ -42,9 +47,12 @@ pub(crate) enum Command {
     Config(config::Args),
     Dump(dump::Args),
     Recover(recover::Args),
+    #[cfg(feature = "lab")]
     Perf(perf::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
     Metrics(metrics::Args),
+    #[cfg(feature = "console")]
     Console(console::Args),
 }
 
@@ -70,9 +78,12 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
         Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "lab")]
         Command::Perf(args) => perf::run(args).await,
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(args).await,
         Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "console")]
         Command::Console(args) => console::run(args).await.map(|()| ExitCode::SUCCESS),
     }
 }

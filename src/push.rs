@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use broker::Metrics;
 use configuration::BrokerConfig;
+use openmetrics::Exposition;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -19,7 +20,6 @@ use crate::cmd::time;
 mod graphite;
 mod otlp;
 mod otlp_messages;
-mod page;
 mod statsd;
 
 /// How long a receiver may take.
@@ -130,7 +130,8 @@ impl Line {
 
     async fn push(&mut self, metrics: &Arc<Metrics>) -> Result<()> {
         let asked = Arc::clone(metrics);
-        let families = spawn_blocking(move || page::families(&asked.text())).await.context("the page was not made")?;
+        let families =
+            spawn_blocking(move || Exposition::new(asked.text()).families()).await.context("the page was not made")?;
         let now_ms = time::now_ms();
         match &self.receiver {
             Receiver::Statsd(address) => Ok(self.sent.push(address, &families, &self.source).await?),

@@ -42,6 +42,7 @@ impl Connection {
     }
 
     /// The same with security, and servers where there are any, that were not named by these flags.
+    #[cfg(feature = "lab")]
     pub(crate) fn with(&self, servers: Option<&str>, security: Security) -> Result<Self, String> {
         let bootstrap_server = match servers {
             Some(servers) => servers.split(',').map(|text| server(text.trim())).collect::<Result<_, _>>()?,
@@ -116,6 +117,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// As a shell takes it for one word.
+#[cfg(feature = "lab")]
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
     if !text.is_empty() && text.chars().all(is_plain) {

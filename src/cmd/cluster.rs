@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+#[cfg(feature = "lab")]
 mod layout;
+#[cfg(feature = "lab")]
 mod start;
 mod status;
 
@@ -19,12 +21,14 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "lab")]
     Start(start::Args),
     Status(status::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        #[cfg(feature = "lab")]
         Command::Start(args) => start::run(args).await,
         Command::Status(args) => status::run(args).await,
     }

@@ -13,8 +13,8 @@ use super::{args, output, time};
 
 mod figures;
 
-use ::console::Exposition;
 use figures::Figures;
+use openmetrics::Exposition;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(5);

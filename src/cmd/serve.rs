@@ -1,15 +1,11 @@
 //! `parshall serve`: runs the broker until SIGTERM or Ctrl-C. Alone it is a cluster of one.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use ::console::NodeReport;
 use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
-use client::{Client, ClientConfig};
 use configuration::load::{self, Loaded, Sources};
 use configuration::{BrokerConfig, Membership};
 use platform::Env;
@@ -17,10 +13,13 @@ use platform::loggers::Loggers;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::console_listener::{self, ConsoleAccess, ConsoleListener};
+use self::embedded_console::EmbeddedConsole;
 use super::failure::Usage;
 use crate::logging;
 use crate::push::Push;
+
+#[cfg_attr(not(feature = "console"), path = "serve/no_console.rs")]
+mod embedded_console;
 
 /// Environment variables with our prefix that are not settings of the broker.
 const OTHER_VARIABLES: [&str; 6] = [
@@ -89,11 +88,8 @@ pub(crate) struct Args {
     /// The rack or zone of this node, so that replicas spread over several (the setting `broker.rack`)
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
-    /// Where the console is, with metrics and health, or off [default: 127.0.0.1:9644, if the port is free]
-    #[arg(long, value_name = "HOST:PORT|off", env = "PARSHALL_CONSOLE")]
-    console: Option<::console::Address>,
     #[command(flatten)]
-    access: ConsoleAccess,
+    console: embedded_console::ConsoleArgs,
     /// TOML file with settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -113,15 +109,12 @@ fn setting(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     platform::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
-    let shown = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
+    let console = EmbeddedConsole::start(&args.console).await?;
     let loaded = configuration(args)?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
     let push = Push::new(&loaded.config)?;
-    let console_text = shown.as_ref().map(|shown| format!(", console on http://{}", shown.address));
-    let node = Arc::new(Node::default());
-    let console = shown.map(|shown| shown.start(Some(Arc::clone(&node) as _), BTreeMap::new()));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let reason_to_stop = async {
@@ -141,10 +134,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
             return Ok(());
         }
     };
-    node.begin(server.metrics());
-    if let Some(console) = &console {
-        console.add_cluster("local", Client::new(client_config(&server)), true);
-    }
+    console.show(&server);
     push.start(server.metrics());
     let open_text = server.open_inter_broker_address().map(|address| {
         format!(", inter-broker port {address} is open: whoever reaches it can act as a broker, so firewall it")
@@ -154,7 +144,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display(),
-        console_text.unwrap_or_default(),
+        console.address().map_or_else(String::new, |address| format!(", console on http://{address}")),
         open_text.unwrap_or_default()
     );
     let reason = tokio::select! {
@@ -168,60 +158,6 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     tracing::info!("{reason}: stopping");
     server.stop().await;
     Ok(())
-}
-
-/// What the console is told, which is nothing before the broker has started.
-#[derive(Default)]
-struct Node(OnceLock<broker::Metrics>);
-
-impl Node {
-    fn begin(&self, metrics: broker::Metrics) {
-        self.0.set(metrics).ok();
-    }
-}
-
-impl ::console::Local for Node {
-    fn metrics(&self) -> String {
-        self.0.get().map_or_else(|| "# EOF\n".to_owned(), broker::Metrics::text)
-    }
-
-    fn check_ready(&self) -> Result<(), String> {
-        let metrics = self.0.get().ok_or("the broker is starting")?;
-        metrics.check_ready().map_err(|reason| reason.to_string())
-    }
-
-    fn nodes(&self) -> Pin<Box<dyn Future<Output = Vec<NodeReport>> + Send + '_>> {
-        Box::pin(async {
-            let Some(metrics) = self.0.get() else { return Vec::new() };
-            metrics.nodes().await.into_iter().map(report).collect()
-        })
-    }
-}
-
-fn report(of: broker::NodeReport) -> NodeReport {
-    let broker::NodeReport { node_id, metrics, rebalances } = of;
-    let rebalances = rebalances.into_iter().map(|of| ::console::Rebalance {
-        group: of.group_id,
-        began_ms: of.began_ms,
-        generation: of.generation,
-        members: of.members,
-        cause: of.cause,
-        member_id: Some(of.member_id).filter(|id| !id.is_empty()),
-        client_id: Some(of.client_id).filter(|id| !id.is_empty()),
-        took_ms: u64::try_from(of.duration_ms).ok(),
-    });
-    NodeReport { node_id, metrics: metrics.map_err(|error| error.to_string()), rebalances: rebalances.collect() }
-}
-
-/// The console is a client like others, of the broker that it is part of.
-fn client_config(server: &Server) -> ClientConfig {
-    // An address that stands for all of this machine's is reached by loopback.
-    let reachable = |address: &SocketAddr| match address.ip() {
-        ip if !ip.is_unspecified() => *address,
-        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
-        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
-    };
-    console_listener::client_config(server.addresses().iter().map(|address| reachable(address).to_string()).collect())
 }
 
 /// Whatever is there to read is of no interest.

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Source;
-use super::page::{Family, Labels};
+use openmetrics::{Family, Labels};
 
 /// The lines of a page. Buckets of histograms stay here: there are many, and Graphite does not know what they are.
 fn lines(families: &[Family], source: &Source, now_ms: i64) -> String {

@@ -9,7 +9,7 @@ use super::otlp_messages::{
     AnyValue, Data, ExportMetricsServiceRequest, Gauge, Histogram, HistogramDataPoint, InstrumentationScope, KeyValue,
     Metric, NumberDataPoint, Resource, ResourceMetrics, ScopeMetrics, Sum,
 };
-use super::page::{Family, Kind, Labels, Sample};
+use openmetrics::{Family, Kind, Labels, Sample};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const NANOS_PER_MS: u64 = 1_000_000;

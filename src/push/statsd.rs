@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tokio::net::{UdpSocket, lookup_host};
 
 use super::Source;
-use super::page::{Family, Kind, Labels};
+use openmetrics::{Family, Kind, Labels};
 
 /// What a packet may carry without being taken apart on a network with the usual frames.
 const PACKET_BYTES: usize = 1432;
@@ -84,7 +84,8 @@ fn packets(lines: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::families;
+    use openmetrics::Exposition;
+
     use super::*;
 
     const SOURCE: Source = Source { node_id: 3, prefix: String::new() };
@@ -96,7 +97,7 @@ mod tests {
                 "# TYPE r counter\nr_total{{api=\"a|b\"}} {requests}\n# TYPE g gauge\ng {leader}\n\
                  # TYPE h histogram\nh_sum 0.5\nh_count 2\nh_bucket{{le=\"+Inf\"}} 2\n"
             );
-            families(&text)
+            Exposition::new(text).families()
         };
         let (lines, sent) = Sent::default().lines(&page(5.0, -1), &SOURCE);
         let first = ["r_total:5|c|#node:3,api:a_b", "g:0|g|#node:3", "g:-1|g|#node:3", "h_sum:0.5|c|#node:3"];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use client::TopicPartition;
 
-use crate::Exposition;
+use openmetrics::Exposition;
 
 #[derive(Debug)]
 pub(crate) struct Figures {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use openmetrics::Exposition;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
@@ -80,29 +81,20 @@ async fn ask(url: String) -> Result<ProcessSample, EndpointError> {
     answer.await.expect("reading a page does not panic")
 }
 
-fn page(url: &str) -> Result<String, ureq::Error> {
+fn page(url: &str) -> Result<Exposition, ureq::Error> {
     let agent = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).build().new_agent();
-    agent.get(url).call()?.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string()
+    let text = agent.get(url).call()?.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string()?;
+    Ok(Exposition::new(text))
 }
 
 /// What a page says about its process.
-fn sample(page: &str) -> Option<ProcessSample> {
-    let cpu_s = value(page, CPU).filter(|cpu_s| (0.0..1e12).contains(cpu_s))?;
+fn sample(page: &Exposition) -> Option<ProcessSample> {
+    let cpu_s = page.first(CPU).filter(|cpu_s| (0.0..1e12).contains(cpu_s))?;
     Some(ProcessSample {
         cpu: Duration::from_secs_f64(cpu_s),
-        resident_bytes: value(page, MEMORY).unwrap_or(0.0) as u64,
+        resident_bytes: page.first(MEMORY).unwrap_or(0.0) as u64,
         ..ProcessSample::default()
     })
-}
-
-/// The first sample of a name, whatever labels it has.
-fn value(page: &str, name: &str) -> Option<f64> {
-    let mut samples = page.lines().filter_map(|line| line.strip_prefix(name));
-    let value = samples.find_map(|rest| match rest.strip_prefix('{') {
-        Some(labelled) => labelled.rsplit_once("} ").map(|(_, value)| value),
-        None => rest.strip_prefix(' '),
-    })?;
-    value.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -121,9 +113,9 @@ process_resident_memory_bytes{job=\"a } b\"} 1.048576e+06 1700000000
 
     #[test]
     fn a_page_tells_of_its_process() {
-        let sample = sample(PAGE).unwrap();
+        let sample = sample(&Exposition::new(PAGE.to_owned())).unwrap();
         assert_eq!((sample.cpu, sample.resident_bytes), (Duration::from_millis(12_500), 1 << 20));
-        assert!(super::sample("up 1\n").is_none());
+        assert!(super::sample(&Exposition::new("up 1\n".to_owned())).is_none());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! What a row says of a broker, from two pages of its metrics.
 
 use crate::cmd::time;
-use ::console::Exposition;
+use openmetrics::Exposition;
 
 /// How a column comes out of a page.
 enum From {
