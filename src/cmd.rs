@@ -33,6 +33,7 @@ mod produce;
 mod properties;
 mod recover;
 mod serve;
+mod table;
 pub(crate) mod time;
 mod topic;
 

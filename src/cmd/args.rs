@@ -161,6 +161,7 @@ mod tests {
         assert!(pair("=b").is_err());
     }
 
+    #[cfg(feature = "lab")]
     #[test]
     fn a_shell_takes_it_for_one_word() {
         assert_eq!(quoted("a=b/c"), "a=b/c");

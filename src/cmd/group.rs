@@ -8,7 +8,8 @@ use client::{Client, ClientError, ListedGroup};
 use serde::Serialize;
 
 use super::args::{self, Connection};
-use super::output::{self, columns, visible};
+use super::output::{self, visible};
+use super::table::{Column, table};
 
 mod describe;
 mod reset;
@@ -104,10 +105,8 @@ async fn list(args: List) -> Result<()> {
         // The widths of ConsumerGroupCommand.printGroupInfo.
         let width = groups.keys().map(String::len).max().unwrap_or(0).max(15) + 10;
         let rows = groups.iter().map(|(name, group)| [name.as_str(), group.state.as_str()]);
-        for row in std::iter::once(["GROUP", "STATE"]).chain(rows) {
-            text.push_str(&columns(&row, &[width, 20]));
-            text.push('\n');
-        }
+        let rows: Vec<_> = std::iter::once(["GROUP", "STATE"]).chain(rows).collect();
+        text.push_str(&table(&rows, &[Column::Fixed(width), Column::Fixed(20)], " "));
     } else {
         for group in groups.keys() {
             text.push_str(&visible(group));

@@ -7,10 +7,10 @@ use clap::Subcommand;
 
 mod capacity;
 pub(super) mod compare;
+mod display;
 pub(super) mod plan;
 mod run;
 pub(super) mod source;
-mod table;
 mod target;
 
 /// Run scenarios and the suites of published reports on any Kafka, and report what limited them.

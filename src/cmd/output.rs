@@ -52,19 +52,6 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// Columns padded to widths, as Java's `%-15s` does: the last one is as long as it is.
-pub(crate) fn columns(cells: &[&str], widths: &[usize]) -> String {
-    let mut line = String::new();
-    for (i, cell) in cells.iter().enumerate() {
-        if i > 0 {
-            line.push(' ');
-        }
-        let (cell, width) = (visible(cell), widths.get(i).copied().unwrap_or(0));
-        line.push_str(&format!("{cell:<width$}"));
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,16 +62,10 @@ mod tests {
         let shown = "g\\u{1b}[2J\\u{1b}]0;title\\u{7}\\r\\u{9b}1m\\u{7f}\\u{202e}x";
         assert_eq!(visible(hostile), shown);
         assert_eq!(visible("two\nlines\tand columns"), "two\\nlines\\tand columns");
-        assert_eq!(columns(&["a\nb", "\u{1b}c"], &[5, 2]), "a\\nb  \\u{1b}c");
         for plain in ["orders", "größer, 北, 🦀", "a \\ b"] {
             assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain));
         }
         let lines = |c| c == '\n' || c == '\t';
         assert_eq!(escaped("a\tb\n\u{1b}c\n", lines), "a\tb\n\\u{1b}c\n");
-    }
-
-    #[test]
-    fn columns_are_padded_and_never_cut() {
-        assert_eq!(columns(&["a", "bcd", "e"], &[3, 2]), "a   bcd e");
     }
 }

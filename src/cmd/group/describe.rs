@@ -1,7 +1,6 @@
 //! `parshall group describe`, in the layout of `kafka-consumer-groups.sh --describe`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use anyhow::Result;
 use client::{Client, ClientError, Group, GroupDescription, GroupMember, LATEST, TopicPartition};
@@ -9,7 +8,9 @@ use serde::Serialize;
 
 use super::listed;
 use crate::cmd::args::{self, Connection};
-use crate::cmd::output::{self, columns, visible};
+use crate::cmd::output::{self, visible};
+use crate::cmd::table::Column::{Fitted, Fixed};
+use crate::cmd::table::table;
 
 const MISSING: &str = "-";
 
@@ -194,8 +195,8 @@ fn render_offsets(group: &str, rows: &[Offset]) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| MISSING.to_owned());
     let header =
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"];
-    let mut table = vec![header.map(str::to_owned)];
-    table.extend(rows.iter().map(|row| {
+    let mut lines = vec![header.map(str::to_owned)];
+    lines.extend(rows.iter().map(|row| {
         [
             group.to_owned(),
             row.topic.clone(),
@@ -208,30 +209,28 @@ fn render_offsets(group: &str, rows: &[Offset]) -> String {
             text(&row.client_id),
         ]
     }));
-    let mut widths = [15, 15, 10, 15, 15, 15, 15, 15, 0];
-    for column in [0, 1, 6, 7] {
-        widths[column] = table.iter().map(|row| row[column].len()).max().unwrap_or(0).max(15);
-    }
-    let lines = table.iter().map(|row| format!("\n{}", columns(&row.each_ref().map(String::as_str), &widths)));
-    lines.collect::<String>() + "\n"
+    let columns =
+        [Fitted(15), Fitted(15), Fixed(10), Fixed(15), Fixed(15), Fixed(15), Fitted(15), Fitted(15), Fixed(0)];
+    format!("\n{}", table(&lines, &columns, " "))
 }
 
 /// `ConsumerGroupCommand.printMembers`.
 fn render_members(group: &GroupDescription, verbose: bool) -> String {
     let has_instances = group.members.iter().any(|member| member.group_instance_id.is_some());
-    let mut header = vec!["GROUP", "CONSUMER-ID"];
-    let mut minimums = vec![15, 15];
+    let mut header = vec![("GROUP", Fitted(15)), ("CONSUMER-ID", Fitted(15))];
     if has_instances {
-        header.push("GROUP-INSTANCE-ID");
-        minimums.push(17);
+        header.push(("GROUP-INSTANCE-ID", Fitted(17)));
     }
-    header.extend(["HOST", "CLIENT-ID", "#PARTITIONS"]);
-    minimums.extend([15, 15, 15]);
+    header.extend([("HOST", Fitted(15)), ("CLIENT-ID", Fitted(15)), ("#PARTITIONS", Fixed(15))]);
     if verbose {
-        header.extend(["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]);
-        minimums.extend([15, 20, 15, 20]);
+        header.extend([("CURRENT-EPOCH", Fixed(15)), ("CURRENT-ASSIGNMENT", Fitted(20))]);
+        header.extend([("TARGET-EPOCH", Fixed(15)), ("TARGET-ASSIGNMENT", Fixed(20))]);
+    } else {
+        // Kafka's lines end with a space.
+        header.push(("", Fixed(0)));
     }
-    let mut table = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    let (names, columns): (Vec<_>, Vec<_>) = header.into_iter().unzip();
+    let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for member in &group.members {
         let partitions = assigned(member);
         let mut row = vec![group.group_id.clone(), member.member_id.clone()];
@@ -242,23 +241,12 @@ fn render_members(group: &GroupDescription, verbose: bool) -> String {
         if verbose {
             // Epochs and targets are those of the newer protocol (KIP-848).
             row.extend([MISSING.to_owned(), by_topic(partitions), MISSING.to_owned(), MISSING.to_owned()]);
+        } else {
+            row.push(String::new());
         }
-        table.push(row);
+        rows.push(row);
     }
-    let fixed = minimums.len() - if verbose { 4 } else { 0 } - 1;
-    let widths: Vec<_> = minimums
-        .iter()
-        .enumerate()
-        .map(|(i, minimum)| match i < fixed || i == fixed + 2 {
-            true => table.iter().map(|row| row[i].len()).max().unwrap_or(0).max(*minimum),
-            false => *minimum,
-        })
-        .collect();
-    let lines = table.iter().map(|row| {
-        let cells: Vec<_> = row.iter().map(String::as_str).collect();
-        format!("{}{}\n", columns(&cells, &widths), if verbose { "" } else { " " })
-    });
-    format!("\n{}", lines.collect::<String>())
+    format!("\n{}", table(&rows, &columns, " "))
 }
 
 /// `orders:0,1; payments:2`, or a dash.
@@ -278,14 +266,10 @@ fn render_state(group: &GroupDescription) -> String {
     let coordinator = format!("{}  ({})", group.coordinator.address(), group.coordinator.id);
     let strategy = if group.protocol.is_empty() { MISSING } else { &group.protocol };
     let members = group.members.len().to_string();
-    let widths = [group.group_id.len().max(15), coordinator.len().max(25), 20, 20];
     let header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"];
     let row = [&group.group_id, &coordinator, strategy, &group.state, &members];
-    let mut text = String::new();
-    for cells in [header, row] {
-        let _ = write!(text, "\n{}", columns(&cells, &widths));
-    }
-    text + "\n"
+    let columns = [Fitted(15), Fitted(25), Fixed(20), Fixed(20), Fixed(0)];
+    format!("\n{}", table(&[header, row], &columns, " "))
 }
 
 #[cfg(test)]

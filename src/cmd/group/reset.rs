@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
-use crate::cmd::output::{self, columns};
+use crate::cmd::output;
+use crate::cmd::table::Column::{Fitted, Fixed};
+use crate::cmd::table::table;
 use crate::cmd::time;
 
 /// Move a group to other offsets. Shows what it would do; --execute does it.
@@ -161,14 +163,11 @@ fn print(args: &ResetOffsets, offsets: &BTreeMap<TopicPartition, i64>) -> Result
 
 /// `ConsumerGroupCommand.printOffsetsToReset`.
 fn render(group: &str, offsets: &BTreeMap<TopicPartition, i64>) -> String {
-    let mut table = vec![["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"].map(str::to_owned)];
-    table.extend(offsets.iter().map(|(partition, offset)| {
+    let mut rows = vec![["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"].map(str::to_owned)];
+    rows.extend(offsets.iter().map(|(partition, offset)| {
         [group.to_owned(), partition.topic.clone(), partition.partition.to_string(), offset.to_string()]
     }));
-    let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or(0).max(15);
-    let widths = [width(0), width(1), 10, 0];
-    let lines = table.iter().map(|row| format!("\n{}", columns(&row.each_ref().map(String::as_str), &widths)));
-    lines.collect::<String>() + "\n"
+    format!("\n{}", table(&rows, &[Fitted(15), Fitted(15), Fixed(10), Fixed(0)], " "))
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use anyhow::Result;
 use lab::{Capacity, Chart, Criterion, Event, Extent, Measure, Plan, Scenario};
 use serde_json::json;
 
+use super::display::Display;
 use super::run::{command_line, finish, own_directory, stop_on_interrupt};
-use super::table::Display;
 use super::target::Targets;
 use crate::cmd::failure::Usage;
+use crate::cmd::table::{Column, table};
 use crate::cmd::{args, output, time};
 
 /// Find the highest rate that meets a goal, and draw latency against throughput on the way.
@@ -137,18 +138,15 @@ fn scenario(args: &Args) -> Result<Scenario> {
 
 fn text(capacity: &Capacity, goal: &Criterion) -> String {
     let Capacity { target, unlimited, highest, lowest_missed, knee, steps } = capacity;
-    let mut text = format!("\n{target}\n{:>14} {:>14} {:>10} {:>10}  GOAL\n", "RATE", "REACHED", "P50", "P99");
-    for step in steps {
+    let mut rows = vec![["RATE", "REACHED", "P50", "P99", "GOAL"].map(str::to_owned)];
+    rows.extend(steps.iter().map(|step| {
         let ms = |us: u64| format!("{:.2} ms", us as f64 / 1000.0);
-        text.push_str(&format!(
-            "{:>14.0} {:>14.0} {:>10} {:>10}  {}\n",
-            step.records_per_s,
-            step.reached_records_per_s,
-            ms(step.p50_us),
-            ms(step.p99_us),
-            if step.meets_goal { "met" } else { "missed" }
-        ));
-    }
+        let goal = if step.meets_goal { "met" } else { "missed" };
+        let [rate, reached] = [step.records_per_s, step.reached_records_per_s].map(|rate| format!("{rate:.0}"));
+        [rate, reached, ms(step.p50_us), ms(step.p99_us), goal.to_owned()]
+    }));
+    let columns = [Column::Right(14), Column::Right(14), Column::Right(10), Column::Right(10), Column::Fixed(0)];
+    let mut text = format!("\n{target}\n{}", table(&rows, &columns, "  "));
     match (highest, lowest_missed) {
         (Some(highest), Some(missed)) => {
             text.push_str(&format!("{goal}: up to {highest:.0} records/s; missed at {missed:.0}\n"));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cmd::failure::Usage;
 use crate::cmd::output;
+use crate::cmd::table::{Column, table};
 
 /// Compare two runs of the same cases: the first over the second, and whether the difference is more than noise.
 ///
@@ -42,11 +43,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             compared.iter().map(case_json).collect::<Vec<_>>() }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = format!("{:<44} {:<28} {:<28} {}\n", "CASE", "RECORDS/S", "BROKER CPU PER RECORD", "P99");
-    for case in &compared {
-        let cells = [case.throughput, case.broker_cpu_per_record, case.latency_p99].map(of_ratio);
-        text.push_str(&format!("{:<44} {:<28} {:<28} {}\n", case.id, cells[0], cells[1], cells[2]));
-    }
+    let mut rows = vec![["CASE", "RECORDS/S", "BROKER CPU PER RECORD", "P99"].map(str::to_owned)];
+    rows.extend(compared.iter().map(|case| {
+        let [records, cpu, p99] = [case.throughput, case.broker_cpu_per_record, case.latency_p99].map(of_ratio);
+        [case.id.clone(), records, cpu, p99]
+    }));
+    let mut text = table(&rows, &[Column::Fitted(0), Column::Fitted(0), Column::Fitted(0), Column::Fixed(0)], "  ");
     text.push_str(&format!("\n{} over {}; in brackets the interval of 95 %\n", args.first, args.second));
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)

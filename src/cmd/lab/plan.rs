@@ -7,6 +7,7 @@ use serde_json::json;
 use super::source;
 use super::target::Targets;
 use crate::cmd::output;
+use crate::cmd::table::{Column, table};
 
 /// What starting, settling and cleaning up take, for each case.
 const OVERHEAD_S: f64 = 1.5;
@@ -91,11 +92,12 @@ pub(super) fn list(args: &List) -> Result<()> {
         output::print_json(&rows.iter().map(row).collect::<Vec<_>>())?;
         return Ok(());
     }
-    let mut text = format!("{:<16} {:>5} {:>8}  {}\n", "SUITE", "CASES", "TIME", "TITLE");
-    for (scenario, seconds) in &rows {
+    let mut lines = vec![["SUITE", "CASES", "TIME", "TITLE"].map(str::to_owned)];
+    lines.extend(rows.iter().map(|(scenario, seconds)| {
         let Scenario { name, title, cases, .. } = scenario;
-        text.push_str(&format!("{name:<16} {:>5} {:>8}  {title}\n", cases.len(), span(*seconds)));
-    }
+        [name.clone(), cases.len().to_string(), span(*seconds), title.clone()]
+    }));
+    let text = table(&lines, &[Column::Fitted(0), Column::Right(0), Column::Right(0), Column::Fixed(0)], "  ");
     output::print(&text)?;
     Ok(())
 }
@@ -107,15 +109,16 @@ pub(in crate::cmd) fn seconds(scenario: &Scenario) -> f64 {
 
 pub(super) fn show(args: &Show) -> Result<()> {
     if args.keys {
-        let width = lab::KEYS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let defaults = Load::default().parameters();
-        let line = |(name, meaning): &(&str, &str)| {
+        let row = |(name, meaning): &(&str, &str)| {
             let default = defaults.get(*name).map_or("", String::as_str);
-            format!("{name:<width$} {} [{default}]\n", meaning.trim())
+            [(*name).to_owned(), format!("{} [{default}]", meaning.trim())]
         };
+        let rows: Vec<_> = lab::KEYS.iter().map(row).collect();
+        let keys = table(&rows, &[Column::Fitted(0), Column::Fixed(0)], " ");
         let settings = "producer.NAME, consumer.NAME, topic_settings.NAME: settings by Kafka's names\n\
                         id, title, repeat, stop, skip, published: see docs/lab.md\n";
-        output::print(&(lab::KEYS.iter().map(line).collect::<String>() + settings))?;
+        output::print(&(keys + settings))?;
     }
     if let Some(suite) = &args.suite {
         output::print(&source::text(suite)?)?;
@@ -145,17 +148,13 @@ pub(super) fn run(args: &Args) -> Result<()> {
             "cases": estimates.iter().map(row).collect::<Vec<_>>(),
         }))?);
     }
-    let mut text = format!("{:<44} {:>4} {:>8} {:>10}  {}\n", "CASE", "RUNS", "TIME", "DISK", "LOAD");
-    for (case, estimate) in &estimates {
+    let mut rows = vec![["CASE", "RUNS", "TIME", "DISK", "LOAD"].map(str::to_owned)];
+    rows.extend(estimates.iter().map(|(case, estimate)| {
         let disk = format!("{:.0} MiB", estimate.disk_mib);
-        text.push_str(&format!(
-            "{:<44} {:>4} {:>8} {disk:>10}  {}\n",
-            case.id,
-            runs(case),
-            span(estimate.seconds),
-            of_load(&case.load)
-        ));
-    }
+        [case.id.clone(), runs(case).to_string(), span(estimate.seconds), disk, of_load(&case.load)]
+    }));
+    let columns = [Column::Fitted(0), Column::Right(0), Column::Right(0), Column::Right(0), Column::Fixed(0)];
+    let mut text = table(&rows, &columns, "  ");
     text.push_str(&format!(
         "\n{} on {}: {} runs, about {}, at most about {disk_mib:.0} MiB of disk at a time (topics are deleted behind each case)\n",
         scenario.title,

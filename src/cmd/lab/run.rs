@@ -9,9 +9,9 @@ use anyhow::Result;
 use lab::{Criterion, Event, Outcome, Plan, Results};
 use serde_json::json;
 
+use super::display::Display;
 use super::plan::{extent, scale};
 use super::source;
-use super::table::Display;
 use super::target::Targets;
 use crate::cmd::args::quoted;
 use crate::cmd::{output, time};

@@ -167,7 +167,7 @@ fn report(args: &Args, client_id: &str, stats: &ConsumeStats, started_wall_ms: i
     match args.output {
         Output::Kafka if args.show_detailed_stats => {}
         Output::Kafka => output::print(&lines::consumer_total(started_wall_ms, consumed, elapsed))?,
-        Output::Table => output::print(&figures::table(&[total, fetching]))?,
+        Output::Table => output::print(&figures::text(&[total, fetching]))?,
         Output::Csv => output::print(&(figures::csv(&total) + &figures::csv(&fetching)))?,
         Output::Json => {
             let mut object = figures::json(&total);

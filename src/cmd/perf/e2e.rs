@@ -136,7 +136,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let total = Part::new("total", &tally, started.elapsed());
     match args.output {
         Output::Kafka => output::print(&lines::end_to_end(&tally))?,
-        Output::Table => output::print(&figures::table(&[total]))?,
+        Output::Table => output::print(&figures::text(&[total]))?,
         Output::Csv => output::print(&figures::csv(&total))?,
         Output::Json => output::print_json(&figures::json(&total))?,
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use lab::{Consumed, Tally};
 use serde_json::{Value, json};
 
+use crate::cmd::table::{Column, table};
+
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// The columns of [`csv`].
@@ -92,7 +94,7 @@ pub(super) fn json(part: &Part<'_>) -> Value {
 }
 
 /// A column for each part, a line for each figure that one of them has.
-pub(super) fn table(parts: &[Part<'_>]) -> String {
+pub(super) fn text(parts: &[Part<'_>]) -> String {
     type Figure = fn(&Part<'_>) -> Option<String>;
     fn latency(part: &Part<'_>, us: impl Fn(&Tally) -> f64) -> Option<String> {
         part.latency.map(|tally| format!("{:.3} ms", us(tally) / 1000.0))
@@ -109,19 +111,18 @@ pub(super) fn table(parts: &[Part<'_>]) -> String {
         ("latency, 99.9 %", |part| latency(part, |tally| tally.quantile_us(0.999) as f64)),
         ("latency, most", |part| latency(part, |tally| tally.max_us() as f64)),
     ];
-    let mut lines = vec![line("", parts.iter().map(|part| part.name.to_owned()))];
+    let mut lines = vec![vec![String::new()]];
+    lines[0].extend(parts.iter().map(|part| part.name.to_owned()));
     for (name, figure) in rows {
         let cells: Vec<_> = parts.iter().map(figure).collect();
         if cells.iter().any(Option::is_some) {
-            lines.push(line(name, cells.into_iter().map(Option::unwrap_or_default)));
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+            lines.push(std::iter::once(name.to_owned()).chain(cells).collect());
         }
     }
-    lines.concat()
-}
-
-fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
-    let cells: String = cells.map(|cell| format!("{cell:>16}")).collect();
-    format!("{}\n", format!("{name:<16}{cells}").trim_end())
+    let mut columns = vec![Column::Right(16); parts.len() + 1];
+    columns[0] = Column::Fixed(16);
+    table(&lines, &columns, "")
 }
 
 #[cfg(test)]
@@ -150,13 +151,13 @@ mod tests {
     #[test]
     fn a_table_has_a_column_for_each_part() {
         let (tally, elapsed) = (tally(), Duration::from_secs(2));
-        let text = table(&[Part::new("total", &tally, elapsed), Part::new("steady state", &tally, elapsed)]);
+        let text = text(&[Part::new("total", &tally, elapsed), Part::new("steady state", &tally, elapsed)]);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "                           total    steady state");
         assert_eq!(lines[3], "records/s                  500.0           500.0");
         assert_eq!(lines[8], "latency, 99 %           0.990 ms        0.990 ms");
         assert_eq!(lines.len(), 11);
         let read = Part::read("total", Consumed::default(), elapsed, None);
-        assert_eq!(table(&[read]).lines().count(), 5, "there is no latency");
+        assert_eq!(super::text(&[read]).lines().count(), 5, "there is no latency");
     }
 }

@@ -274,7 +274,7 @@ fn report(
                 parts.push(steady_part);
             }
             parts.extend(along.map(Along::part));
-            output::print(&(figures::table(&parts) + &metrics.map(Metrics::lines).unwrap_or_default()))?;
+            output::print(&(figures::text(&parts) + &metrics.map(Metrics::lines).unwrap_or_default()))?;
         }
         Output::Csv => {
             let consumed = along.map_or(String::new(), |along| figures::csv(&along.part()));

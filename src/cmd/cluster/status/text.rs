@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::judge::{BrokerStatus, Counts, Listed, Member, QuorumStatus, Status};
-use crate::cmd::output::visible;
+use crate::cmd::table::{Column, table};
 
 const NOTHING: &str = "-";
 
@@ -49,7 +49,7 @@ fn render_quorum(quorum: &QuorumStatus) -> String {
     };
     rows.extend(quorum.voters.iter().map(|member| row("voter", member)));
     rows.extend(quorum.observers.iter().map(|member| row("observer", member)));
-    format!("\nquorum: led by {leader}, epoch {epoch}, high watermark {high_watermark}\n{}", table(&rows))
+    format!("\nquorum: led by {leader}, epoch {epoch}, high watermark {high_watermark}\n{}", fitted(&rows))
 }
 
 fn render_brokers(brokers: &[BrokerStatus]) -> String {
@@ -73,7 +73,7 @@ fn render_brokers(brokers: &[BrokerStatus]) -> String {
             broker.out_of_sync.to_string(),
         ]
     }));
-    format!("\n{}", table(&rows))
+    format!("\n{}", fitted(&rows))
 }
 
 fn render_counts(counts: &Counts) -> String {
@@ -104,18 +104,14 @@ fn render_listed(listed: &[Listed]) -> String {
             one.states.join(", "),
         ]
     }));
-    format!("\n{}", table(&rows))
+    format!("\n{}", fitted(&rows))
 }
 
-/// Columns as wide as what stands in them.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
-    let line = |row: &[String; N]| {
-        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", visible(cell))).collect();
-        cells.join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+/// Columns as wide as their cells.
+fn fitted<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut columns = [Column::Fitted(0); N];
+    columns[N - 1] = Column::Fixed(0);
+    table(rows, &columns, "  ")
 }
 
 #[cfg(test)]
