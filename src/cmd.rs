@@ -26,7 +26,6 @@ mod group;
 mod lab;
 mod metrics;
 mod output;
-mod partitions;
 #[cfg(feature = "lab")]
 mod perf;
 mod produce;

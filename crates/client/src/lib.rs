@@ -22,6 +22,7 @@ mod fake_broker;
 mod fake_cluster;
 mod fetch;
 mod group;
+mod health;
 mod metadata;
 mod offsets;
 mod partitioner;
@@ -45,6 +46,7 @@ pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetO
 pub use error::ClientError;
 pub use fetch::FetchedBatches;
 pub use group::{CommittedOffset, Group, GroupConfig, Membership};
+pub use health::{Placement, VoterHealth};
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use offsets::{EARLIEST, LATEST, ListedOffset};
 pub use partitioner::{Partitioner, murmur2};

@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::page::messages;
 use crate::page::moves::Progress;
 use crate::page::partitions::Filter;
-use crate::page::quorum::{health, told_ms};
+use crate::page::quorum::health_name;
 use crate::request_context::RequestContext;
 use crate::snapshot::{Broker, Group, Partition, Topic};
 use crate::{Console, page};
@@ -303,7 +303,6 @@ async fn reassignments(context: ContextResult) -> Answer {
 async fn quorum(context: ContextResult) -> Answer {
     let snapshot = context?.snapshot().await?;
     let members = snapshot.quorum.as_ref().map(|quorum| {
-        let told_ms = told_ms(quorum, &snapshot);
         let member = |replica: &client::QuorumReplica| {
             json!({
                 "node_id": replica.replica_id,
@@ -312,7 +311,7 @@ async fn quorum(context: ContextResult) -> Answer {
                 "lag_records": replica.lag,
                 "last_fetch_ms": replica.last_fetch_timestamp_ms,
                 "last_caught_up_ms": replica.last_caught_up_timestamp_ms,
-                "health": health(quorum, replica, told_ms),
+                "health": health_name(quorum.health(replica)),
             })
         };
         json!({

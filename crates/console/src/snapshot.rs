@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use client::TopicPartition;
+use client::{Placement, TopicPartition};
 
 use crate::embedded_broker::Rebalance;
 use crate::format::duration;
@@ -222,12 +222,18 @@ impl Topic {
 }
 
 impl Partition {
+    /// `min.insync.replicas` is not part of a snapshot.
+    fn placement(&self) -> Placement<'_> {
+        let Self { leader, replicas, isr, adding, .. } = self;
+        Placement { leader: Some(*leader).filter(|leader| *leader >= 0), replicas, isr, adding, min_in_sync: 0 }
+    }
+
     pub(crate) fn is_under_replicated(&self) -> bool {
-        self.replicas.iter().any(|id| !self.isr.contains(id) && !self.adding.contains(id))
+        self.placement().is_under_replicated()
     }
 
     pub(crate) fn is_offline(&self) -> bool {
-        self.leader < 0
+        self.placement().is_offline()
     }
 
     /// Whether its first replica leads.

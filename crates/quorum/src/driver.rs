@@ -370,7 +370,7 @@ impl<M: StateMachine> Driver<M> {
             self.arrived.shared.queued_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
             match event {
                 Event::Messages { from, messages } => {
-                    messages.into_iter().for_each(|message| self.receive(from, message))
+                    messages.into_iter().for_each(|message| self.receive(from, message));
                 }
                 Event::AddPeerAddresses(members) => self.node.add_peer_addresses(members),
             }

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use anyhow::Result;
-use client::{Client, EligibleLeaders, Metadata, Reassignment, TopicPartition};
+use client::{Client, EligibleLeaders, Metadata, Placement, Reassignment, TopicPartition};
 use serde::Serialize;
 
 use super::{changed_settings, named_or_all};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output::{self, visible};
-use crate::cmd::partitions::Placement;
 
 /// Show the partitions, replicas and changed settings of topics.
 #[derive(Debug, clap::Args)]

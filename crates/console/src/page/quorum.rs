@@ -3,16 +3,13 @@
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
-use client::{Quorum, QuorumReplica};
+use client::{Quorum, QuorumReplica, VoterHealth};
 
 use crate::failure::{Failure, render};
 use crate::format::{count, counted, duration};
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::Snapshot;
-
-/// A voter that was not heard from for so long may be gone. The leader hears from each several times a second.
-const SILENT_MS: i64 = 10_000;
 
 #[derive(Template)]
 #[template(path = "quorum.html")]
@@ -37,28 +34,11 @@ struct Row {
     directory: String,
 }
 
-/// How a member of the quorum does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Health {
-    Healthy,
-    Behind,
-    Silent,
-}
-
-/// The moment at which the leader told of the others, by its own clock.
-pub(crate) fn told_ms(quorum: &Quorum, snapshot: &Snapshot) -> i64 {
-    let leader = quorum.voters.iter().find(|voter| Some(voter.replica_id) == quorum.leader_id);
-    leader.and_then(|leader| leader.last_fetch_timestamp_ms).unwrap_or(snapshot.at_ms)
-}
-
-pub(crate) fn health(quorum: &Quorum, replica: &QuorumReplica, told_ms: i64) -> Health {
-    let is_old = |timestamp_ms: Option<i64>| timestamp_ms.is_none_or(|at_ms| told_ms - at_ms > SILENT_MS);
-    match replica {
-        _ if quorum.leader_id == Some(replica.replica_id) => Health::Healthy,
-        _ if is_old(replica.last_fetch_timestamp_ms) => Health::Silent,
-        _ if replica.lag > 0 && is_old(replica.last_caught_up_timestamp_ms) => Health::Behind,
-        _ => Health::Healthy,
+pub(crate) fn health_name(health: VoterHealth) -> &'static str {
+    match health {
+        VoterHealth::Healthy => "healthy",
+        VoterHealth::Behind { .. } => "behind",
+        VoterHealth::Silent { .. } => "silent",
     }
 }
 
@@ -90,20 +70,24 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
                 .to_owned(),
         ));
     }
-    let told_ms = told_ms(quorum, snapshot);
-    let of = |wanted: Health| quorum.voters.iter().filter(move |voter| health(quorum, voter, told_ms) == wanted);
-    for voter in of(Health::Silent) {
-        let since = match voter.last_fetch_timestamp_ms {
-            Some(at_ms) => format!("for {}", duration((told_ms - at_ms) as f64 / 1000.0)),
-            None => "since the leader began".to_owned(),
-        };
-        findings.push(("warn", format!("Voter {} was not heard from {since}: look at its process.", voter.replica_id)));
+    for voter in &quorum.voters {
+        let id = voter.replica_id;
+        match quorum.health(voter) {
+            VoterHealth::Healthy => {}
+            VoterHealth::Behind { .. } => {
+                let lag = counted(voter.lag as usize, "record");
+                findings.push(("warn", format!("Voter {id} is {lag} behind: look at its disk and its network.")));
+            }
+            VoterHealth::Silent { for_ms } => {
+                let since = for_ms.map_or_else(
+                    || "since the leader was elected".to_owned(),
+                    |for_ms| format!("for {}", duration(for_ms as f64 / 1000.0)),
+                );
+                findings.push(("warn", format!("Voter {id} was not heard from {since}: look at its process.")));
+            }
+        }
     }
-    for voter in of(Health::Behind) {
-        let (id, lag) = (voter.replica_id, counted(voter.lag as usize, "record"));
-        findings.push(("warn", format!("Voter {id} is {lag} behind: look at its disk and its network.")));
-    }
-    let (voters, well) = (quorum.voters.len(), of(Health::Healthy).count());
+    let (voters, well) = (quorum.voters.len(), healthy_voters(quorum));
     let majority = voters / 2 + 1;
     if voters > 1 && well < voters && well <= majority {
         findings.push((
@@ -142,16 +126,19 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
         events: context.events(),
         verdict,
         findings,
-        tiles: quorum.map_or_else(Vec::new, |quorum| tiles(quorum, &snapshot)),
+        tiles: quorum.map_or_else(Vec::new, tiles),
         replicas: quorum.map_or_else(Vec::new, |quorum| rows(quorum, &snapshot)),
         is_known: quorum.is_some(),
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-fn tiles(quorum: &Quorum, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
-    let told_ms = told_ms(quorum, snapshot);
-    let well = quorum.voters.iter().filter(|voter| health(quorum, voter, told_ms) == Health::Healthy).count();
+fn healthy_voters(quorum: &Quorum) -> usize {
+    quorum.voters.iter().filter(|voter| quorum.health(voter) == VoterHealth::Healthy).count()
+}
+
+fn tiles(quorum: &Quorum) -> Vec<(&'static str, String)> {
+    let well = healthy_voters(quorum);
     vec![
         ("Leader", quorum.leader_id.map_or_else(|| "none".to_owned(), |id| id.to_string())),
         ("Epoch", count(quorum.leader_epoch)),
@@ -163,8 +150,8 @@ fn tiles(quorum: &Quorum, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
 }
 
 fn rows(quorum: &Quorum, snapshot: &Snapshot) -> Vec<Row> {
-    let told_ms = told_ms(quorum, snapshot);
-    let ago = |timestamp_ms: Option<i64>| match timestamp_ms.map(|at_ms| told_ms - at_ms) {
+    let answered_at_ms = quorum.answered_at_ms().unwrap_or(snapshot.at_ms);
+    let ago = |timestamp_ms: Option<i64>| match timestamp_ms.map(|at_ms| answered_at_ms - at_ms) {
         None => "–".to_owned(),
         Some(..1000) => "now".to_owned(),
         Some(passed_ms) => format!("{} ago", duration(passed_ms as f64 / 1000.0)),
@@ -172,10 +159,9 @@ fn rows(quorum: &Quorum, snapshot: &Snapshot) -> Vec<Row> {
     let row = |replica: &QuorumReplica, role| Row {
         id: replica.replica_id,
         role,
-        state: match health(quorum, replica, told_ms) {
-            Health::Healthy => ("caught up", "good"),
-            Health::Behind => ("behind", "warn"),
-            Health::Silent => ("silent", "warn"),
+        state: match quorum.health(replica) {
+            VoterHealth::Healthy => ("caught up", "good"),
+            health => (health_name(health), "warn"),
         },
         end: if replica.log_end_offset < 0 { "–".to_owned() } else { count(replica.log_end_offset) },
         lag: count(replica.lag),

@@ -1,15 +1,15 @@
 //! Asking a cluster for all of it, many things at the same time.
 
 use std::collections::{BTreeMap, HashMap};
-use tokio::time::Instant;
 
 use client::{
-    Client, ClientError, ConnectionError, EARLIEST, LATEST, ListedOffset, LogDir, Reassignment, TopicPartition,
+    Client, ClientError, ClusterDescription, ConnectionError, EARLIEST, LATEST, ListedOffset, LogDir, Metadata,
+    Reassignment, TopicPartition,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
-use crate::embedded_broker::{Local, NodeReport};
+use crate::embedded_broker::{Local, NodeReport, Rebalance};
 use crate::format::now_ms;
 use crate::node_metrics::Figures;
 
@@ -49,30 +49,8 @@ pub(crate) async fn take(
         nodes,
     );
 
-    let mut brokers = BTreeMap::<i32, Broker>::new();
-    for broker in metadata.brokers.values() {
-        let client::Broker { id, host, port, rack } = broker.clone();
-        brokers.insert(id, Broker { id, host, port, rack, is_alive: true, ..Broker::default() });
-    }
-    // Fenced ones too, from those that tell of them (KIP-1073).
-    for known in described.iter().flat_map(|described| &described.brokers) {
-        let client::Broker { id, host, port, rack } = known.broker.clone();
-        let broker = brokers.entry(id).or_default();
-        *broker = Broker { id, host, port, rack, is_alive: known.is_fenced != Some(true), ..Broker::default() };
-    }
-    let mut topics = BTreeMap::new();
-    for (name, topic) in &metadata.topics {
-        let partitions = topic.partitions.iter().map(|partition| Partition {
-            index: partition.index,
-            leader: partition.leader,
-            leader_epoch: partition.leader_epoch,
-            replicas: partition.replicas.clone(),
-            isr: partition.isr.clone(),
-            ..Partition::default()
-        });
-        let (id, is_internal) = (topic.id.to_string(), topic.is_internal);
-        topics.insert(name.clone(), Topic { id, is_internal, partitions: partitions.collect() });
-    }
+    let mut brokers = brokers(&metadata, described.as_ref().ok());
+    let mut topics = topics(&metadata);
     let reassignments = moves.unwrap_or_else(|error| {
         gaps.push(format!("partitions that move ({error})"));
         BTreeMap::new()
@@ -92,23 +70,7 @@ pub(crate) async fn take(
         Ok(dirs) => note_dirs(&mut brokers, &mut topics, dirs, &mut gaps),
         Err(error) => gaps.push(format!("log directories ({error})")),
     }
-    let mut rebalances = Vec::new();
-    let mut lags = HashMap::new();
-    for report in reports {
-        let NodeReport { node_id, metrics, rebalances: of_node } = report;
-        rebalances.extend(of_node);
-        match metrics {
-            Ok(text) => {
-                let figures = Figures::read(text);
-                lags.extend(figures.iter().flat_map(Figures::lag_seconds));
-                brokers.entry(node_id).or_insert_with(|| Broker { id: node_id, ..Broker::default() }).figures = figures;
-            }
-            // That it is down is said already.
-            Err(_) if brokers.get(&node_id).is_none_or(|broker| !broker.is_alive) => {}
-            Err(reason) => gaps.push(format!("CPU and memory of broker {node_id} ({reason})")),
-        }
-    }
-    rebalances.sort_by_key(|rebalance| rebalance.began_ms);
+    let NodeReports { rebalances, lags } = note_reports(&mut brokers, reports, &mut gaps);
     let groups = groups.unwrap_or_else(|error| {
         gaps.push(format!("consumer groups ({error})"));
         BTreeMap::new()
@@ -140,6 +102,60 @@ pub(crate) async fn take(
     snapshot.groups =
         groups.into_iter().map(|(id, group)| (id.clone(), positioned(&snapshot, &id, group, &lags))).collect();
     Ok(snapshot)
+}
+
+fn brokers(metadata: &Metadata, described: Option<&ClusterDescription>) -> BTreeMap<i32, Broker> {
+    let alive = metadata.brokers.values().map(|broker| (broker, true));
+    // Fenced ones too, from those that tell of them (KIP-1073).
+    let described = described.into_iter().flat_map(|described| &described.brokers);
+    let described = described.map(|known| (&known.broker, known.is_fenced != Some(true)));
+    let broker = |(broker, is_alive): (&client::Broker, bool)| {
+        let client::Broker { id, host, port, rack } = broker.clone();
+        (id, Broker { id, host, port, rack, is_alive, ..Broker::default() })
+    };
+    alive.chain(described).map(broker).collect()
+}
+
+fn topics(metadata: &Metadata) -> BTreeMap<String, Topic> {
+    let topics = metadata.topics.iter().map(|(name, topic)| {
+        let partitions = topic.partitions.iter().map(|partition| Partition {
+            index: partition.index,
+            leader: partition.leader,
+            leader_epoch: partition.leader_epoch,
+            replicas: partition.replicas.clone(),
+            isr: partition.isr.clone(),
+            ..Partition::default()
+        });
+        let (id, is_internal) = (topic.id.to_string(), topic.is_internal);
+        (name.clone(), Topic { id, is_internal, partitions: partitions.collect() })
+    });
+    topics.collect()
+}
+
+/// What the nodes of this program tell beyond the protocol.
+struct NodeReports {
+    rebalances: Vec<Rebalance>,
+    /// By group and partition, in seconds.
+    lags: HashMap<(String, TopicPartition), f64>,
+}
+
+fn note_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, gaps: &mut Vec<String>) -> NodeReports {
+    let (mut rebalances, mut lags) = (Vec::new(), HashMap::new());
+    for NodeReport { node_id, metrics, rebalances: of_node } in reports {
+        rebalances.extend(of_node);
+        match metrics {
+            Ok(text) => {
+                let figures = Figures::read(text);
+                lags.extend(figures.iter().flat_map(Figures::lag_seconds));
+                brokers.entry(node_id).or_insert_with(|| Broker { id: node_id, ..Broker::default() }).figures = figures;
+            }
+            // That it is down is said already.
+            Err(_) if brokers.get(&node_id).is_none_or(|broker| !broker.is_alive) => {}
+            Err(reason) => gaps.push(format!("CPU and memory of broker {node_id} ({reason})")),
+        }
+    }
+    rebalances.sort_by_key(|rebalance: &Rebalance| rebalance.began_ms);
+    NodeReports { rebalances, lags }
 }
 
 fn note_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, Topic>) {

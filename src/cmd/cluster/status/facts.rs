@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{Client, ClientError, ClusterBroker, Reassignment, TopicPartition};
+use client::{Client, ClientError, ClusterBroker, Placement, Reassignment, TopicPartition};
 use tokio::time::timeout;
-
-use crate::cmd::partitions::Placement;
 
 /// Without a leader of the quorum there may be no answer for as long as anybody waits.
 const QUORUM_MAX: Duration = Duration::from_secs(5);

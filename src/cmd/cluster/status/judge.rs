@@ -2,15 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::QuorumReplica;
+use client::{Placement, QuorumReplica, VoterHealth};
 use serde::Serialize;
 
 use super::facts::{Facts, Partition, Quorum};
-use crate::cmd::partitions::Placement;
-
-/// A voter that was behind for longer is told of. Kafka's default of controller.quorum.fetch.timeout.ms: after as long
-/// without an answer the others look for another leader.
-const BEHIND_MS_MAX: i64 = 2_000;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Status {
@@ -46,6 +41,8 @@ pub(super) struct Member {
     pub(super) caught_up_ms_ago: Option<i64>,
     /// The leader tells when it heard of others, and has not heard of this one.
     pub(super) is_unheard: bool,
+    #[serde(skip)]
+    pub(super) health: VoterHealth,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -140,7 +137,7 @@ const UNDER_REPLICATED: &str = "under-replicated";
 /// What is wrong with a partition.
 fn states(placement: &Placement<'_>) -> Vec<&'static str> {
     let all = [
-        (placement.leader.is_none(), OFFLINE),
+        (placement.is_offline(), OFFLINE),
         (placement.is_under_min_isr(), UNDER_MIN_ISR),
         (placement.is_under_replicated(), UNDER_REPLICATED),
     ];
@@ -163,7 +160,7 @@ impl Counts {
     fn of(facts: &Facts) -> Self {
         let mut counts = Self { topics: facts.topics, total: facts.partitions.len(), ..Self::default() };
         for placement in facts.partitions.iter().map(Partition::placement) {
-            counts.offline += usize::from(placement.leader.is_none());
+            counts.offline += usize::from(placement.is_offline());
             counts.under_min_isr += usize::from(placement.is_under_min_isr());
             counts.at_min_isr += usize::from(placement.is_at_min_isr());
             counts.under_replicated += usize::from(placement.is_under_replicated());
@@ -195,16 +192,15 @@ fn brokers(facts: &Facts) -> Vec<BrokerStatus> {
 
 impl QuorumStatus {
     fn of(described: &client::Quorum) -> Self {
-        let own = described.voters.iter().find(|voter| Some(voter.replica_id) == described.leader_id);
-        // The leader's own times are now, by the clock that wrote the others.
-        let now_ms = own.and_then(|own| own.last_fetch_timestamp_ms);
+        let now_ms = described.answered_at_ms();
         let ago = |(now_ms, then_ms): (i64, i64)| (now_ms - then_ms).max(0);
         let member = |replica: &QuorumReplica| Member {
             id: replica.replica_id,
             log_end_offset: replica.log_end_offset,
             lag: replica.lag,
             caught_up_ms_ago: now_ms.zip(replica.last_caught_up_timestamp_ms).map(ago),
-            is_unheard: now_ms.is_some() && replica.last_fetch_timestamp_ms.is_none(),
+            is_unheard: described.health(replica) == VoterHealth::Silent { for_ms: None },
+            health: described.health(replica),
         };
         let members = |replicas: &[QuorumReplica]| {
             let mut members: Vec<_> = replicas.iter().map(member).collect();
@@ -225,10 +221,15 @@ impl QuorumStatus {
         if self.leader.is_none() {
             problems.push("the quorum has no leader".to_owned());
         }
-        problems.extend(self.voters.iter().filter_map(|voter| match voter.caught_up_ms_ago {
-            _ if voter.is_unheard => Some(format!("the quorum has not heard of voter {}", voter.id)),
-            Some(ms) if ms > BEHIND_MS_MAX => Some(format!("voter {} has been behind for {} s", voter.id, ms / 1000)),
-            _ => None,
+        problems.extend(self.voters.iter().filter_map(|voter| match voter.health {
+            VoterHealth::Healthy => None,
+            VoterHealth::Behind { for_ms } => {
+                Some(format!("voter {} has been behind for {} s", voter.id, for_ms / 1000))
+            }
+            VoterHealth::Silent { for_ms: Some(ms) } => {
+                Some(format!("the quorum has not heard of voter {} for {} s", voter.id, ms / 1000))
+            }
+            VoterHealth::Silent { for_ms: None } => Some(format!("the quorum has not heard of voter {}", voter.id)),
         }));
         // Until the old disk has lost its vote it counts as a voter that is gone.
         let members = || self.voters.iter().chain(&self.observers);
@@ -266,7 +267,7 @@ mod tests {
             leader_id: Some(2),
             leader_epoch: 7,
             high_watermark: 99,
-            voters: vec![voter(1, 98, 99_900, 99_800), voter(2, 100, 100_000, 100_000), voter(3, 100, 1, 98_000)],
+            voters: vec![voter(1, 98, 99_900, 99_800), voter(2, 100, 100_000, 100_000), voter(3, 100, 98_000, 98_000)],
             ..Default::default()
         };
         Facts {
@@ -306,6 +307,7 @@ mod tests {
             partition(3, Some(9), &[9, 1], &[9, 1]),
         ];
         let Quorum::Described(quorum) = &mut facts.quorum else { panic!() };
+        (quorum.voters[2].last_fetch_timestamp_ms, quorum.voters[2].lag) = (Some(99_000), 3);
         quorum.voters[2].last_caught_up_timestamp_ms = Some(87_000);
         quorum.voters[0].last_fetch_timestamp_ms = None;
         quorum.observers.push(voter(3, 99, 100_000, 100_000));

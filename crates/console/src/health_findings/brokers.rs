@@ -1,0 +1,90 @@
+//! Brokers that are down, and what runs out on those that live: disks, file descriptors.
+
+use super::{Finding, Severity};
+use crate::format::{bytes, counted, duration, percent};
+use crate::snapshot::{Broker, Directory, Snapshot};
+
+/// The part of a disk, used, from which on it is a finding.
+const DISK_NEARLY_FULL: f64 = 0.90;
+const FILES_NEARLY_EXHAUSTED: f64 = 0.80;
+const FORECAST_SECONDS: f64 = 24.0 * 3600.0;
+
+pub(super) fn find(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
+    snapshot.brokers.values().flat_map(|broker| {
+        let dirs = broker.dirs.iter().flat_map(|dir| [failed_dir(broker, dir), nearly_full(broker, dir)]);
+        let own = [down(broker), full(broker), soon_full(broker), open_files(broker)];
+        own.into_iter().chain(dirs).flatten()
+    })
+}
+
+fn down(broker: &Broker) -> Option<Finding> {
+    (!broker.is_alive).then(|| {
+        Finding::new(
+            Severity::Bad,
+            format!("Broker {} is down or fenced; it has {}.", broker.id, counted(broker.replicas, "replica")),
+            "Look at its process and its log. What it led has moved to replicas in sync, where there are some.",
+            "/",
+        )
+    })
+}
+
+fn failed_dir(broker: &Broker, dir: &Directory) -> Option<Finding> {
+    let error = dir.error.as_ref()?;
+    Some(Finding::new(
+        Severity::Bad,
+        format!("Log directory {} of broker {} has failed: {error}.", dir.path, broker.id),
+        "Look at the disk before the broker is started again; its replicas are on the other brokers.",
+        "/",
+    ))
+}
+
+fn nearly_full(broker: &Broker, dir: &Directory) -> Option<Finding> {
+    let (total, usable) = dir.total_bytes.zip(dir.usable_bytes).filter(|(total, _)| *total > 0)?;
+    let used = 1.0 - usable as f64 / total as f64;
+    (used > DISK_NEARLY_FULL).then(|| {
+        Finding::new(
+            Severity::Warn,
+            format!("The disk of broker {} is {} full: {} free.", broker.id, percent(used), bytes(usable)),
+            "Shorten the retention of large topics, delete what nobody reads, or give it a larger disk.",
+            "/topics?sort=size",
+        )
+    })
+}
+
+fn full(broker: &Broker) -> Option<Finding> {
+    let disk = broker.figures.as_ref()?.disk?;
+    disk.is_full.then(|| {
+        Finding::new(
+            Severity::Bad,
+            format!("The disk of broker {} is full: it takes no records.", broker.id),
+            "Make room: shorten the retention of large topics or delete what nobody reads. Records are taken again \
+             by themselves.",
+            "/topics?sort=size",
+        )
+    })
+}
+
+fn soon_full(broker: &Broker) -> Option<Finding> {
+    let seconds = broker.figures.as_ref()?.disk?.forecast_seconds;
+    (seconds < FORECAST_SECONDS).then(|| {
+        Finding::new(
+            Severity::Warn,
+            format!("The disk of broker {} will be full in {} if it goes on like this.", broker.id, duration(seconds)),
+            "Shorten the retention of the topics that grow, or give it a larger disk.",
+            "/topics?sort=size",
+        )
+    })
+}
+
+fn open_files(broker: &Broker) -> Option<Finding> {
+    let figures = broker.figures.as_ref()?;
+    let is_near = figures.max_fds > 0.0 && figures.open_fds > FILES_NEARLY_EXHAUSTED * figures.max_fds;
+    is_near.then(|| {
+        Finding::new(
+            Severity::Warn,
+            format!("Broker {} has {} of {} file descriptors in use.", broker.id, figures.open_fds, figures.max_fds),
+            "Raise the limit of open files (ulimit -n, LimitNOFILE) and start it again.",
+            "/",
+        )
+    })
+}
