@@ -187,7 +187,7 @@ def case_the_quorum_is_shown(c):
     expect(page.get_by_role("heading", name="Quorum")).to_be_visible()
     expect(page.get_by_role("table", name="Members")).to_contain_text("leader")
     quorum = answer(base, "/quorum")["quorum"]
-    assert any(voter["node_id"] == quorum["leader_id"] and voter["health"] == "well" for voter in quorum["voters"])
+    assert any(voter["node_id"] == quorum["leader_id"] and voter["health"] == "healthy" for voter in quorum["voters"])
 
 
 def case_invalid_plans_are_refused(c):
