@@ -104,7 +104,7 @@ impl OffsetsLog for OffsetsTopic {
                 match spawn_blocking(move || reading.read(from, max_bytes)).await {
                     Ok(Ok(bytes)) => return Ok(bytes),
                     Ok(Err(ReadError::Corrupt { first_offset, next_offset })) => {
-                        partition.note_damage();
+                        partition.report_damage();
                         if partition.is_being_repaired() {
                             sleep(MENDING_INTERVAL).await;
                             continue;

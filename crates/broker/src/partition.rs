@@ -216,7 +216,7 @@ impl Partition {
             sync: SyncState::default(),
         });
         if !partition.view.bad_ranges().is_empty() {
-            partition.note_damage();
+            partition.report_damage();
         }
         partition
     }

@@ -389,7 +389,7 @@ impl Quorum {
     }
 
     /// Counts messages that were dropped before they came here.
-    pub fn note_refused(&self, messages: u64) {
+    pub fn record_refused(&self, messages: u64) {
         self.events.refused().add(messages);
     }
 

@@ -131,7 +131,7 @@ pub(crate) async fn serve(
         reads = read(service, &sender, &limits, &session.targets, None).await;
         if !reads.answer_now(&limits) {
             if reads.has_news {
-                wait.note_news();
+                wait.notify_news();
             }
             // Whether bytes came or time ran out, the answer is what is there.
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
@@ -430,7 +430,7 @@ fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
         ReadError::Corrupt { .. } => {
             let (topic, index) = (&partition.topic, partition.index);
             tracing::warn!(%topic, partition = index, %error, "a stored batch is unreadable");
-            partition.note_damage();
+            partition.report_damage();
             partition.damage_error()
         }
         _ => {

@@ -42,7 +42,7 @@ async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessages
         if messages.iter().all(is_own) { Ok(messages) } else { Err(QuorumError::Impossible("it is another's".into())) }
     });
     let messages = read.map_err(|error| {
-        broker.quorum.note_refused(count);
+        broker.quorum.record_refused(count);
         if let Some(Allowed { left_out }) = broker.log_limit.allow(from) {
             tracing::warn!(address = %from, reason = %error, left_out, "a message is dropped: no member sends such");
         }

@@ -22,7 +22,7 @@ const LASTING: u8 = 2;
 
 impl Partition {
     /// Queues the partition for repair.
-    pub fn note_damage(self: &Arc<Self>) {
+    pub fn report_damage(self: &Arc<Self>) {
         if self.damage.0.compare_exchange(NONE, BEING_REPAIRED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             self.shared.damaged.push(Arc::clone(self));
         }

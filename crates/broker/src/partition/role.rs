@@ -376,7 +376,12 @@ impl Partition {
 
     /// Updates the state of a follower from its fetch, and proposes its return into the in-sync replicas if it may
     /// enter, or its removal if it has lost something. The fetch was compared with the log as it is in `leader_epoch`.
-    pub fn note_fetch(self: &Arc<Self>, leader_epoch: i32, id: i32, fetch: FollowerFetch) -> Result<(), ErrorCode> {
+    pub fn update_follower_fetch_state(
+        self: &Arc<Self>,
+        leader_epoch: i32,
+        id: i32,
+        fetch: FollowerFetch,
+    ) -> Result<(), ErrorCode> {
         let local = self.local_offsets();
         let is_isr_change = self.with_leadership(|leadership| {
             if leadership.leader_epoch() != leader_epoch {

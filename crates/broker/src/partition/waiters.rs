@@ -58,7 +58,7 @@ impl FetchWait {
     }
 
     /// There is news that is not urgent.
-    pub fn note_news(&self) {
+    pub fn notify_news(&self) {
         self.news.notify_one();
     }
 
@@ -110,7 +110,7 @@ impl Waiters {
         self.notify_each(|wait| match wait.reader {
             Reader::Consumer => wait.add(bytes),
             Reader::Follower => {
-                wait.note_news();
+                wait.notify_news();
                 true
             }
         });

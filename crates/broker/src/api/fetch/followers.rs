@@ -9,7 +9,7 @@
 //! A request is parked as a consumer's is, but answered
 //! - at once, when a producer waits until the follower has on disk what it has in memory only;
 //! - soon, when the high watermark has moved since the follower was told: see
-//!   [`FetchWait::note_news`](crate::partition::FetchWait::note_news).
+//!   [`FetchWait::notify_news`](crate::partition::FetchWait::notify_news).
 //!
 //! One that is throttled and not in sync gets no records while the quota is exceeded (KIP-73,
 //! `ReplicaManager.shouldLeaderThrottle`).
@@ -86,7 +86,7 @@ impl Follower {
                 broker_epoch: self.broker_epoch,
                 now_ms,
             };
-            partition.note_fetch(leader_epoch, self.id, fetch)?;
+            partition.update_follower_fetch_state(leader_epoch, self.id, fetch)?;
             read.high_watermark = partition.high_watermark();
             read.last_stable_offset = partition.last_stable_offset();
         }

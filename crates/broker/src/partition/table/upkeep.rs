@@ -61,7 +61,7 @@ impl PartitionTable {
             match partition.compact(*offset, limits, &self.stopping, &moved) {
                 Ok(reached) => *offset = reached,
                 Err(LogError::Corrupt { first_offset, .. }) => {
-                    partition.note_damage();
+                    partition.report_damage();
                     tracing::warn!(
                         topic = %partition.topic, partition = partition.index, first_offset,
                         "not compacted: a damaged batch hides what keys it has"
@@ -101,7 +101,7 @@ impl PartitionTable {
                         );
                     }
                     if !scrubbed.bad_ranges.is_empty() {
-                        partition.note_damage();
+                        partition.report_damage();
                     }
                     left = left.saturating_sub(scrubbed.bytes);
                     if !scrubbed.is_done {
