@@ -66,7 +66,7 @@ fn crate_dir(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name)
 }
 
-/// The source files of a crate, as the names of their modules and their code: without comments and unit tests.
+/// The source files below a folder, as the names of their modules and their code: without comments and unit tests.
 fn sources(dir: &Path) -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
     let mut left = vec![(dir.to_owned(), Vec::new())];
@@ -75,9 +75,6 @@ fn sources(dir: &Path) -> Vec<(Vec<String>, String)> {
             let name = entry.file_name().into_string().expect("names of files are text");
             let mut path = path.clone();
             path.push(name.trim_end_matches(".rs").to_owned());
-            if is_of_tests(path.last().expect("it has a name")) {
-                continue;
-            }
             if entry.path().is_dir() {
                 left.push((entry.path(), path));
             } else if name.ends_with(".rs") {
@@ -88,8 +85,9 @@ fn sources(dir: &Path) -> Vec<(Vec<String>, String)> {
     found
 }
 
-fn is_of_tests(name: &str) -> bool {
-    name == "tests" || name.ends_with("_tests") || name == "simulation" || name.starts_with("fake_")
+fn is_of_tests(path: &[String]) -> bool {
+    let is_of_tests = |name: &String| name == "tests" || name.ends_with("_tests") || name.starts_with("fake_");
+    path.iter().any(is_of_tests)
 }
 
 fn code(text: &str) -> String {
@@ -141,7 +139,8 @@ fn first_names(text: &str) -> Vec<&str> {
 /// What the top-level modules of a crate use of each other. What the root of the crate passes on counts as the module's
 /// that it comes from.
 fn arrows(crate_name: &str) -> Arrows {
-    let sources = sources(&crate_dir(crate_name).join("src"));
+    let mut sources = sources(&crate_dir(crate_name).join("src"));
+    sources.retain(|(path, _)| !is_of_tests(path) && !path.contains(&"simulation".to_owned()));
     let modules: BTreeSet<&str> = sources.iter().map(|(path, _)| path[0].as_str()).collect();
     let root = sources.iter().find(|(path, _)| path[..] == ["lib"]).map_or("", |(_, code)| code);
     let mut passed_on = BTreeMap::new();
@@ -162,6 +161,29 @@ fn arrows(crate_name: &str) -> Arrows {
         arrows.entry(path[0].clone()).or_default().extend(to.map(str::to_owned));
     }
     arrows
+}
+
+/// What the modules in one folder use of each other, for each folder below the root.
+fn arrows_in_folders(src: &Path) -> BTreeMap<Vec<String>, Arrows> {
+    let mut sources = sources(src);
+    sources.retain(|(path, _)| !is_of_tests(path));
+    let mut folders = BTreeMap::new();
+    for (path, _) in &sources {
+        (1..path.len()).for_each(|depth| _ = folders.insert(path[..depth].to_vec(), Arrows::new()));
+    }
+    for (folder, arrows) in &mut folders {
+        let root = format!("crate::{}::", folder.join("::"));
+        let depth = folder.len();
+        let inside = || sources.iter().filter(|(path, _)| path.len() > depth && path.starts_with(folder));
+        let modules: BTreeSet<&str> = inside().map(|(path, _)| path[depth].as_str()).collect();
+        for (path, code) in inside() {
+            let by_super = if path.len() == depth + 1 { used(code, "super::") } else { Vec::new() };
+            let to = used(code, &root).into_iter().chain(by_super);
+            let to = to.filter(|name| modules.contains(name) && *name != path[depth]);
+            arrows.entry(path[depth].clone()).or_default().extend(to.map(str::to_owned));
+        }
+    }
+    folders
 }
 
 /// Modules that can be reached from themselves.
@@ -191,6 +213,17 @@ fn no_modules_of_a_crate_use_each_other_in_a_circle() {
         let circle = in_circles(&arrows);
         let uses = circle.iter().map(|module| (module, &arrows[*module])).collect::<Vec<_>>();
         assert!(circle.is_empty(), "crates/{name} has modules that use each other in a circle: {uses:?}");
+    }
+}
+
+#[test]
+fn no_modules_of_a_folder_use_each_other_in_a_circle() {
+    let binary = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for src in CRATES.map(|name| crate_dir(name).join("src")).iter().chain([&binary]) {
+        for (folder, arrows) in arrows_in_folders(src) {
+            let circle = in_circles(&arrows);
+            assert!(circle.is_empty(), "{}/{} has a circle: {circle:?}", src.display(), folder.join("/"));
+        }
     }
 }
 

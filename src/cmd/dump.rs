@@ -16,6 +16,7 @@ use super::output;
 
 mod decode;
 mod index;
+mod log_file;
 mod segment;
 
 use decode::Decoder;

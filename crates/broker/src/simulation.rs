@@ -25,6 +25,7 @@ pub(crate) mod machine;
 mod node;
 pub(crate) mod replica;
 pub(crate) mod sockets;
+mod time;
 
 use platform::simulation::{run_seeds, seeds};
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use storage::disk::{File, OpenMode, read_up_to};
 
 use super::Dump;
-use super::segment::LogFile;
+use super::log_file::{LogFile, base_offset};
 
 const OFFSET_ENTRY_BYTES: usize = 8;
 const TIME_ENTRY_BYTES: usize = 12;
@@ -50,11 +50,6 @@ fn field<const N: usize>(entry: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&entry[at..at + N]);
     bytes
-}
-
-/// The offset in the name of a segment's file, which the entries are relative to.
-pub(super) fn base_offset(path: &Path) -> Option<i64> {
-    path.file_name()?.to_str()?.split('.').next()?.parse().ok()
 }
 
 /// The log file beside an index.

@@ -22,8 +22,8 @@ use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
 use super::ledger::TopicPartition;
-use super::machine::now_ms;
 use super::sockets::address_of;
+use super::time::now_ms;
 use crate::stream;
 
 /// How long a client waits for an answer.

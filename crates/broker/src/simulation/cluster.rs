@@ -14,9 +14,10 @@ use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
 use super::faults::Faults;
 use super::ledger::{Ledger, TopicPartition, topic_partition};
-use super::machine::{self, Machine, Process, Witnessed, set_now_ms, take_panic};
+use super::machine::{self, Machine, Process, Witnessed, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
+use super::time::set_now_ms;
 use crate::partition::Partition;
 use crate::{Broker, StartError};
 

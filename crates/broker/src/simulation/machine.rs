@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::sockets::{SimStream, Sockets};
+use super::time::{self, now, now_ms};
 use crate::Broker;
 use crate::controller::Backlog;
 use crate::partition::Syncer;
@@ -34,8 +35,6 @@ const PUBLISH_MS: u64 = 5;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Machine>>> = const { RefCell::new(None) };
-    /// The time that passes for all, and what a runtime's clock said at its beginning.
-    static TIME: Cell<(i64, Option<(Instant, i64)>)> = const { Cell::new((0, None)) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -44,27 +43,9 @@ pub(crate) fn current() -> Option<Arc<Machine>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Milliseconds since the simulation began.
-pub(crate) fn now_ms() -> i64 {
-    now().as_millis() as i64
-}
-
-fn now() -> Duration {
-    let (now_ms, running) = TIME.get();
-    match running {
-        Some((began, began_ms)) => Duration::from_millis(began_ms as u64) + began.elapsed(),
-        None => Duration::from_millis(now_ms as u64),
-    }
-}
-
 /// What a process has panicked with since this was asked last.
 pub(crate) fn take_panic() -> Option<String> {
     PANIC.take()
-}
-
-/// Sets the time that passes for all.
-pub(crate) fn set_now_ms(ms: i64) {
-    TIME.set((ms, None));
 }
 
 /// Records panics of tasks that are not joined.
@@ -300,14 +281,13 @@ impl Process {
 }
 
 fn as_machine<T>(machine: &Arc<Machine>, began: Option<(Instant, i64)>, act: impl FnOnce() -> T) -> T {
-    let (now_ms, _) = TIME.get();
     CURRENT.set(Some(Arc::clone(machine)));
     set_simulated(true);
-    TIME.set((now_ms, began));
+    time::set_running(began);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
     CURRENT.set(None);
     set_simulated(false);
-    TIME.set((now_ms, None));
+    time::set_running(None);
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

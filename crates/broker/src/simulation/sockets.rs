@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use storage::simdisk::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::machine::now_ms;
+use super::time::now_ms;
 use crate::stream::Stream;
 
 /// How long bytes take at most, and how long lost packets.

@@ -1,7 +1,6 @@
 //! The results of a case: rates, latencies, cost and verdict, from samples and counters.
 
-use super::case::Watched;
-use super::watch::broker_costs;
+use super::watch::{Watched, broker_costs};
 use crate::bottleneck::{ClientCpu, Observation, Verdict};
 use crate::consume::ConsumeStats;
 use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, Preflight};

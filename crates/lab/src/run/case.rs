@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::topics::Topics;
-use super::watch::{Moment, Watch};
+use super::watch::{Moment, Watch, Watched};
 use super::{CaseError, Extent, account};
 use crate::consume::{Clock, ConsumeLoad, ConsumeStats, consume};
 use crate::delay_proxy::DelayProxy;
@@ -117,16 +117,6 @@ struct Running<'a> {
     topics: &'a [String],
     brokers: usize,
     clock: Clock,
-}
-
-/// The ends of what is measured, and the seconds between.
-pub(super) struct Watched {
-    pub(super) seconds: Vec<Second>,
-    /// The end of the warm-up; the start where it was all over before.
-    pub(super) from: Moment,
-    /// When producers had their last answer, or consumers without any had read enough.
-    pub(super) to: Moment,
-    pub(super) has_warmed_up: bool,
 }
 
 impl Running<'_> {

@@ -12,6 +12,16 @@ use crate::target::Target;
 
 const MIB: f64 = 1_048_576.0;
 
+/// The ends of what is measured, and the seconds between.
+pub(super) struct Watched {
+    pub(super) seconds: Vec<Second>,
+    /// The end of the warm-up; the start where it was all over before.
+    pub(super) from: Moment,
+    /// When producers had their last answer, or consumers without any had read enough.
+    pub(super) to: Moment,
+    pub(super) has_warmed_up: bool,
+}
+
 /// All counters at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
