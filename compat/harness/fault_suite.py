@@ -1,10 +1,7 @@
 """The command `faults`: kill, power loss, broken files, full and failing disks, exhausted descriptors, jumping clocks."""
 
-import argparse
-import importlib
 import os
 import pathlib
-import pkgutil
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +9,7 @@ import time
 
 from . import broker, install, load, wire
 from .case import Skip
+from .numbered_cases import choose
 
 FAULTS = []
 
@@ -119,21 +117,7 @@ class Fault:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", default="parshall", choices=broker.KINDS)
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("row", nargs="*", help="numbers of rows (all)")
-    options = parser.parse_args()
-    import fault_cases
-
-    for module in pkgutil.iter_modules(fault_cases.__path__):
-        importlib.import_module(f"fault_cases.{module.name}")
-    chosen = sorted((f for f in FAULTS if not options.row or str(f[0]) in options.row), key=lambda f: (f[0], f[1]))
-    if not chosen:
-        raise SystemExit("no fault case matches; --list shows what there is")
-    if options.list:
-        print("\n".join(f"{row} {name}" for row, name, _ in chosen))
-        return 0
+    options, chosen = choose(__doc__, "fault_cases", FAULTS)
     passed, failed, skipped = 0, 0, 0
     for row, name, function in chosen:
         home = tempfile.mkdtemp(prefix="compat-faults-")

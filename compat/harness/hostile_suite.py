@@ -2,10 +2,7 @@
 client is served in time, that memory and the log stay bounded, and that the broker does not exit.
 """
 
-import argparse
-import importlib
 import multiprocessing
-import pkgutil
 import resource
 import shutil
 import statistics
@@ -15,6 +12,7 @@ import tempfile
 import time
 
 from . import broker, wire
+from .numbered_cases import choose
 
 MEMORY_MAX_BYTES = 64 << 20
 # The broker may log one line per peer and second. The total is bounded.
@@ -169,21 +167,7 @@ def run_one(server, row, name, memory_max_bytes, function):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--against", default="parshall", choices=broker.KINDS)
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("row", nargs="*", help="numbers of rows (all)")
-    options = parser.parse_args()
-    import hostile_cases
-
-    for module in pkgutil.iter_modules(hostile_cases.__path__):
-        importlib.import_module(f"hostile_cases.{module.name}")
-    chosen = sorted((a for a in ATTACKS if not options.row or str(a[0]) in options.row), key=lambda a: (a[0], a[1]))
-    if not chosen:
-        raise SystemExit("no hostile case matches; --list shows what there is")
-    if options.list:
-        print("\n".join(f"{row} {name}" for row, name, *_ in chosen))
-        return 0
+    options, chosen = choose(__doc__, "hostile_cases", ATTACKS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     passed, failed = 0, 0

@@ -103,6 +103,26 @@ pub struct Shared {
     pub stats: Arc<Stats>,
 }
 
+impl Shared {
+    /// For a broker that has opened no partition yet.
+    pub fn new(env: Env, node_id: i32, lag_max_ms: i64, syncer: Arc<Syncer>) -> Self {
+        Self {
+            env,
+            node_id,
+            lag_max_ms,
+            isr_changes: Arc::default(),
+            damaged: Arc::default(),
+            recovery_points: Arc::default(),
+            syncer,
+            dirty: Arc::default(),
+            failed: Arc::default(),
+            disk_pressure: Arc::default(),
+            inline_appends: Arc::default(),
+            stats: Arc::default(),
+        }
+    }
+}
+
 /// What a partition is called, and what its topic counts.
 pub struct Identity {
     pub topic: Arc<str>,

@@ -72,20 +72,7 @@ impl TestBroker {
         let metadata: Arc<MetadataCache> = Arc::default();
         let quorum = open_quorum(&env, &metadata, &config, voters);
         let (syncer, _) = Syncer::start();
-        let shared = Shared {
-            env: env.clone(),
-            node_id: NODE_ID,
-            lag_max_ms,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer,
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
-            inline_appends: Arc::default(),
-            stats: Arc::default(),
-        };
+        let shared = Shared::new(env.clone(), NODE_ID, lag_max_ms, syncer);
         let table = PartitionTable::new(shared.clone(), PathBuf::from("/data"), Arc::clone(&config), INCARNATION_ID);
         let partitions = Arc::new(table.expect("an empty disk"));
         let own = NodeIdentity { node_id: NODE_ID, directory_id: DIRECTORY_ID, incarnation_id: INCARNATION_ID };

@@ -81,20 +81,7 @@ fn settings(durability: &str) -> Arc<Settings> {
 }
 
 fn lead(env: &Env, syncer: &Arc<Syncer>, log: Log, durability: &str, leader_epoch: i32) -> Arc<Partition> {
-    let shared = Shared {
-        env: env.clone(),
-        node_id: 1,
-        lag_max_ms: 30_000,
-        isr_changes: Arc::default(),
-        damaged: Arc::default(),
-        failed: Arc::default(),
-        recovery_points: Arc::default(),
-        syncer: Arc::clone(syncer),
-        dirty: Arc::default(),
-        disk_pressure: Arc::default(),
-        inline_appends: Arc::default(),
-        stats: Arc::default(),
-    };
+    let shared = Shared::new(env.clone(), 1, 30_000, Arc::clone(syncer));
     let identity = Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index: 0, traffic: Arc::default() };
     let partition = Partition::new(identity, log, 0, settings(durability), shared);
     let alone = metadata::Partition {

@@ -128,18 +128,8 @@ impl Node {
         let disk = StalledDisk(SimDisk::new(1), Arc::clone(&valve));
         let env = Env { disk: Arc::new(disk), ..Env::real() };
         let shared = Shared {
-            env,
-            node_id: 1,
-            lag_max_ms: 30_000,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer: Syncer::idle(),
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
             inline_appends: Arc::new(InlineAppends::new(runtime_threads)),
-            stats: Arc::default(),
+            ..Shared::new(env, 1, 30_000, Syncer::idle())
         };
         Self { valve, shared }
     }

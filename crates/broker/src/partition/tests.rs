@@ -29,20 +29,7 @@ fn partition(disk: &SimDisk) -> Arc<Partition> {
     let (log, _) = Log::create(env.disk.clone(), dir, settings.log.clone(), Uuid([1; 16]), env.clock.now())
         .expect("an empty disk");
     let (syncer, _) = Syncer::start();
-    let shared = Shared {
-        env,
-        node_id: 1,
-        lag_max_ms: 30_000,
-        isr_changes: Arc::default(),
-        damaged: Arc::default(),
-        failed: Arc::default(),
-        recovery_points: Arc::default(),
-        syncer,
-        dirty: Arc::default(),
-        disk_pressure: Arc::default(),
-        inline_appends: Arc::default(),
-        stats: Arc::default(),
-    };
+    let shared = Shared::new(env, 1, 30_000, syncer);
     let partition = Partition::new(
         Identity { topic: "t".into(), topic_id: Uuid([1; 16]), index: 0, traffic: Arc::default() },
         log,

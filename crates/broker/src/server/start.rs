@@ -107,18 +107,8 @@ impl Starting<'_> {
         let settings = config.load_full();
         let (syncer, syncers) = start_syncer();
         let shared = Shared {
-            env: self.env.clone(),
-            node_id: self.own.node_id,
-            lag_max_ms: settings.replica_lag_time_max_ms,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer,
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
             inline_appends: Arc::new(InlineAppends::new(self.data.metrics().num_workers())),
-            stats: Arc::default(),
+            ..Shared::new(self.env.clone(), self.own.node_id, settings.replica_lag_time_max_ms, syncer)
         };
         let table =
             PartitionTable::new(shared.clone(), self.data_dir.clone(), Arc::clone(&config), self.incarnation_id)?;

@@ -55,20 +55,7 @@ impl Replica {
         incarnation_id: Uuid,
     ) -> Result<Self, LogError> {
         let (id, lag_max_ms) = (config.load().node_id, config.load().replica_lag_time_max_ms);
-        let shared = Shared {
-            env: env.clone(),
-            node_id: id,
-            lag_max_ms,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer: Syncer::idle(),
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
-            inline_appends: Arc::default(),
-            stats: Arc::default(),
-        };
+        let shared = Shared::new(env.clone(), id, lag_max_ms, Syncer::idle());
         let table = Arc::new(PartitionTable::new(shared.clone(), data_dir, Arc::clone(&config), incarnation_id)?);
         let sessions = FetchSessions::new(SESSIONS_MAX);
         let (follows, wanted) = (BTreeMap::new(), BTreeMap::new());

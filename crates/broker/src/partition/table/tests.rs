@@ -59,20 +59,7 @@ impl Node {
     fn start(&mut self, image: &MetadataImage) {
         self.starts += 1;
         let env = Env { disk: Arc::new(self.disk.clone()), clock: Arc::new(SimClock::default()), ..Env::real() };
-        let shared = Shared {
-            env,
-            node_id: 1,
-            lag_max_ms: 30_000,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer: Syncer::idle(),
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
-            inline_appends: Arc::default(),
-            stats: Arc::default(),
-        };
+        let shared = Shared::new(env, 1, 30_000, Syncer::idle());
         let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
         let table = PartitionTable::new(shared, DATA_DIR.into(), config, self.incarnation_id()).unwrap();
         table.load(image);

@@ -45,20 +45,7 @@ impl Node {
         let settings = [("disk.capacity.threshold.percent", "90"), ("disk.reserve.bytes", "400000")];
         let settings: ConfigMap = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::new(settings).expect("the settings are in order")));
-        let shared = Shared {
-            env,
-            node_id: 1,
-            lag_max_ms: 30_000,
-            isr_changes: Arc::default(),
-            damaged: Arc::default(),
-            failed: Arc::default(),
-            recovery_points: Arc::default(),
-            syncer: Syncer::idle(),
-            dirty: Arc::default(),
-            disk_pressure: Arc::default(),
-            inline_appends: Arc::default(),
-            stats: Arc::default(),
-        };
+        let shared = Shared::new(env, 1, 30_000, Syncer::idle());
         disk.create_dir_all(&PathBuf::from("/data")).expect("the disk works");
         let table = PartitionTable::new(shared, "/data".into(), config, INCARNATION_ID).expect("nothing was noted");
         let mut node = Self { disk, clock, table, image: Arc::default() };
