@@ -17,7 +17,6 @@ mod inline_appends;
 mod partition_queue;
 mod produce_completion;
 mod queue;
-mod recovery_points;
 pub mod replica;
 mod role;
 mod settings;
@@ -48,7 +47,6 @@ use parking_lot::Mutex;
 pub use partition_queue::PartitionQueue;
 use platform::Env;
 pub use produce_completion::{ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
-pub use recovery_points::RecoveryPoints;
 pub use settings::Settings;
 use storage::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
 pub use sync::{SyncState, Syncer};
@@ -92,7 +90,6 @@ pub struct Shared {
     pub isr_changes: Arc<PartitionQueue>,
     /// Partitions with batches that cannot be read.
     pub damaged: Arc<PartitionQueue>,
-    pub recovery_points: Arc<RecoveryPoints>,
     pub syncer: Arc<Syncer>,
     /// Partitions with unsynced bytes that no request waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
@@ -112,7 +109,6 @@ impl Shared {
             lag_max_ms,
             isr_changes: Arc::default(),
             damaged: Arc::default(),
-            recovery_points: Arc::default(),
             syncer,
             dirty: Arc::default(),
             failed: Arc::default(),

@@ -53,6 +53,8 @@ pub struct OpenOptions {
 pub struct RecoveryReport {
     pub log_start_offset: i64,
     pub log_end_offset: i64,
+    /// As far as the given one is believed. A log that ends before it has lost what was on disk.
+    pub recovery_point: i64,
     /// Bytes whose CRCs were checked.
     pub verified_bytes: u64,
     /// What was torn at the end, and cut.
@@ -267,12 +269,6 @@ impl Opening {
             log_start_offset = first_base;
         }
         let clean = self.options.clean_shutdown;
-        if log_end_offset < self.options.recovery_point {
-            tracing::error!(
-                dir = %self.dir.display(), log_end_offset, recovery_point = self.options.recovery_point,
-                "the log ends before what was noted to be on disk: records are lost unless a replica has them"
-            );
-        }
         let synced_offset =
             if clean { log_end_offset } else { self.options.recovery_point.clamp(log_start_offset, log_end_offset) };
         let segments: Vec<_> = found.into_iter().map(|found| found.segment).collect();
@@ -315,6 +311,7 @@ impl Opening {
         self.report.bad_ranges = log.view.bad_ranges();
         self.report.log_start_offset = log_start_offset;
         self.report.log_end_offset = log_end_offset;
+        self.report.recovery_point = self.options.recovery_point;
         Ok((log, self.report))
     }
 

@@ -153,7 +153,6 @@ impl Partition {
         {
             // The leader's log begins within this batch, which is stored whole (`UnexpectedAppendOffsetException`).
             log.truncate_fully_and_start_at(header.base_offset, self.shared.env.clock.now())?;
-            self.shared.recovery_points.lower(self, header.base_offset)?;
             fetch_offset = header.base_offset;
         }
         let appended = log.append_fetched(fetch_offset, fetched, leader_epoch, self.shared.env.clock.now());
@@ -214,7 +213,6 @@ impl Partition {
     fn truncate(&self, log: &mut Log, offset: i64) -> Result<(), FollowError> {
         let before = log.log_end_offset();
         let end = log.truncate_to(offset, self.shared.env.clock.now())?;
-        self.shared.recovery_points.lower(self, end)?;
         self.high_watermark.fetch_min(end, Ordering::AcqRel);
         self.durable_offset.fetch_min(end, Ordering::AcqRel);
         self.role.lock().record_truncated(end);
@@ -230,7 +228,6 @@ impl Partition {
         self.follow_in(leader_epoch, |log| {
             let before = log.log_end_offset();
             log.truncate_fully_and_start_at(offset, self.shared.env.clock.now())?;
-            self.shared.recovery_points.lower(self, offset)?;
             self.high_watermark.store(offset, Ordering::Release);
             self.durable_offset.store(offset, Ordering::Release);
             self.role.lock().record_truncated(-1);

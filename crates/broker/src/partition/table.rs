@@ -115,8 +115,10 @@ pub struct PartitionTable {
 }
 
 /// Contents of the checkpoint files.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 struct CheckpointedOffsets {
+    /// Up to where each log is on disk. One from before a truncation may be stored: the log does not believe it.
+    recovery_points: Offsets,
     log_start_offsets: Offsets,
     high_watermarks: Offsets,
 }
@@ -132,9 +134,7 @@ struct Scrub {
 /// What the broker remembers of its logs when it starts.
 #[derive(Default)]
 struct Remembered {
-    recovery_points: Offsets,
-    log_start_offsets: Offsets,
-    high_watermarks: Offsets,
+    checkpointed: CheckpointedOffsets,
     clean_shutdown: bool,
 }
 
@@ -170,7 +170,7 @@ impl PartitionTable {
         };
         let remembered = table.read_remembered()?;
         table.was_clean = remembered.clean_shutdown;
-        table.shared.recovery_points.remember(remembered.recovery_points.clone());
+        table.checkpointed.get_mut().clone_from(&remembered.checkpointed);
         *table.remembered.get_mut() = remembered;
         *table.cleaned_to.get_mut() = table.read_checkpoint(CLEANER_OFFSET_FILE);
         Ok(table)
@@ -181,7 +181,7 @@ impl PartitionTable {
         let mut remembered = self.remembered.lock();
         let topics: Vec<&Arc<Topic>> = image.topics().collect();
         self.open_topics(&topics, image, &remembered);
-        self.find_lost(&remembered);
+        self.find_lost();
         if !self.is_waiting_for_space() {
             *remembered = Remembered::default();
         }
@@ -197,25 +197,11 @@ impl PartitionTable {
         self.lost.lock().iter().copied().collect()
     }
 
-    fn find_lost(&self, remembered: &Remembered) {
+    /// Logs that opened were looked at then.
+    fn find_lost(&self) {
         for topic in self.topics.read().by_id.values() {
             for (index, slot) in (0..).zip(&topic.partitions) {
-                let end = match slot {
-                    Slot::Open(partition) => partition.view().log_end_offset(),
-                    Slot::Elsewhere => continue,
-                    Slot::Offline { .. } | Slot::Undecided => {
-                        self.lost.lock().insert((topic.id, index));
-                        continue;
-                    }
-                };
-                let key = (topic.name.to_string(), index);
-                let noted = [&remembered.recovery_points, &remembered.high_watermarks].map(|offsets| offsets.get(&key));
-                let noted = noted.into_iter().flatten().max().copied().unwrap_or(0);
-                if end < noted {
-                    tracing::error!(
-                        topic = %topic.name, partition = index, noted, end,
-                        "records that were on disk are gone; this replica leaves it to others that have them to lead"
-                    );
+                if matches!(slot, Slot::Offline { .. } | Slot::Undecided) {
                     self.lost.lock().insert((topic.id, index));
                 }
             }
@@ -383,12 +369,9 @@ impl PartitionTable {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
         let opened = self.open_log(&topic.name, topic.id, index, &settings, image, remembered).and_then(|log| {
             let key = (topic.name.to_string(), index);
-            let high_watermark = remembered.high_watermarks.get(&key).copied().unwrap_or(0);
+            let high_watermark = remembered.checkpointed.high_watermarks.get(&key).copied().unwrap_or(0);
             let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
-            let partition = Partition::new(identity, log, high_watermark, settings, self.shared.clone());
-            // The directory may be that of a log which was here before.
-            self.shared.recovery_points.lower(&partition, partition.view().log_end_offset())?;
-            Ok(partition)
+            Ok(Partition::new(identity, log, high_watermark, settings, self.shared.clone()))
         });
         match opened {
             Ok(partition) => Slot::Open(partition),
@@ -416,7 +399,12 @@ impl PartitionTable {
         let disk = Arc::clone(&self.shared.env.disk);
         let now = self.shared.env.clock.now();
         let dir = self.data_dir.join(format!("{topic}-{index}"));
-        let create = |disk, dir| Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0);
+        let key = (topic.to_string(), index);
+        let create = |disk, dir| {
+            // The checkpoints may have those of another log, which had this name.
+            self.forget_checkpointed(&key)?;
+            Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0)
+        };
         match self.owner(&dir, topic_id, image)? {
             Owner::Nobody => {
                 if !self.is_registered.load(Ordering::Acquire) {
@@ -440,15 +428,23 @@ impl PartitionTable {
                 return Err(OpenError::OtherTopic { dir, found, topic: topic.clone(), expected: topic_id });
             }
         }
-        let key = (topic.to_string(), index);
-        let checkpointed = |offsets: &Offsets| offsets.get(&key).copied().unwrap_or(0);
+        let offset_of = |offsets: &Offsets| offsets.get(&key).copied().unwrap_or(0);
+        let checkpointed = &remembered.checkpointed;
         let options = OpenOptions {
-            recovery_point: checkpointed(&remembered.recovery_points),
-            log_start_offset: checkpointed(&remembered.log_start_offsets),
+            recovery_point: offset_of(&checkpointed.recovery_points),
+            log_start_offset: offset_of(&checkpointed.log_start_offsets),
             clean_shutdown: remembered.clean_shutdown,
             now,
         };
         let (log, report) = Log::open(disk, dir, settings.log.clone(), options)?;
+        let durable_offset = report.recovery_point.max(offset_of(&checkpointed.high_watermarks));
+        if report.log_end_offset < durable_offset {
+            tracing::error!(
+                %topic, partition = index, durable_offset, log_end_offset = report.log_end_offset,
+                "records that were on disk are gone; this replica leaves it to others that have them to lead"
+            );
+            self.lost.lock().insert((topic_id, index));
+        }
         if let Some(cut) = report.cut {
             tracing::warn!(
                 %topic, partition = index, offset = cut.offset, bytes = cut.bytes,

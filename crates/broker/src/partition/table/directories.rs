@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use metadata::{MetadataImage, TopicName};
 use parking_lot::Mutex;
 use quorum::METADATA_DIR;
-use storage::checkpoint::{self, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
+use storage::checkpoint::{self, HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, Offsets, RECOVERY_POINT_FILE};
 use storage::disk::replace_file;
 use storage::{LogError, partition_metadata};
 use wire::Uuid;
@@ -15,8 +15,6 @@ use super::{CheckpointedOffsets, OpenTopic, PartitionTable, Remembered, Slot, fo
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
-/// Up to where consumers may read each log.
-const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
 /// What Kafka puts behind the names of directories that are to be removed, or belong to no topic.
 const DELETED_SUFFIX: &str = "-delete";
 const STRAY_SUFFIX: &str = "-stray";
@@ -46,12 +44,12 @@ impl PartitionTable {
             disk.remove_file(&marker)?;
             disk.sync_dir(&self.data_dir)?;
         }
-        Ok(Remembered {
+        let checkpointed = CheckpointedOffsets {
             recovery_points: self.read_checkpoint(RECOVERY_POINT_FILE),
             log_start_offsets: self.read_checkpoint(LOG_START_OFFSET_FILE),
             high_watermarks: self.read_checkpoint(HIGH_WATERMARK_FILE),
-            clean_shutdown,
-        })
+        };
+        Ok(Remembered { checkpointed, clean_shutdown })
     }
 
     /// A checkpoint that is missing or garbage costs time, nothing else.
@@ -67,9 +65,9 @@ impl PartitionTable {
 
     /// Writes up to where each log is on disk, where it starts, and up to where it is replicated.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
-        let disk = &*self.shared.env.disk;
+        // Held throughout, so that no log of before has an offset in it after `forget_checkpointed`.
+        let mut stored = self.checkpointed.lock();
         let mut new = CheckpointedOffsets::default();
-        let mut recovery_points = Vec::new();
         for partition in self.all() {
             let key = (partition.topic.to_string(), partition.index);
             let log_start_offset = partition.log_start_offset();
@@ -81,22 +79,38 @@ impl PartitionTable {
                 // What is not on disk, here or on another in-sync replica, may be lost at the next start: then it was
                 // never visible.
                 let durable_offset = partition.durable_offset().min(partition.view().synced_offset());
-                new.high_watermarks.insert(key, partition.high_watermark().min(durable_offset));
+                new.high_watermarks.insert(key.clone(), partition.high_watermark().min(durable_offset));
             }
-            let recovery_point = partition.recovery_point();
-            recovery_points.push((partition, recovery_point));
+            new.recovery_points.insert(key, partition.recovery_point());
         }
-        self.shared.recovery_points.write(disk, &self.data_dir, &recovery_points)?;
-        let mut checkpointed = self.checkpointed.lock();
-        let write = |name, known: &mut Offsets, offsets: Offsets| {
-            if *known != offsets {
-                checkpoint::write_offsets(disk, &self.data_dir.join(name), &offsets)?;
-                *known = offsets;
+        self.store_checkpointed(&mut stored, new)
+    }
+
+    /// Removes what the checkpoints have of a partition, before a log is created for it.
+    pub(super) fn forget_checkpointed(&self, key: &(String, i32)) -> Result<(), LogError> {
+        let mut stored = self.checkpointed.lock();
+        let all = [&stored.recovery_points, &stored.log_start_offsets, &stored.high_watermarks];
+        if !all.iter().any(|offsets| offsets.contains_key(key)) {
+            return Ok(());
+        }
+        let mut new = stored.clone();
+        for offsets in [&mut new.recovery_points, &mut new.log_start_offsets, &mut new.high_watermarks] {
+            offsets.remove(key);
+        }
+        self.store_checkpointed(&mut stored, new)
+    }
+
+    fn store_checkpointed(&self, stored: &mut CheckpointedOffsets, new: CheckpointedOffsets) -> Result<(), LogError> {
+        let write = |name, stored: &mut Offsets, new: Offsets| {
+            if *stored != new {
+                checkpoint::write_offsets(&*self.shared.env.disk, &self.data_dir.join(name), &new)?;
+                *stored = new;
             }
             Ok::<_, LogError>(())
         };
-        write(LOG_START_OFFSET_FILE, &mut checkpointed.log_start_offsets, new.log_start_offsets)?;
-        write(HIGH_WATERMARK_FILE, &mut checkpointed.high_watermarks, new.high_watermarks)
+        write(RECOVERY_POINT_FILE, &mut stored.recovery_points, new.recovery_points)?;
+        write(LOG_START_OFFSET_FILE, &mut stored.log_start_offsets, new.log_start_offsets)?;
+        write(HIGH_WATERMARK_FILE, &mut stored.high_watermarks, new.high_watermarks)
     }
 
     /// Closes all logs. After this the next start has nothing to check.

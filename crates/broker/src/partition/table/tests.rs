@@ -223,6 +223,19 @@ fn a_topic_that_was_made_anew_meanwhile_begins_empty() {
 }
 
 #[test]
+fn nothing_that_a_deleted_topic_had_is_missed_in_its_namesake() {
+    let mut node = Node::new();
+    node.restart();
+    node.commit(&recreated(1, 2));
+    assert_eq!(node.records(), Ok(0));
+    node.table = None;
+    node.disk.kill();
+    let image = Arc::clone(&node.image);
+    node.start(&image);
+    assert_eq!(lost(&node), []);
+}
+
+#[test]
 fn no_flipped_bit_makes_an_empty_partition_of_a_full_one() {
     let mut node = Node::new();
     let whole = node.disk.get(Path::new(METADATA_FILE)).unwrap();
