@@ -98,7 +98,7 @@ fn describe(plan: &Plan) {
                 "The metadata is made anew from what can be read: {} topics, up to offset {} of {}",
                 rebuild.known_topics,
                 rebuild.end_offset,
-                rebuild.end_offset.max(rebuild.noted_offset)
+                rebuild.end_offset.max(rebuild.durable_offset)
             );
             for (topic, partitions) in &rebuild.found_topics {
                 println!("Found on the disk: {partitions} partitions of topic {topic}");

@@ -101,9 +101,10 @@ pub struct Rebuild {
     pub found_topics: BTreeMap<String, usize>,
     /// Directories of partitions that are of no topic that is known, and why.
     pub left_alone: Vec<String>,
-    /// Up to where the metadata can be read, and was on disk.
+    /// Up to where the metadata can be read.
     pub end_offset: i64,
-    pub noted_offset: i64,
+    /// Up to where it was on disk.
+    pub durable_offset: i64,
     pub known_topics: usize,
 }
 
@@ -140,9 +141,9 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
     });
     let found = find(disk, data_dir, &readable, own.node_id, own.directory_id)?;
     let Found { records, found_topics, known_topics, left_alone } = found;
-    let (end_offset, noted_offset) = (readable.end_offset, readable.synced_offset);
+    let (end_offset, durable_offset) = (readable.end_offset, readable.synced_offset);
     let rebuild =
-        Rebuild { readable, voters, records, found_topics, left_alone, end_offset, noted_offset, known_topics };
+        Rebuild { readable, voters, records, found_topics, left_alone, end_offset, durable_offset, known_topics };
     Ok(Plan { dir, own, trouble, action: Action::Rebuild(Box::new(rebuild)) })
 }
 

@@ -1,4 +1,4 @@
-//! TLS to a broker: whom we trust, whom we say we are, and the handshake.
+//! TLS to a broker: trusted certificates, the client's own, and the handshake.
 //!
 //! Certificates and keys come as PEM, from a file or in the setting itself (KIP-651). As with Java, a certificate in
 //! the truststore may sign others or be the broker's own.
@@ -268,8 +268,7 @@ fn certificate_failure(error: &CertificateError) -> String {
     match error {
         // The second is another authority of the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate is signed by nobody whom we trust; name who signed it with ssl.truststore.location"
-                .to_owned()
+            "its certificate is signed by an unknown authority; add that to ssl.truststore.location".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("{error}; an empty ssl.endpoint.identification.algorithm leaves host names out")

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::node::ELECTION_TICKS;
 use super::node::members::Joined;
-use super::node::read_index::{Confirmed, QUESTIONS_MAX};
+use super::node::read_index::{Confirmed, READ_INDEX_REQUESTS_MAX};
 use super::{Node, ProposalId, QuorumError, QuorumStatus, Replica, StateMachine, Voter, VoterKey, messages};
 
 /// Raft's unit of time.
@@ -289,7 +289,7 @@ impl<M: StateMachine> Driver<M> {
         }
     }
 
-    /// Answers callers that asked whether this node leads. A question of a past epoch is never confirmed.
+    /// Answers callers that asked whether this node leads. A request of a past epoch is never confirmed.
     fn answer_confirmed(&mut self) {
         let (confirmed, status) = (self.node.take_confirmed(), self.node.status());
         for (_, epoch, reply) in self.confirming.extract_if(.., |(number, ..)| confirmed.contains(number)) {
@@ -337,7 +337,9 @@ impl<M: StateMachine> Driver<M> {
             },
             Command::Transfer(reply) => _ = reply.send(self.node.transfer_leadership()),
             Command::Replicas(reply) => _ = reply.send(self.node.replicas()),
-            Command::Confirm(reply) if self.confirming.len() >= QUESTIONS_MAX => refuse(reply, QuorumError::NotLeader),
+            Command::Confirm(reply) if self.confirming.len() >= READ_INDEX_REQUESTS_MAX => {
+                refuse(reply, QuorumError::NotLeader)
+            }
             Command::Confirm(reply) => match self.node.confirm() {
                 Ok(number) => self.confirming.push((number, self.node.status().epoch, reply)),
                 Err(error) => refuse(reply, error),

@@ -31,7 +31,7 @@ pub fn to_wire(message: Message) -> Result<QuorumMessage, QuorumError> {
         reject: message.reject,
         reject_hint: counted(message.reject_hint)?,
         is_transfer: message.context == CAMPAIGN_TRANSFER,
-        question: counted(read_index::question(&message).unwrap_or(0))?,
+        question: counted(read_index::request_number(&message).unwrap_or(0))?,
         entries,
         snapshot: message.get_snapshot().data.clone(),
     })

@@ -4,9 +4,9 @@
 //! on disk what must be there, sends what others must know, and applies what is committed. A leader's messages go out
 //! before its own write, so that all disks work at the same time.
 
-mod gate;
 mod lost_end;
 pub(crate) mod members;
+mod message_checks;
 pub(crate) mod read_index;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use raft::{RawNode, Ready, StateRole};
 use wire::batch::Batch;
 
 use self::members::PendingMembership;
-use self::read_index::Questions;
+use self::read_index::ReadIndexRequests;
 use super::raft_storage::{self, Storage};
 use super::snapshot::Snapshot;
 use super::{
@@ -120,7 +120,7 @@ pub struct Node<M> {
     pub(super) contacts: BTreeMap<u64, Contact>,
     last_contacts: LastContacts,
     pub(super) pending_membership: PendingMembership,
-    pub(super) questions: Questions,
+    pub(super) read_index_requests: ReadIndexRequests,
     /// What could not be put on disk because it was full.
     unfinished: Option<Ready>,
     /// Why the node does nothing any more.
@@ -194,7 +194,7 @@ impl<M: StateMachine> Node<M> {
             contacts: BTreeMap::new(),
             last_contacts: LastContacts { clock: options.clock.clone(), at_ms: Arc::default() },
             pending_membership: PendingMembership::default(),
-            questions: Questions::default(),
+            read_index_requests: ReadIndexRequests::default(),
             unfinished: None,
             failure: None,
         };

@@ -48,7 +48,7 @@ impl<M: StateMachine> Node<M> {
         require(message.from != INVALID_ID && message.request_snapshot == INVALID_INDEX, "it is not filled in")?;
         require(message.index.max(message.commit) <= INDEX_MAX, "there is no such entry")?;
         let is_transfer = kind == MessageType::MsgRequestVote && message.context == CAMPAIGN_TRANSFER;
-        let has_known_context = is_transfer || read_index::question(message).is_some();
+        let has_known_context = is_transfer || read_index::request_number(message).is_some();
         require(message.context.is_empty() || has_known_context, "it has a context")?;
         require(kind == MessageType::MsgAppend || message.entries.is_empty(), "it has entries")?;
         match kind {
