@@ -59,14 +59,15 @@ def idle(a):
 @attack(43, "idle connections and connections that trickle bytes", settings={"connections.max.idle.ms": 2000})
 def slow(a):
     silent, trickling = a.connect(), a.connect()
-    whole = struct.pack(">i", 60) + wire.header(wire.METADATA, 1)
+    request = wire.metadata("reference")
+    whole = struct.pack(">i", len(request)) + request
     started = time.monotonic()
     for byte in whole[:12]:
-        try:
-            trickling.send(bytes([byte]))
-        except wire.Closed:
-            break
+        trickling.send(bytes([byte]))
         time.sleep(0.5)
+    # Who goes on is not idle, however slow.
+    trickling.send(whole[12:])
+    a.expect("the one that trickled", wire.metadata_errors(trickling.receive()), {"reference": 0})
     if silent.closed_within(1) is None:
         a.wrong.append(f"the idle connection is still open after {time.monotonic() - started:.0f} s")
 
