@@ -283,7 +283,9 @@ impl Disk for RealDisk {
 
     fn total_bytes(&self, path: &Path) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(path)?;
-        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+        // Without what is kept for root: the part that is not free is then what df calls used.
+        let kept = stat.f_bfree.saturating_sub(stat.f_bavail);
+        Ok(stat.f_blocks.saturating_sub(kept).saturating_mul(stat.f_frsize))
     }
 }
 
