@@ -63,7 +63,11 @@ class Cluster:
         until("the cluster is ready", lambda: "cluster of 4 is ready" in self.text(), 120)
         self.pids = {int(id): int(pid) for id, pid in re.findall(r"broker (\d+) starts: process (\d+)", self.text())}
         self.bootstrap = f"127.0.0.1:{port}"
-        self.console_url = f"http://127.0.0.1:{console}"
+        self.first_console = console
+        self.console_url = self.console_url_of(1)
+
+    def console_url_of(self, broker):
+        return f"http://127.0.0.1:{self.first_console + broker - 1}"
 
     def text(self):
         with open(self.log) as log:
@@ -277,6 +281,27 @@ def case_partitions_are_reassigned_and_leaders_elected(c):
         expect(page.get_by_text("4 partitions have another leader now.")).to_be_visible()
         leaders = [of["leader"] for of in answer(base, f"/partitions?q={topic}")["partitions"]]
         assert leaders == [of[0] for of in wanted], leaders
+
+
+def case_a_broker_that_hangs_is_shown_by_the_others(c):
+    page = c.page
+    with cluster_of_four() as cluster:
+        # The active controller, which most questions end at.
+        hung = answer(cluster_url(page, cluster.console_url), "/quorum")["quorum"]["leader_id"]
+        page.goto(cluster_url(page, cluster.console_url_of(hung % 4 + 1)))
+        expect(page.locator(".head .pill")).to_have_text("Healthy")
+        os.kill(cluster.pids[hung], signal.SIGSTOP)
+        try:
+            expect(page.get_by_text(f"Broker {hung} has not answered for")).to_be_visible(timeout=30 * SECONDS)
+            expect(page.locator(".tiles div", has_text="Brokers").locator("dd")).to_have_text("3 of 4")
+            page.goto(f"{page.url}/brokers/{hung}")
+            expect(page.get_by_text("Its settings are not known")).to_be_visible()
+            page.go_back()
+        finally:
+            os.kill(cluster.pids[hung], signal.SIGCONT)
+        expect(page.locator(".head .pill")).to_have_text("Healthy", timeout=60 * SECONDS)
+        page.goto("about:blank")
+        c.browser_errors.clear()
 
 
 def case_unclean_election_loses_records(c):

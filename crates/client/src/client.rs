@@ -135,6 +135,14 @@ impl Client {
         Ok(connection)
     }
 
+    /// Ends the connection to a broker that is known to be silent, by its address. What waits there fails at once, and
+    /// is tried with other brokers where they will do.
+    pub fn abandon(&self, address: &str) {
+        if let Some(connection) = self.state().connections.remove(address) {
+            connection.abandon();
+        }
+    }
+
     /// A connection to any broker: one that is open, else a bootstrap server, else a broker that was known once.
     pub async fn any_broker(&self) -> Result<Connection, ClientError> {
         let open = self.state().connections.values().find(|connection| connection.is_open()).cloned();

@@ -220,6 +220,13 @@ impl Connection {
         self.handle.retires.get().is_some_and(|&at| Instant::now() >= at)
     }
 
+    /// Fails what waits for answers at once, for all who share the connection: the broker is known to be silent.
+    pub fn abandon(&self) {
+        let shared = &self.handle.shared;
+        shared.fail(&ConnectionError::Timeout { address: shared.address.clone() });
+        shared.wake.notify_one();
+    }
+
     /// Until the connection has failed, also when nothing is under way on it.
     pub async fn closed(&self) {
         let mut ended = pin!(self.handle.shared.ended.notified());
@@ -487,6 +494,9 @@ async fn drive<S: AsyncRead + AsyncWrite>(stream: S, shared: &Shared) -> Connect
     loop {
         let deadline = {
             let mut queue = shared.queue();
+            if let Some(error) = &queue.failed {
+                return error.clone();
+            }
             if outgoing.is_empty() {
                 std::mem::swap(&mut outgoing, &mut queue.outgoing);
             }

@@ -22,7 +22,7 @@ async function refresh() {
     const answer = await fetch(location.href, { signal: asking.signal, headers: { accept: "text/html" } });
     if (!answer.ok) return;
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const id of ["live", "status"]) {
+    for (const id of ["live", "status", "age"]) {
       const [now, then] = [document.getElementById(id), next.getElementById(id)];
       if (now && then) morph(now, then);
     }
@@ -168,8 +168,8 @@ class Chart {
     const { unit } = this.answer;
     const axis = { stroke: color("--muted"), grid: { stroke: color("--rule"), width: 1 }, ticks: { show: false } };
     const value = (_, number) => short(number, unit);
-    const series = this.answer.series.map(({ name }, at) => {
-      return { label: name, stroke: color(STROKES[at % STROKES.length]), width: 2, value, points: { show: false } };
+    const series = this.answer.series.map(({ name, color: index }) => {
+      return { label: name, stroke: color(STROKES[index % STROKES.length]), width: 2, value, points: { show: false } };
     });
     const font = `12px ${style.getPropertyValue("--sans")}`;
     const scales = { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1) * 1.05] } };

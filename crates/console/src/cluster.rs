@@ -1,13 +1,14 @@
 //! A cluster that is watched: its newest snapshot, and how it got there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, ClientConfig, ConnectionConfig, Liveness};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::embedded_broker::Local;
 use crate::history::History;
@@ -18,20 +19,61 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// Since the last page, nobody looks after this time.
 const ATTENTION: Duration = Duration::from_secs(15);
-/// A page does not wait longer for a snapshot.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A page does not wait longer for a snapshot: then it shows the last one, and how old that is.
+const PAGE_PATIENCE: Duration = Duration::from_secs(2);
+/// Who is about to change or delete something, or has done so, waits longer to see it.
+const FRESH_PATIENCE: Duration = Duration::from_secs(10);
+/// A look does without a broker that has not answered for so long where it can, and else fails after this time.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_DEADLINE: Duration = Duration::from_secs(5);
 /// A snapshot does not take longer.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often brokers are asked whether they answer while somebody looks, and how long each may take.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// What came of the last look, and when it began.
-pub(crate) type Seen = Option<(Instant, Result<Arc<Snapshot>, String>)>;
+/// What is known of a cluster.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// When the last look that has ended began, and whether it has failed.
+    last: Option<(Instant, Result<(), String>)>,
+    taken: Option<Arc<Snapshot>>,
+    /// Brokers that do not answer, and since when.
+    silent: BTreeMap<i32, Instant>,
+    /// What was taken, with what is known since then.
+    shown: Option<Arc<Snapshot>>,
+}
+
+impl Seen {
+    fn show(&mut self) {
+        let trouble = self.last.as_ref().and_then(|(_, outcome)| outcome.as_ref().err());
+        self.shown = self.taken.as_ref().map(|taken| match (trouble, self.silent.is_empty()) {
+            (None, true) => Arc::clone(taken),
+            (trouble, _) => Arc::new(Snapshot { trouble: trouble.cloned(), ..taken.with_silent(&self.silent) }),
+        });
+    }
+
+    /// The cluster as far as it is known, or why it is not.
+    fn current(&self) -> Result<Arc<Snapshot>, String> {
+        if let Some(shown) = &self.shown {
+            return Ok(Arc::clone(shown));
+        }
+        match &self.last {
+            Some((_, Err(reason))) => Err(reason.clone()),
+            _ => Err("the cluster has not answered yet".to_owned()),
+        }
+    }
+}
 
 pub(crate) struct Cluster {
     pub name: String,
+    /// For pages.
     pub client: Client,
     pub local: Option<Arc<dyn Local>>,
+    look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
     quorum_client: Client,
+    liveness: Liveness,
     seen: watch::Sender<Seen>,
     history: Mutex<History>,
     /// Wakes who looks at the cluster.
@@ -44,18 +86,33 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Looks at the cluster until it is dropped.
     pub(crate) fn watch(name: String, client: Client, local: Option<Arc<dyn Local>>) -> Arc<Self> {
+        let config = client.config();
+        let connection = ConnectionConfig {
+            connect_timeout: LOOK_PATIENCE,
+            request_timeout: LOOK_DEADLINE,
+            ..config.connection.clone()
+        };
+        let look_config = ClientConfig {
+            patience: LOOK_PATIENCE,
+            deadline: config.deadline.min(LOOK_DEADLINE),
+            connection,
+            ..config.clone()
+        };
         let cluster = Arc::new(Self {
             name,
-            quorum_client: Client::new(client.config().clone()),
+            look_client: Client::new(look_config.clone()),
+            quorum_client: Client::new(look_config),
+            liveness: Liveness::new(&client.config().connection, PROBE_TIMEOUT),
             client,
             local,
-            seen: watch::Sender::new(None),
+            seen: watch::Sender::default(),
             history: Mutex::default(),
             wanted: Notify::new(),
             began: Instant::now(),
             asked_ms: AtomicU64::new(0),
         });
         tokio::spawn(watch(Arc::downgrade(&cluster)));
+        tokio::spawn(probe(Arc::downgrade(&cluster)));
         cluster
     }
 
@@ -63,28 +120,31 @@ impl Cluster {
         self.history.lock()
     }
 
-    /// The cluster as it was moments ago.
+    /// The cluster as it was moments ago, or as it was seen last where it is slow to answer.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, String> {
-        if self.attend() > ATTENTION {
-            return self.fresh().await;
+        let is_watched = self.attend() <= ATTENTION && self.seen.borrow().last.is_some();
+        if !is_watched {
+            self.wait_for_look(PAGE_PATIENCE).await;
         }
-        if let Some((_, outcome)) = &*self.seen.borrow() {
-            return outcome.clone();
-        }
-        self.fresh().await
+        self.seen.borrow().current()
     }
 
     /// The cluster as it is from now on. Trouble that was there before may be over.
     pub(crate) async fn fresh(&self) -> Result<Arc<Snapshot>, String> {
+        match self.wait_for_look(FRESH_PATIENCE).await {
+            Some(Err(reason)) => Err(reason),
+            Some(Ok(())) | None => self.seen.borrow().current(),
+        }
+    }
+
+    /// What comes of a look that begins from now on, unless that takes too long.
+    async fn wait_for_look(&self, patience: Duration) -> Option<Result<(), String>> {
         let mut seen = self.seen.subscribe();
         let since = Instant::now();
         self.wanted.notify_one();
-        let is_new = |seen: &Seen| seen.as_ref().is_some_and(|(at, _)| *at >= since);
-        let waited = match timeout(PATIENCE, seen.wait_for(is_new)).await {
-            Ok(Ok(seen)) => seen.clone(),
-            Ok(Err(_)) | Err(_) => self.seen.borrow().clone(),
-        };
-        waited.map_or_else(|| Err("the cluster has not answered yet".to_owned()), |(_, outcome)| outcome)
+        let is_new = |seen: &Seen| seen.last.as_ref().is_some_and(|(at, _)| *at >= since);
+        let seen = timeout(patience, seen.wait_for(is_new)).await.ok()?.ok()?;
+        seen.last.as_ref().map(|(_, outcome)| outcome.clone())
     }
 
     pub(crate) fn news(&self) -> watch::Receiver<Seen> {
@@ -98,39 +158,86 @@ impl Cluster {
         Duration::from_millis(now_ms.saturating_sub(before_ms))
     }
 
-    fn interval(&self) -> Duration {
-        let asked = Duration::from_millis(self.asked_ms.load(Ordering::Relaxed));
-        match self.began.elapsed().saturating_sub(asked) < ATTENTION {
-            true => INTERVAL,
-            false => IDLE_INTERVAL,
-        }
+    /// How long ago the cluster was as its pages show it.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.seen.borrow().taken.as_ref().map(|taken| taken.at.elapsed())
     }
-}
 
-async fn watch(cluster: Weak<Cluster>) {
-    loop {
-        let Some(watched) = cluster.upgrade() else { return };
+    fn is_attended(&self) -> bool {
+        let asked = Duration::from_millis(self.asked_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(asked) < ATTENTION
+    }
+
+    async fn look(&self) {
         let began = Instant::now();
-        let taken = snapshot::take(&watched.client, &watched.quorum_client, watched.local.as_deref());
-        let outcome = match timeout(TAKE_TIMEOUT, taken).await {
+        let taken = snapshot::take(&self.look_client, &self.quorum_client, self.local.as_deref());
+        let taken = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
-                watched.history().note(&mut snapshot);
+                self.history().note(&mut snapshot);
                 Ok(Arc::new(snapshot))
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the cluster has not answered within {} s", TAKE_TIMEOUT.as_secs())),
         };
-        watched.seen.send_replace(Some((began, outcome)));
+        self.seen.send_modify(|seen| {
+            let outcome = taken.map(|snapshot| seen.taken = Some(snapshot));
+            seen.last = Some((began, outcome));
+            seen.show();
+        });
+    }
+
+    /// Asks brokers whether they answer. That is known long before a snapshot to which a silent one belongs.
+    async fn probe(&self) {
+        let Some(taken) = self.seen.borrow().taken.clone() else { return };
+        let alive = taken.brokers.values().filter(|broker| broker.is_alive);
+        let addresses: BTreeMap<i32, String> = alive.map(|broker| (broker.id, broker.address())).collect();
+        let silent = self.liveness.find_silent(addresses.clone()).await;
+        for id in &silent {
+            // What waits for it has others asked, or does without.
+            for client in [&self.client, &self.look_client, &self.quorum_client] {
+                client.abandon(&addresses[id]);
+            }
+        }
+        let since = Instant::now();
+        self.seen.send_if_modified(|seen| {
+            let known: BTreeSet<i32> = seen.silent.keys().copied().collect();
+            seen.silent.retain(|id, _| silent.contains(id));
+            for id in &silent {
+                seen.silent.entry(*id).or_insert(since);
+            }
+            let has_changed = known != silent;
+            if has_changed {
+                seen.show();
+            }
+            has_changed
+        });
+    }
+}
+
+async fn watch(cluster: Weak<Cluster>) {
+    while let Some(cluster) = cluster.upgrade() {
+        cluster.look().await;
+        let interval = if cluster.is_attended() { INTERVAL } else { IDLE_INTERVAL };
         // Who asks meanwhile for a fresh one gets it at once.
-        let _ = timeout(watched.interval(), watched.wanted.notified()).await;
+        let _ = timeout(interval, cluster.wanted.notified()).await;
+    }
+}
+
+async fn probe(cluster: Weak<Cluster>) {
+    loop {
+        sleep(PROBE_INTERVAL).await;
+        let Some(cluster) = cluster.upgrade() else { return };
+        if cluster.is_attended() {
+            cluster.probe().await;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use client::ClientConfig;
-
     use super::*;
+    use crate::health_findings::findings;
+    use crate::snapshot::Broker;
 
     #[tokio::test]
     async fn trouble_is_looked_at_again_and_not_told_from_memory() {
@@ -141,7 +248,28 @@ mod tests {
         cluster.fresh().await.unwrap_err();
         let since = Instant::now();
         cluster.fresh().await.unwrap_err();
-        let (at, _) = cluster.seen.borrow().clone().unwrap();
+        let at = cluster.seen.borrow().last.as_ref().unwrap().0;
         assert!(at >= since);
+    }
+
+    #[test]
+    fn who_is_silent_is_shown_before_the_next_look_and_what_was_seen_stays() {
+        let broker = |id| (id, Broker { id, is_alive: true, ..Broker::default() });
+        let taken = Snapshot { brokers: [broker(1), broker(2)].into(), ..Snapshot::empty() };
+        let mut seen = Seen { taken: Some(Arc::new(taken)), ..Seen::default() };
+        let shown = |seen: &mut Seen| {
+            seen.show();
+            let shown = seen.current().unwrap();
+            let whats = findings(&shown, &History::default()).into_iter().map(|finding| finding.what);
+            (shown.alive(), whats.collect::<Vec<_>>())
+        };
+        assert_eq!(shown(&mut seen), (2, Vec::new()));
+        seen.silent.insert(2, Instant::now());
+        assert_eq!(shown(&mut seen), (1, vec!["Broker 2 has not answered for 0 s; it has 0 replicas.".to_owned()]));
+        seen.silent.clear();
+        seen.last = Some((Instant::now(), Err("nobody answers".to_owned())));
+        assert_eq!(shown(&mut seen), (2, vec!["The cluster was last seen 0 s ago: nobody answers.".to_owned()]));
+        seen.last = Some((Instant::now(), Ok(())));
+        assert_eq!(shown(&mut seen), (2, Vec::new()));
     }
 }

@@ -9,7 +9,7 @@ use wire::ErrorCode;
 use crate::layout::Layout;
 
 /// A page that could not be made, and why.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
     what: String,
@@ -63,8 +63,8 @@ struct Page<'a> {
     what: &'a str,
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+impl Failure {
+    pub(crate) fn page(&self, layout: Layout) -> Response {
         let title = match self.status {
             StatusCode::NOT_FOUND => "There is no such thing here",
             StatusCode::BAD_REQUEST => "That cannot be asked for",
@@ -73,8 +73,16 @@ impl IntoResponse for Failure {
             StatusCode::SERVICE_UNAVAILABLE => "Not yet",
             _ => "The cluster did not answer",
         };
-        let page = Page { layout: Layout::default(), status: self.status.as_u16(), title, what: &self.what };
+        let page = Page { layout, status: self.status.as_u16(), title, what: &self.what };
         render(self.status, &page)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = self.page(Layout::default());
+        response.extensions_mut().insert(self);
+        response
     }
 }
 

@@ -7,11 +7,16 @@ mod quorum;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::format::duration;
 use crate::history::History;
 use crate::snapshot::Snapshot;
+
+/// What was seen longer ago is said to be old. A look every two seconds may take a while.
+pub(crate) const AGE_MAX: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,6 +55,7 @@ impl Finding {
 /// What is wrong, the worst first.
 pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
     let mut findings = Vec::new();
+    findings.extend(outdated(snapshot));
     findings.extend(brokers::find(snapshot));
     findings.extend(partitions::find(snapshot));
     findings.extend(quorum::find(snapshot));
@@ -60,6 +66,19 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
     groups::find(snapshot, history, &mut findings);
     findings.sort_by_key(|finding| Reverse(finding.severity));
     findings
+}
+
+/// That the cluster was seen too long ago to be sure of it.
+fn outdated(snapshot: &Snapshot) -> Option<Finding> {
+    let age = snapshot.at.elapsed();
+    (age > AGE_MAX || snapshot.trouble.is_some()).then(|| {
+        let what = match &snapshot.trouble {
+            Some(reason) => format!("The cluster was last seen {} ago: {reason}.", duration(age.as_secs_f64())),
+            None => format!("The cluster was last seen {} ago: it is slow to answer.", duration(age.as_secs_f64())),
+        };
+        let severity = if snapshot.trouble.is_some() { Severity::Bad } else { Severity::Warn };
+        Finding::new(severity, what, "It is asked again every few seconds.", "/")
+    })
 }
 
 /// One word for all of it, and how it looks.

@@ -1,6 +1,6 @@
 //! How a cluster got where it is: offsets, lags and counters of the last minutes, and the rates in them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ const GROWTH_WINDOW_MIN: Duration = Duration::from_secs(3 * 60);
 #[derive(Default)]
 pub(crate) struct History {
     points: VecDeque<Point>,
+    /// All that were ever seen, in the order of their first: so that each keeps its colour.
+    nodes: Vec<i32>,
 }
 
 struct Point {
@@ -70,6 +72,8 @@ pub(crate) struct Chart {
 #[derive(Debug, Serialize)]
 pub(crate) struct Series {
     pub name: String,
+    /// Which of the charts' colours.
+    pub color: usize,
     pub values: Vec<Option<f64>>,
 }
 
@@ -101,10 +105,12 @@ impl History {
             ends.insert(known.map_or_else(|| Arc::from(name.as_str()), |(known, _)| Arc::clone(known)), of_topic);
         }
         let nodes = snapshot.brokers.iter().filter_map(|(id, broker)| Some((*id, broker.figures.as_ref()?.counters)));
+        let nodes: BTreeMap<_, _> = nodes.collect();
+        self.nodes.extend(nodes.keys().copied().filter(|node| !self.nodes.contains(node)).collect::<Vec<_>>());
         let (at, at_ms) = (snapshot.at, snapshot.at_ms);
         let copied = snapshot.reassignments.iter().take(PARTITIONS_MAX);
         let copied = copied.map(|(of, reassignment)| (of.clone(), snapshot.copied_bytes(of, reassignment)));
-        let point = Point { at, at_ms, ends, groups: HashMap::new(), nodes: nodes.collect(), copied: copied.collect() };
+        let point = Point { at, at_ms, ends, groups: HashMap::new(), nodes, copied: copied.collect() };
         self.points.push_back(point);
         while self.points.len() > POINTS_MAX {
             self.points.pop_front();
@@ -241,8 +247,9 @@ impl History {
     /// Records per second that came in, by what `of` picks.
     fn chart(&self, unit: &'static str, series: &[(String, Value<'_>)]) -> Chart {
         let pairs: Vec<_> = self.points.iter().zip(self.points.iter().skip(1)).collect();
-        let series = series.iter().map(|(name, value)| Series {
+        let series = series.iter().enumerate().map(|(color, (name, value))| Series {
             name: name.clone(),
+            color,
             values: pairs.iter().map(|(before, now)| value(before, now)).collect(),
         });
         let times = pairs.iter().map(|(_, now)| now.at_ms as f64 / 1000.0).collect();
@@ -265,13 +272,18 @@ impl History {
     }
 
     pub(crate) fn cpu_chart(&self) -> Chart {
-        let nodes: Vec<_> = self.points.back().into_iter().flat_map(|point| point.nodes.keys().copied()).collect();
+        // Also those that are gone: their past is not.
+        let nodes: BTreeSet<_> = self.points.iter().flat_map(|point| point.nodes.keys().copied()).collect();
         let of_node =
             |node: i32| move |before: &Point, now: &Point| node_rates(before, now, node).map(|rates| rates.cpu * 100.0);
         let values: Vec<_> = nodes.iter().map(|node| of_node(*node)).collect();
         let series = nodes.iter().zip(&values);
         let series: Vec<_> = series.map(|(node, value)| (format!("broker {node}"), value as _)).collect();
-        self.chart("%", &series)
+        let mut chart = self.chart("%", &series);
+        for (series, node) in chart.series.iter_mut().zip(&nodes) {
+            series.color = self.nodes.iter().position(|known| known == node).unwrap_or(0);
+        }
+        chart
     }
 
     pub(crate) fn topic_chart(&self, topic: &str) -> Chart {
@@ -334,7 +346,8 @@ fn node_rates(before: &Point, now: &Point, node: i32) -> Option<NodeRates> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Group, Partition, Position, Topic};
+    use crate::node_metrics::Figures;
+    use crate::snapshot::{Broker, Group, Partition, Position, Topic};
 
     fn snapshot(began: Instant, second: u64, ends: &[(&str, &[i64])], committed: i64) -> Snapshot {
         let partition = |end: &i64| Partition { end: Some(*end), ..Partition::default() };
@@ -396,6 +409,27 @@ mod tests {
         assert_eq!(history.copy_rate(&TopicPartition::new("a", 1)), None);
         history.note(&mut snapshot(began, 20, &[("a", &[-1])], 0));
         assert_eq!((history.last_end(&of), history.total_copy_rate()), (Some(7), None));
+    }
+
+    #[test]
+    fn a_broker_that_is_gone_keeps_its_line_and_the_others_their_colors() {
+        let (mut history, began) = (History::default(), Instant::now());
+        for (second, nodes) in [(0, &[1, 2][..]), (10, &[1, 2]), (20, &[2]), (30, &[2])] {
+            let mut snapshot = snapshot(began, second, &[("a", &[0])], 0);
+            for id in nodes {
+                let page = format!(
+                    "parshall_uptime_seconds {second}\nparshall_build{{version=\"1\"}} 1\n\
+                     process_cpu_seconds_total {second}\n# EOF\n"
+                );
+                let figures = Some(Figures::read(page).unwrap());
+                snapshot.brokers.insert(*id, Broker { id: *id, figures, ..Broker::default() });
+            }
+            history.note(&mut snapshot);
+        }
+        let lines = history.cpu_chart().series.into_iter().map(|line| (line.name, line.color, line.values));
+        let (full, gone) = (vec![Some(100.0); 3], vec![Some(100.0), None, None]);
+        let expected = [("broker 1".to_owned(), 0, gone), ("broker 2".to_owned(), 1, full)];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Layout {
     pub is_read_only: bool,
     pub is_insecure: bool,
     pub notice: Option<&'static str>,
+    /// How long ago the cluster was seen, if that is long.
+    pub age: Option<String>,
 }
 
 pub(crate) struct Entry {

@@ -6,7 +6,7 @@ use client::TopicPartition;
 
 use openmetrics::Exposition;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub version: String,
     pub uptime_seconds: f64,
@@ -111,7 +111,7 @@ impl Figures {
 }
 
 /// Requests of an API since the node began.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Requests {
     pub api: String,
     pub count: f64,

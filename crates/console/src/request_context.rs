@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRef, FromRequestParts, RawPathParams};
+use axum::extract::{FromRef, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::response::Redirect;
+use axum::middleware::Next;
+use axum::response::{Redirect, Response};
 
 use crate::Console;
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::format::{escape, group_of_part};
+use crate::format::{duration, escape, group_of_part};
+use crate::health_findings::AGE_MAX;
 use crate::layout::{Layout, Section};
 use crate::snapshot::Snapshot;
 
@@ -84,13 +86,14 @@ impl RequestContext {
         group_of_part(self.param("group"))
     }
 
-    pub(crate) fn layout(&self, section: Section) -> Layout {
+    pub(crate) fn layout(&self, section: impl Into<Option<Section>>) -> Layout {
         Layout {
             cluster: Some(self.cluster.name.clone()),
             base: self.base.clone(),
-            section: Some(section),
+            section: section.into(),
             has_several: self.console.clusters().len() > 1,
             notice: self.notice,
+            age: self.cluster.age().filter(|age| *age > AGE_MAX).map(|age| duration(age.as_secs_f64())),
             ..Layout::outside(&self.console)
         }
     }
@@ -129,6 +132,19 @@ impl RequestContext {
         let _ = self.cluster.fresh().await;
         let mark = if path.contains('?') { '&' } else { '?' };
         Redirect::to(&format!("{}{path}{mark}done={notice}", self.base))
+    }
+}
+
+/// Has the pages of failures within a cluster keep its navigation.
+pub(crate) async fn with_navigation(
+    context: Result<RequestContext, Failure>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    match (context, response.extensions().get::<Failure>()) {
+        (Ok(context), Some(failure)) => failure.page(context.layout(None)),
+        _ => response,
     }
 }
 

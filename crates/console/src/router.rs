@@ -11,7 +11,7 @@ use crate::page::{
     broker, clusters, configs, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
     moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
-use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics};
+use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
 /// Of forms: a record that is produced is the largest.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -66,7 +66,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/groups/{group}/reset", get(group_reset::form))
         .route("/groups/{group}/reset/preview", get(group_reset::preview).post(group_reset::reset))
         .route("/groups/{group}/offsets", get(group_changes::offsets_form).post(group_changes::delete_offsets))
-        .route("/groups/{group}/delete", get(group_changes::delete_form).post(group_changes::delete));
+        .route("/groups/{group}/delete", get(group_changes::delete_form).post(group_changes::delete))
+        .layer(from_fn_with_state(Arc::clone(&console), request_context::with_navigation));
     Router::new()
         .route("/", get(clusters::show))
         .nest("/clusters/{cluster}", cluster)

@@ -15,7 +15,7 @@ use crate::node_metrics::Figures;
 
 pub(crate) use take::take;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub at: Instant,
     /// By the wall clock.
@@ -32,16 +32,20 @@ pub(crate) struct Snapshot {
     pub rebalances: Vec<Rebalance>,
     /// What could not be asked for, and why.
     pub gaps: Vec<String>,
+    /// Why there is no newer one, if the last look has failed.
+    pub trouble: Option<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Broker {
     pub id: i32,
     pub host: String,
     pub port: i32,
     pub rack: Option<String>,
-    /// Whether clients are sent there. Others are known by the replicas that they have.
+    /// Whether clients are sent there, and it answers. Others are known by the replicas that they have.
     pub is_alive: bool,
+    /// Since when it has not answered although clients are sent there.
+    pub silent_since: Option<Instant>,
     pub is_controller: bool,
     pub leaders: usize,
     pub replicas: usize,
@@ -53,7 +57,7 @@ pub(crate) struct Broker {
     pub figures: Option<Figures>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Directory {
     pub path: String,
     pub error: Option<String>,
@@ -63,7 +67,7 @@ pub(crate) struct Directory {
     pub replicas: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Topic {
     pub id: String,
     pub is_internal: bool,
@@ -71,7 +75,7 @@ pub(crate) struct Topic {
     pub partitions: Vec<Partition>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Partition {
     pub index: i32,
     /// -1 where there is none.
@@ -79,6 +83,8 @@ pub(crate) struct Partition {
     pub leader_epoch: i32,
     pub replicas: Vec<i32>,
     pub isr: Vec<i32>,
+    /// `min.insync.replicas` of its topic, where one of its partitions has lost an in-sync replica, and else 0.
+    pub min_in_sync: usize,
     /// Replicas that are on their way here: that they are not in sync yet is not wrong.
     pub adding: Vec<i32>,
     /// The first offset that there is, and the one behind the last; `None` where nobody could be asked.
@@ -92,7 +98,7 @@ pub(crate) struct Partition {
     pub futures: BTreeMap<i32, (usize, client::LogDirReplica)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub state: String,
     pub protocol_type: String,
@@ -103,7 +109,7 @@ pub(crate) struct Group {
     pub positions: BTreeMap<TopicPartition, Position>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Member {
     pub id: String,
     pub instance_id: Option<String>,
@@ -164,7 +170,19 @@ impl Snapshot {
             reassignments: BTreeMap::new(),
             rebalances: Vec::new(),
             gaps: Vec::new(),
+            trouble: None,
         }
+    }
+
+    /// The same cluster, of which these brokers have not answered since then.
+    pub(crate) fn with_silent(&self, silent: &BTreeMap<i32, Instant>) -> Self {
+        let mut snapshot = self.clone();
+        for (id, since) in silent {
+            if let Some(broker) = snapshot.brokers.get_mut(id) {
+                (broker.is_alive, broker.silent_since) = (false, Some(*since));
+            }
+        }
+        snapshot
     }
 
     pub(crate) fn partitions(&self) -> impl Iterator<Item = (&str, &Partition)> {
@@ -196,6 +214,12 @@ impl Snapshot {
     }
 }
 
+impl Broker {
+    pub(crate) fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
 impl Topic {
     pub(crate) fn replication_factor(&self) -> usize {
         self.partitions.iter().map(|partition| partition.replicas.len()).max().unwrap_or(0)
@@ -222,10 +246,14 @@ impl Topic {
 }
 
 impl Partition {
-    /// `min.insync.replicas` is not part of a snapshot.
     fn placement(&self) -> Placement<'_> {
-        let Self { leader, replicas, isr, adding, .. } = self;
-        Placement { leader: Some(*leader).filter(|leader| *leader >= 0), replicas, isr, adding, min_in_sync: 0 }
+        let Self { leader, replicas, isr, adding, min_in_sync, .. } = self;
+        let leader = Some(*leader).filter(|leader| *leader >= 0);
+        Placement { leader, replicas, isr, adding, min_in_sync: *min_in_sync }
+    }
+
+    pub(crate) fn is_under_min_isr(&self) -> bool {
+        self.placement().is_under_min_isr()
     }
 
     pub(crate) fn is_under_replicated(&self) -> bool {

@@ -184,6 +184,17 @@ async fn a_broker_that_goes_away_fails_what_waits() {
 }
 
 #[tokio::test]
+async fn who_abandons_a_connection_has_the_others_wait_no_longer() {
+    let (connection, mut peer) = connected().await;
+    let pending = connection.start(&MetadataRequest::default()).unwrap();
+    connection.abandon();
+    assert_eq!(pending.await, Err(ConnectionError::Timeout { address: "broker:9092".to_owned() }));
+    assert!(!connection.is_open());
+    // The socket is closed although there is a handle.
+    assert!(peer.0.read_to_end(&mut Vec::new()).await.is_ok());
+}
+
+#[tokio::test]
 async fn the_last_handle_closes_after_the_last_answer() {
     let (connection, mut peer) = connected().await;
     let pending = connection.start(&MetadataRequest::default()).unwrap();

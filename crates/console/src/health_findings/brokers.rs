@@ -6,6 +6,8 @@ use crate::snapshot::{Broker, Directory, Snapshot};
 
 /// The part of a disk, used, from which on it is a finding.
 const DISK_NEARLY_FULL: f64 = 0.90;
+/// The part of what is used from which on logs are what fills a disk.
+const DISK_USED_BY_LOGS: f64 = 0.25;
 const FILES_NEARLY_EXHAUSTED: f64 = 0.80;
 const FORECAST_SECONDS: f64 = 24.0 * 3600.0;
 
@@ -19,9 +21,13 @@ pub(super) fn find(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
 
 fn down(broker: &Broker) -> Option<Finding> {
     (!broker.is_alive).then(|| {
+        let state = match broker.silent_since {
+            Some(since) => format!("has not answered for {}", duration(since.elapsed().as_secs_f64())),
+            None => "is down or fenced".to_owned(),
+        };
         Finding::new(
             Severity::Bad,
-            format!("Broker {} is down or fenced; it has {}.", broker.id, counted(broker.replicas, "replica")),
+            format!("Broker {} {state}; it has {}.", broker.id, counted(broker.replicas, "replica")),
             "Look at its process and its log. What it led has moved to replicas in sync, where there are some.",
             "/",
         )
@@ -42,10 +48,15 @@ fn nearly_full(broker: &Broker, dir: &Directory) -> Option<Finding> {
     let (total, usable) = dir.total_bytes.zip(dir.usable_bytes).filter(|(total, _)| *total > 0)?;
     let used = 1.0 - usable as f64 / total as f64;
     (used > DISK_NEARLY_FULL).then(|| {
+        let advice = match dir.size_bytes as f64 > DISK_USED_BY_LOGS * (total - usable) as f64 {
+            true => "Shorten the retention of large topics, delete what nobody reads, or give it a larger disk.",
+            false => "Something else than its logs fills it: look at what, or give the broker a disk of its own.",
+        };
+        let (used, usable, logs) = (percent(used), bytes(usable), bytes(dir.size_bytes));
         Finding::new(
             Severity::Warn,
-            format!("The disk of broker {} is {} full: {} free.", broker.id, percent(used), bytes(usable)),
-            "Shorten the retention of large topics, delete what nobody reads, or give it a larger disk.",
+            format!("The disk of broker {} is {used} full: {usable} free, {logs} in logs.", broker.id),
+            advice,
             "/topics?sort=size",
         )
     })

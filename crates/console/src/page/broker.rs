@@ -24,6 +24,7 @@ struct Page {
     cluster: String,
     id: i32,
     is_alive: bool,
+    is_silent: bool,
     is_controller: bool,
     tiles: Vec<(&'static str, String)>,
     dirs: Vec<DirRow>,
@@ -57,7 +58,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
     let broker = snapshot.brokers.get(&id).ok_or_else(|| Failure::not_found(format!("there is no broker {id}")))?;
     let configs = match broker.is_alive {
         true => config_rows(&context, &Resource::broker(id), &listing.q).await.map_err(|error| error.to_string()),
-        false => Err("it is down".to_owned()),
+        false => Err("it does not answer".to_owned()),
     };
     let (configs, configs_error) = match configs {
         Ok(configs) => (configs, None),
@@ -80,6 +81,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
         cluster: context.cluster.name.clone(),
         id,
         is_alive: broker.is_alive,
+        is_silent: broker.silent_since.is_some(),
         is_controller: broker.is_controller,
         tiles: tiles(&context, broker),
         dirs: dirs.collect(),

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
+use futures_util::future::join_all;
 
 use crate::Console;
 use crate::failure::{Failure, render};
@@ -40,10 +41,12 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
         [only] => return Ok(Redirect::to(&address(&only.name)).into_response()),
         _ => {}
     }
+    // All at the same time: one that does not answer keeps nobody waiting for the others.
+    let snapshots = join_all(clusters.iter().map(|cluster| cluster.snapshot())).await;
     let mut rows = Vec::new();
-    for cluster in clusters {
+    for (cluster, snapshot) in clusters.iter().zip(snapshots) {
         let (name, href) = (cluster.name.clone(), address(&cluster.name));
-        let row = match cluster.snapshot().await {
+        let row = match snapshot {
             Ok(snapshot) => {
                 let findings = findings(&snapshot, &cluster.history());
                 Row {

@@ -34,6 +34,7 @@ struct Row {
     address: String,
     rack: Option<String>,
     is_alive: bool,
+    is_silent: bool,
     is_controller: bool,
     leaders: String,
     leader_share: String,
@@ -103,9 +104,10 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
     let dash = || "–".to_owned();
     Row {
         id: broker.id,
-        address: if broker.host.is_empty() { dash() } else { format!("{}:{}", broker.host, broker.port) },
+        address: if broker.host.is_empty() { dash() } else { broker.address() },
         rack: broker.rack.clone(),
         is_alive: broker.is_alive,
+        is_silent: broker.silent_since.is_some(),
         is_controller: broker.is_controller,
         leaders: count(broker.leaders as u64),
         leader_share: percent(broker.leaders as f64 / all_leaders as f64),

@@ -14,9 +14,10 @@ use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
 
-const SHOWS: [(&str, &str); 5] = [
+const SHOWS: [(&str, &str); 6] = [
     ("all", "all"),
     ("offline", "those without a leader"),
+    ("under-min-isr", "those under min.insync.replicas"),
     ("under-replicated", "those not in sync"),
     ("not-preferred", "those not led as preferred"),
     ("moving", "those that move"),
@@ -29,7 +30,7 @@ struct Page {
     base: String,
     events: String,
     filter: Filter,
-    shows: [(&'static str, &'static str); 5],
+    shows: [(&'static str, &'static str); 6],
     brokers: Vec<String>,
     rows: Vec<Row>,
     pages: Pages,
@@ -85,6 +86,7 @@ impl Filter {
         let is_shown: fn(&Partition) -> bool = match self.show.as_str() {
             "" | "all" | "moving" => |_| true,
             "offline" => Partition::is_offline,
+            "under-min-isr" => Partition::is_under_min_isr,
             "under-replicated" => Partition::is_under_replicated,
             "not-preferred" => |partition| !partition.is_offline() && !partition.is_preferred(),
             other => return Err(Failure::wrong(format!("{other:?} cannot be shown"))),
@@ -193,7 +195,8 @@ mod tests {
             ..Partition::default()
         };
         let topic = |partitions| Topic { partitions, ..Topic::default() };
-        let orders = topic(vec![partition(0, 1, &[1, 2]), partition(1, 2, &[2]), partition(2, -1, &[1])]);
+        let mut orders = topic(vec![partition(0, 1, &[1, 2]), partition(1, 2, &[2]), partition(2, -1, &[1])]);
+        orders.partitions.iter_mut().for_each(|partition| partition.min_in_sync = 2);
         let more = topic((0..12).map(|index| partition(index, 1, &[1, 2])).collect());
         let elsewhere = Partition { leader: 3, replicas: vec![3], isr: vec![3], ..Partition::default() };
         let topics = [("Orders", orders), ("more-1", more), ("else", topic(vec![elsewhere]))];
@@ -216,6 +219,7 @@ mod tests {
         assert_eq!(found("more-1", "", "").split(' ').count(), 12);
         assert_eq!([found("", "offline", ""), found("", "moving", "")], ["Orders-2", "else-0"]);
         assert_eq!(found("", "under-replicated", ""), "Orders-1 Orders-2");
+        assert_eq!(found("", "under-min-isr", ""), "Orders-1 Orders-2");
         assert_eq!([found("", "not-preferred", ""), found("", "all", "3")], ["Orders-1", "else-0"]);
         // A topic may be called like another one's partition.
         snapshot

@@ -31,6 +31,11 @@ pub(crate) async fn take(
             None => Vec::new(),
         }
     };
+    let has_lost_replica = |topic: &&String| {
+        let partitions = &metadata.topics[*topic].partitions;
+        partitions.iter().any(|partition| partition.isr.len() < partition.replicas.len())
+    };
+    let with_lost_replica: Vec<_> = metadata.topics.keys().filter(has_lost_replica).map(String::as_str).collect();
     let led = metadata.topics.iter().flat_map(|(name, topic)| {
         let led = topic.partitions.iter().filter(|partition| partition.leader >= 0);
         led.map(|partition| TopicPartition::new(name.clone(), partition.index))
@@ -38,13 +43,14 @@ pub(crate) async fn take(
     let led: Vec<_> = led.collect();
     let wanted = |timestamp| led.iter().map(|partition| (partition.clone(), timestamp)).collect();
     let (earliest, latest) = (wanted(EARLIEST), wanted(LATEST));
-    let (described, starts, ends, dirs, groups, quorum, moves, reports) = tokio::join!(
+    let (described, min_in_sync, starts, ends, dirs, groups, quorum, moves, reports) = tokio::join!(
         client.describe_cluster(),
+        client.min_in_sync_replicas(&with_lost_replica),
         client.list_offsets_each(&earliest),
         client.list_offsets_each(&latest),
         client.describe_log_dirs(),
         groups(client),
-        quorum_client.describe_quorum(),
+        within_patience(quorum_client, quorum_client.describe_quorum()),
         reassignments(quorum_client),
         nodes,
     );
@@ -60,17 +66,21 @@ pub(crate) async fn take(
             partition.adding.clone_from(&reassignment.adding);
         }
     }
-    note_replicas(&mut brokers, &topics);
-    note_offsets(&mut topics, starts, |partition, offset| partition.start = Some(offset));
-    let unknown_ends = note_offsets(&mut topics, ends, |partition, offset| partition.end = Some(offset));
+    match min_in_sync {
+        Ok(min_in_sync) => set_min_in_sync(&mut topics, &min_in_sync),
+        Err(error) => gaps.push(format!("min.insync.replicas ({error})")),
+    }
+    count_replicas(&mut brokers, &topics);
+    set_offsets(&mut topics, starts, |partition, offset| partition.start = Some(offset));
+    let unknown_ends = set_offsets(&mut topics, ends, |partition, offset| partition.end = Some(offset));
     if unknown_ends > 0 {
         gaps.push(format!("the offsets of {unknown_ends} of {} partitions", led.len()));
     }
     match dirs {
-        Ok(dirs) => note_dirs(&mut brokers, &mut topics, dirs, &mut gaps),
+        Ok(dirs) => add_dirs(&mut brokers, &mut topics, dirs, &mut gaps),
         Err(error) => gaps.push(format!("log directories ({error})")),
     }
-    let NodeReports { rebalances, lags } = note_reports(&mut brokers, reports, &mut gaps);
+    let NodeReports { rebalances, lags } = add_reports(&mut brokers, reports, &mut gaps);
     let groups = groups.unwrap_or_else(|error| {
         gaps.push(format!("consumer groups ({error})"));
         BTreeMap::new()
@@ -98,6 +108,7 @@ pub(crate) async fn take(
         reassignments,
         rebalances,
         gaps,
+        trouble: None,
     };
     snapshot.groups =
         groups.into_iter().map(|(id, group)| (id.clone(), positioned(&snapshot, &id, group, &lags))).collect();
@@ -139,7 +150,7 @@ struct NodeReports {
     lags: HashMap<(String, TopicPartition), f64>,
 }
 
-fn note_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, gaps: &mut Vec<String>) -> NodeReports {
+fn add_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, gaps: &mut Vec<String>) -> NodeReports {
     let (mut rebalances, mut lags) = (Vec::new(), HashMap::new());
     for NodeReport { node_id, metrics, rebalances: of_node } in reports {
         rebalances.extend(of_node);
@@ -158,7 +169,7 @@ fn note_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, g
     NodeReports { rebalances, lags }
 }
 
-fn note_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, Topic>) {
+fn count_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, Topic>) {
     for partition in topics.values().flat_map(|topic| &topic.partitions) {
         for id in &partition.replicas {
             let broker = brokers.entry(*id).or_insert_with(|| Broker { id: *id, ..Broker::default() });
@@ -169,8 +180,16 @@ fn note_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, 
     }
 }
 
+fn set_min_in_sync(topics: &mut BTreeMap<String, Topic>, min_in_sync: &HashMap<String, usize>) {
+    for (topic, min_in_sync) in min_in_sync {
+        for partition in topics.get_mut(topic).into_iter().flat_map(|topic| &mut topic.partitions) {
+            partition.min_in_sync = *min_in_sync;
+        }
+    }
+}
+
 /// How many offsets are not known.
-fn note_offsets(topics: &mut BTreeMap<String, Topic>, offsets: Offsets, set: impl Fn(&mut Partition, i64)) -> usize {
+fn set_offsets(topics: &mut BTreeMap<String, Topic>, offsets: Offsets, set: impl Fn(&mut Partition, i64)) -> usize {
     let mut unknown = 0;
     for (of, offset) in offsets {
         match offset {
@@ -189,7 +208,7 @@ fn partition_mut<'a>(topics: &'a mut BTreeMap<String, Topic>, of: &TopicPartitio
     topics.get_mut(&of.topic)?.partitions.get_mut(usize::try_from(of.partition).ok()?)
 }
 
-fn note_dirs(
+fn add_dirs(
     brokers: &mut BTreeMap<i32, Broker>,
     topics: &mut BTreeMap<String, Topic>,
     dirs: LogDirs,
@@ -229,11 +248,18 @@ fn note_dirs(
     }
 }
 
-/// The controller knows them: where there is none it is not waited for long. Before KIP-455 nobody tells of any.
-async fn reassignments(client: &Client) -> Result<BTreeMap<TopicPartition, Reassignment>, ClientError> {
+/// What the controller knows: where there is none it is not waited for long.
+async fn within_patience<T>(
+    client: &Client,
+    answer: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
     let late = || ConnectionError::Timeout { address: "the controller".to_owned() };
-    let asked = timeout(client.config().patience, client.list_reassignments(None)).await;
-    match asked.unwrap_or_else(|_| Err(late().into())) {
+    timeout(client.config().patience, answer).await.unwrap_or_else(|_| Err(late().into()))
+}
+
+/// Before KIP-455 nobody tells of any.
+async fn reassignments(client: &Client) -> Result<BTreeMap<TopicPartition, Reassignment>, ClientError> {
+    match within_patience(client, client.list_reassignments(None)).await {
         Err(ClientError::Connection(ConnectionError::Unsupported { .. })) => Ok(BTreeMap::new()),
         answer => answer,
     }
@@ -321,7 +347,7 @@ mod tests {
         assert_eq!([&partition, &late].map(Partition::is_under_replicated), [false, true]);
         let topic = Topic { partitions: vec![partition, late], ..Topic::default() };
         let mut brokers = BTreeMap::new();
-        note_replicas(&mut brokers, &[("t".to_owned(), topic)].into());
+        count_replicas(&mut brokers, &[("t".to_owned(), topic)].into());
         assert_eq!([1, 2, 4].map(|id| brokers[&id].out_of_sync), [0, 1, 0]);
     }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client::{Client, ClientError, ClusterBroker, Placement, Reassignment, TopicPartition};
+use client::{Client, ClientError, ClusterBroker, Liveness, Placement, Reassignment, TopicPartition};
 use tokio::time::timeout;
 
 /// Without a leader of the quorum there may be no answer for as long as anybody waits.
 const QUORUM_MAX: Duration = Duration::from_secs(5);
+/// Each broker is asked on its own, and waited for no longer.
+const BROKER_MAX: Duration = Duration::from_secs(2);
 
 type Reassignments = BTreeMap<TopicPartition, Reassignment>;
 
@@ -39,12 +41,14 @@ pub(super) struct Broker {
     pub(super) rack: Option<String>,
     /// `None`: fenced brokers are not told of.
     pub(super) is_fenced: Option<bool>,
+    /// It has just been asked, and has not answered.
+    pub(super) is_silent: bool,
 }
 
 impl Broker {
     fn new(known: ClusterBroker) -> Self {
         let (id, address) = (known.broker.id, known.broker.address());
-        Self { id, address, rack: known.broker.rack, is_fenced: known.is_fenced }
+        Self { id, address, rack: known.broker.rack, is_fenced: known.is_fenced, is_silent: false }
     }
 }
 
@@ -81,7 +85,13 @@ impl Facts {
 
     async fn gather_data(client: &Client) -> Result<Self, ClientError> {
         let cluster = client.cluster().await?;
-        let brokers = client.describe_cluster().await?.brokers.into_iter().map(Broker::new).collect();
+        let brokers = client.describe_cluster().await?.brokers.into_iter().map(Broker::new);
+        let mut brokers: Vec<_> = brokers.collect();
+        let asked = brokers.iter().map(|broker| (broker.id, broker.address.clone()));
+        let silent = Liveness::new(&client.config().connection, BROKER_MAX).find_silent(asked).await;
+        for broker in &mut brokers {
+            broker.is_silent = silent.contains(&broker.id);
+        }
         let topics: Vec<_> = cluster.topics.iter().filter(|(_, topic)| topic.error_code.is_none()).collect();
         let names: Vec<_> = topics.iter().map(|(name, _)| name.as_str()).collect();
         let min_in_sync = client.min_in_sync_replicas(&names).await?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use client::{Placement, QuorumReplica, VoterHealth};
 use serde::Serialize;
 
-use super::facts::{Facts, Partition, Quorum};
+use super::facts::{Broker, Facts, Partition, Quorum};
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Status {
@@ -52,6 +52,8 @@ pub(super) struct BrokerStatus {
     pub(super) rack: Option<String>,
     /// `None`: fenced brokers are not told of.
     pub(super) is_fenced: Option<bool>,
+    /// It has not answered within two seconds.
+    pub(super) is_silent: bool,
     /// Partitions that it leads.
     pub(super) leaders: usize,
     /// Partitions whose first replica it has.
@@ -99,9 +101,16 @@ impl Status {
             Quorum::Described(described) => Some(QuorumStatus::of(described)),
         };
         problems.extend(quorum.iter().flat_map(QuorumStatus::problems));
-        let fenced = facts.brokers.iter().filter(|broker| broker.is_fenced == Some(true));
-        let fenced: Vec<_> = fenced.map(|broker| broker.id.to_string()).collect();
-        problems.extend(match &fenced[..] {
+        let ids = |is_wanted: fn(&Broker) -> bool| {
+            let wanted = facts.brokers.iter().filter(|broker| is_wanted(broker));
+            wanted.map(|broker| broker.id.to_string()).collect::<Vec<_>>()
+        };
+        problems.extend(match &ids(|broker| broker.is_silent)[..] {
+            [] => None,
+            [one] => Some(format!("broker {one} does not answer")),
+            several => Some(format!("brokers {} do not answer", several.join(", "))),
+        });
+        problems.extend(match &ids(|broker| broker.is_fenced == Some(true))[..] {
             [] => None,
             [one] => Some(format!("broker {one} is fenced")),
             several => Some(format!("brokers {} are fenced", several.join(", "))),
@@ -176,7 +185,8 @@ fn brokers(facts: &Facts) -> Vec<BrokerStatus> {
     let mut brokers: BTreeMap<i32, BrokerStatus> = BTreeMap::new();
     for known in &facts.brokers {
         let (id, address, rack) = (known.id, known.address.clone(), known.rack.clone());
-        brokers.insert(id, BrokerStatus { id, address, rack, is_fenced: known.is_fenced, ..Default::default() });
+        let (is_fenced, is_silent) = (known.is_fenced, known.is_silent);
+        brokers.insert(id, BrokerStatus { id, address, rack, is_fenced, is_silent, ..Default::default() });
     }
     for partition in &facts.partitions {
         for (place, &id) in partition.replicas.iter().enumerate() {
@@ -242,7 +252,6 @@ impl QuorumStatus {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Broker;
     use super::*;
 
     fn voter(replica_id: i32, log_end_offset: i64, fetched_ms: i64, caught_up_ms: i64) -> QuorumReplica {
@@ -262,7 +271,7 @@ mod tests {
     }
 
     fn facts() -> Facts {
-        let broker = |id| Broker { id, address: format!("h{id}:9092"), rack: None, is_fenced: Some(false) };
+        let broker = |id| Broker { id, address: format!("h{id}:9092"), is_fenced: Some(false), ..Broker::default() };
         let described = client::Quorum {
             leader_id: Some(2),
             leader_epoch: 7,
@@ -300,6 +309,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         let mut facts = facts();
         facts.brokers[2].is_fenced = Some(true);
+        (facts.brokers[1].is_silent, facts.brokers[2].is_silent) = (true, true);
         facts.partitions = vec![
             partition(0, Some(1), &[1, 2, 3], &[1, 2]),
             partition(1, Some(1), &[3, 1, 2], &[1]),
@@ -318,6 +328,7 @@ mod tests {
                 "the quorum has not heard of voter 1",
                 "voter 3 has been behind for 13 s",
                 "the vote of node 3 is on its way to a new disk",
+                "brokers 2, 3 do not answer",
                 "broker 3 is fenced",
                 "1 partition is offline",
                 "2 partitions are under min ISR",

@@ -59,6 +59,7 @@ fn render_brokers(brokers: &[BrokerStatus]) -> String {
         let state = match broker.is_fenced {
             _ if broker.address.is_empty() => "missing",
             Some(true) => "fenced",
+            _ if broker.is_silent => "silent",
             _ => "active",
         };
         let or_nothing = |text: &str| if text.is_empty() { NOTHING.to_owned() } else { text.to_owned() };
