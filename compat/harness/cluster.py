@@ -218,7 +218,16 @@ class Cluster:
         for node in self.nodes.values():
             node.wait_ready(wait_s)
         self.start_s = time.monotonic() - started
+        self.wait_until_known(wait_s)
         return self
+
+    def wait_until_known(self, seconds):
+        """Until every node knows all the others: each has only said so of itself."""
+        started = time.monotonic()
+        while strangers := {what: why for what, why in self.unhealthy().items() if what.startswith("node ")}:
+            if time.monotonic() - started > seconds:
+                raise RuntimeError(f"not all nodes know each other after {seconds} s: {strangers}")
+            time.sleep(0.01)
 
     def addresses(self):
         """Of the nodes that can answer."""
