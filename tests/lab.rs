@@ -136,6 +136,22 @@ fn a_cluster_that_runs_is_left_as_it_was() {
     assert!(text.contains("topic mine is there with 1 partitions and 1 replicas; the case says 2 and 1"), "{text}");
 }
 
+/// One batch at a time takes its round trip: the last is answered long after the warm-up, and given before its end.
+#[test]
+fn what_was_given_before_the_warm_up_ended_is_counted() {
+    let dir = scenario(
+        "name = \"slow\"\ntitle = \"Slow\"\n[[case]]\nid = \"a\"\nrecords = 30\nwarm_up_s = 4\nrecord_size_bytes = 100\n\
+         network_delay_ms = 200\nproducer.\"batch.size\" = 200\n\
+         producer.\"max.in.flight.requests.per.connection\" = 1\n",
+    );
+    let text = ok(dir.path(), &["run", "mine.toml", "--scale", "1", "--out", "results", "--json"]);
+    let results: Value = serde_json::from_str(&text).unwrap();
+    let measured = &case(&results, "a")["outcome"]["measured"];
+    assert_eq!(measured["produced"]["records"], 30, "{measured}");
+    assert!(measured["produced"]["records_per_s"].as_f64() > Some(1.0), "{}", measured["produced"]);
+    assert!(measured["verdict"]["warnings"].to_string().contains("nothing is left out"), "{}", measured["verdict"]);
+}
+
 #[test]
 fn an_interrupted_run_cleans_up_and_goes_on() {
     let broker = Broker::start();
@@ -159,7 +175,10 @@ fn an_interrupted_run_cleans_up_and_goes_on() {
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("interrupted; the same command with --out results goes on"), "{text}");
     assert_eq!(broker.ok(&["topic", "list", "--exclude-internal"]), "");
-    assert!(dir.path().join("results/report.html").exists());
+    let results = std::fs::read_dir(dir.path().join("results/cases")).unwrap().next().unwrap().unwrap().path();
+    let results: Value = serde_json::from_str(&read(&results)).unwrap();
+    let verdict = &results["outcome"]["measured"]["verdict"];
+    assert!(verdict["evidence"].as_str().unwrap().contains("too early to judge"), "{verdict}");
 }
 
 #[test]
@@ -172,7 +191,11 @@ fn capacity_is_searched_by_rates() {
     assert!(target["highest_records_per_s"].is_null(), "nobody is that fast: {target}");
     let steps = target["steps"].as_array().unwrap();
     assert!(steps.len() > 1 && steps.iter().all(|step| step["meets_goal"] == false), "{target}");
-    assert!(dir.path().join("found/report.html").exists());
+    // The report has the answer, and no rate that missed the goal for its headline.
+    let html = read(&dir.path().join("found/report.html"));
+    assert!(html.contains("met at no rate that was tried") && !html.contains("The most that"), "{html}");
+    let facts: Value = serde_json::from_str(&read(&dir.path().join("found/run.json"))).unwrap();
+    assert_eq!(facts["search"]["capacities"][0], *target);
 }
 
 #[test]
@@ -186,6 +209,9 @@ fn suites_can_be_looked_at_before_they_run() {
     let args = ["plan", "huawei-dms", "--case", "H2", "--scale", "1", "--repeat", "2", "--json"];
     let plan: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
     assert_eq!(plan["cases"][0]["runs"], 2);
+    let replicated: Value = serde_json::from_str(&ok(dir.path(), &["plan", "huawei-dms", "--json"])).unwrap();
+    let cases = replicated["cases"].as_array().unwrap();
+    assert!(cases.iter().any(|case| case["parameters"]["replicas"] == "3" && case["runs"] == 0), "no three brokers");
     // 100 million records at 102,400 per second, twice.
     assert!((1950.0..1970.0).contains(&plan["seconds"].as_f64().unwrap()), "{plan}");
 }

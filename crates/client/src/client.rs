@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::init_producer_id::InitProducerIdRequest;
@@ -123,14 +123,20 @@ impl Client {
         }
     }
 
-    /// An open connection to an address.
+    /// An open connection to an address, in `connect_timeout` with all that comes before the first request.
     async fn connection(&self, address: &str) -> Result<Connection, ConnectionError> {
         if let Some(connection) = self.state().connections.get(address)
             && connection.is_open()
         {
             return Ok(connection.clone());
         }
-        let connection = Connection::connect(address, &self.inner.config.connection).await?;
+        let config = &self.inner.config.connection;
+        // A process that is stopped lets the system accept connections, and says nothing.
+        let connecting = timeout(config.connect_timeout, Connection::connect(address, config));
+        let connection = connecting.await.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} s", config.connect_timeout.as_secs_f32());
+            Err(ConnectionError::Connect { address: address.to_owned(), reason })
+        })?;
         self.state().connections.insert(address.to_owned(), connection.clone());
         Ok(connection)
     }

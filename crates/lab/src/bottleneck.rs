@@ -83,6 +83,14 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
+impl Verdict {
+    /// Of a run that ended before it could show anything.
+    pub(crate) fn too_short(seconds: f64) -> Self {
+        let evidence = format!("it was stopped after {seconds:.1} s, which is too early to judge");
+        Self { limit: Limit::Unknown, evidence, is_saturated: false, warnings: Vec::new() }
+    }
+}
+
 /// What is known of a run. What is not known is `None`, or 0 where that means the same.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::criterion::Criterion;
-use crate::result::CaseResult;
+use crate::result::{Capacity, CapacityStep, CaseResult, SearchFacts};
 use crate::run::{Event, Plan, Results, RunError, Session, Turn};
 use crate::scenario::Case;
 
@@ -19,31 +19,6 @@ const UNLIMITED_S: f64 = 5.0;
 const GROUP: &str = "capacity";
 const RATE: &str = "rate_records_per_s";
 
-/// What the search has found, for one target.
-#[derive(Clone, Debug)]
-pub struct Capacity {
-    pub target: String,
-    /// Records per second as fast as possible, whatever the latency.
-    pub unlimited: f64,
-    /// The highest rate that met the goal.
-    pub highest: Option<f64>,
-    /// The lowest that did not.
-    pub lowest_missed: Option<f64>,
-    /// Where latency begins to grow faster than the rate.
-    pub knee: Option<f64>,
-    /// What was tried, by rate.
-    pub steps: Vec<Step>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    pub records_per_s: f64,
-    pub reached_records_per_s: f64,
-    pub p50_us: u64,
-    pub p99_us: u64,
-    pub meets_goal: bool,
-}
-
 /// Searches on each target of the plan, whose scenario has the load as its one case. `precision` is how close the
 /// answer is to be, as a part of it.
 pub async fn capacity(
@@ -52,8 +27,8 @@ pub async fn capacity(
     precision: f64,
     stop: &Arc<AtomicBool>,
     mut show: impl FnMut(Event<'_>),
-) -> Result<(Results, Vec<Capacity>), RunError> {
-    let (session, _) = Session::start(plan, stop, &mut show).await?;
+) -> Result<Results, RunError> {
+    let (mut session, _) = Session::start(plan, stop, &mut show).await?;
     let mut cases = Vec::new();
     let mut found = Vec::new();
     let load = plan.scenario.cases.first().map(|case| case.load.clone()).unwrap_or_default();
@@ -82,7 +57,9 @@ pub async fn capacity(
         }
         found.push(search.found(target.label.clone(), end));
     }
-    Ok((session.finish(cases).await?, found))
+    session.facts.search = Some(SearchFacts { goal: goal.to_string(), capacities: found });
+    session.write_facts()?;
+    session.finish(cases).await
 }
 
 fn turn(before: &[CaseResult]) -> Turn {
@@ -91,7 +68,7 @@ fn turn(before: &[CaseResult]) -> Turn {
 
 struct Search<'a> {
     goal: &'a Criterion,
-    steps: Vec<Step>,
+    steps: Vec<CapacityStep>,
 }
 
 impl Search<'_> {
@@ -127,7 +104,7 @@ impl Search<'_> {
     fn take(&mut self, rate: f64, result: &CaseResult) -> bool {
         let Some(measured) = result.measured() else { return false };
         let (Some(flow), Some(latency)) = (measured.produced, &measured.latency) else { return false };
-        self.steps.push(Step {
+        self.steps.push(CapacityStep {
             records_per_s: rate,
             reached_records_per_s: flow.records_per_s,
             p50_us: latency.p50_us,
@@ -138,23 +115,29 @@ impl Search<'_> {
     }
 
     fn found(mut self, target: String, unlimited: f64) -> Capacity {
-        let (highest, lowest_missed) = (self.highest(), self.lowest_missed());
         self.steps.sort_by(|a, b| a.records_per_s.total_cmp(&b.records_per_s));
-        let knee = knee(&self.steps);
-        Capacity { target, unlimited, highest, lowest_missed, knee, steps: self.steps }
+        Capacity {
+            target,
+            unlimited_records_per_s: unlimited,
+            highest_records_per_s: self.highest(),
+            lowest_missed_records_per_s: self.lowest_missed(),
+            knee_records_per_s: knee(&self.steps),
+            steps: self.steps,
+        }
     }
 }
 
 /// The rate that lies furthest from the straight line between the ends of the curve, latency on a logarithmic scale.
-fn knee(steps: &[Step]) -> Option<f64> {
+fn knee(steps: &[CapacityStep]) -> Option<f64> {
     let (first, last) = (steps.first()?, steps.last()?);
-    let height = |step: &Step| (step.p99_us.max(1) as f64).ln();
+    let height = |step: &CapacityStep| (step.p99_us.max(1) as f64).ln();
     let (width, rise) = (last.records_per_s - first.records_per_s, height(last) - height(first));
     if steps.len() < 3 || width <= 0.0 || rise <= 0.0 {
         return None;
     }
-    let below =
-        |step: &Step| (step.records_per_s - first.records_per_s) / width - (height(step) - height(first)) / rise;
+    let below = |step: &CapacityStep| {
+        (step.records_per_s - first.records_per_s) / width - (height(step) - height(first)) / rise
+    };
     steps.iter().max_by(|a, b| below(a).total_cmp(&below(b))).map(|step| step.records_per_s)
 }
 
@@ -162,8 +145,8 @@ fn knee(steps: &[Step]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn step(records_per_s: f64, p99_us: u64, meets_goal: bool) -> Step {
-        Step { records_per_s, reached_records_per_s: records_per_s, p50_us: p99_us / 2, p99_us, meets_goal }
+    fn step(records_per_s: f64, p99_us: u64, meets_goal: bool) -> CapacityStep {
+        CapacityStep { records_per_s, reached_records_per_s: records_per_s, p50_us: p99_us / 2, p99_us, meets_goal }
     }
 
     /// Runs the search against a broker that meets the goal up to some rate.

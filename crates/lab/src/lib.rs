@@ -39,7 +39,7 @@ mod timer;
 mod transaction;
 
 pub use bottleneck::{Limit, Verdict};
-pub use capacity::{Capacity, Step, capacity};
+pub use capacity::capacity;
 pub use compare::{ComparedCase, Ratio, Spread, compare};
 pub use consume::{Clock, ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use criterion::{Criterion, CriterionError};
@@ -52,7 +52,7 @@ pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{ProduceLoad, produce};
 pub use rate::{Pace, Schedule, share};
 pub use raw::produce_raw;
-pub use result::{CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second};
+pub use result::{Capacity, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second};
 pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run};
 pub use scenario::{Case, Engine, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};

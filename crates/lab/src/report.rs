@@ -53,7 +53,7 @@ struct Page<'a> {
 /// is shown in full.
 pub fn report_html(run: &RunFacts, cases: &[CaseResult]) -> String {
     let groups = group::groups(run, cases);
-    let charts = run.charts.iter().map(|chart| sweeps::figure(chart, &groups));
+    let charts = run.charts.iter().map(|chart| sweeps::figure(chart, run.search.as_ref(), &groups));
     let page = Page {
         run,
         style: include_str!("../templates/report.css"),

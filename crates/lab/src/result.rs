@@ -37,6 +37,58 @@ pub struct RunFacts {
     pub host: HostFacts,
     pub preflight: Preflight,
     pub charts: Vec<Chart>,
+    /// What a search for the capacity has found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchFacts>,
+}
+
+/// A search for the highest rate that meets a goal (`parshall lab capacity`).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct SearchFacts {
+    /// `p99 <= 20ms`.
+    pub goal: String,
+    pub capacities: Vec<Capacity>,
+}
+
+/// What the search has found, for one target.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Capacity {
+    pub target: String,
+    /// As fast as possible, whatever the latency.
+    pub unlimited_records_per_s: f64,
+    /// The highest rate that met the goal.
+    pub highest_records_per_s: Option<f64>,
+    /// The lowest that did not.
+    pub lowest_missed_records_per_s: Option<f64>,
+    /// Where latency begins to grow faster than the rate.
+    pub knee_records_per_s: Option<f64>,
+    /// What was tried, by rate.
+    pub steps: Vec<CapacityStep>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CapacityStep {
+    pub records_per_s: f64,
+    pub reached_records_per_s: f64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub meets_goal: bool,
+}
+
+impl Capacity {
+    /// The answer in sentences.
+    pub fn sentences(&self, goal: &str) -> Vec<String> {
+        let mut sentences = vec![match (self.highest_records_per_s, self.lowest_missed_records_per_s) {
+            (Some(highest), Some(missed)) => format!("{goal}: up to {highest:.0} records/s; missed at {missed:.0}"),
+            (Some(highest), None) => format!("{goal}: met at all rates, up to {highest:.0} records/s"),
+            (None, _) => format!("{goal}: met at no rate that was tried"),
+        }];
+        sentences
+            .extend(self.knee_records_per_s.map(|knee| format!("the knee of the curve is at {knee:.0} records/s")));
+        let unlimited = self.unlimited_records_per_s;
+        sentences.push(format!("without a rate: {unlimited:.0} records/s, with no regard to latency"));
+        sentences
+    }
 }
 
 /// A chart of the report: a line for each target and each combination of the axes that are not `x`; published values

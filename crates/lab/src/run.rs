@@ -232,6 +232,7 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         host: host_facts(),
         preflight: Preflight { disk, network },
         charts,
+        search: None,
     })
 }
 
@@ -250,7 +251,7 @@ async fn disk_facts(path: PathBuf) -> Result<DiskFacts, RunError> {
 /// Targets that run, and what is known of them.
 pub(crate) struct Session<'a> {
     plan: &'a Plan,
-    facts: RunFacts,
+    pub(crate) facts: RunFacts,
     stop: &'a Arc<AtomicBool>,
     pub(crate) targets: Vec<Target>,
 }
@@ -290,6 +291,11 @@ impl<'a> Session<'a> {
             }
         }
         Ok((session, earlier))
+    }
+
+    /// Writes what is known of the run anew.
+    pub(crate) fn write_facts(&self) -> Result<(), FilesError> {
+        files::write_run(&self.plan.directory, &self.facts)
     }
 
     /// Writes the report and stops what was started.

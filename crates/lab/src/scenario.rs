@@ -260,7 +260,12 @@ fn default_charts(cases: &[Case]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     let mut plain = Vec::new();
     for case in cases {
-        let y = if case.load.producers > 0 { Measure::MibPerS } else { Measure::ConsumedMibPerS };
+        // Where the rate is given, the rest of a case tells how long records took.
+        let y = match (case.load.producers, case.load.rate()) {
+            (0, _) => Measure::ConsumedMibPerS,
+            (_, None) => Measure::MibPerS,
+            (_, Some(_)) => Measure::LatencyP99,
+        };
         let numbers = |value: &&String| value.parse::<f64>().is_ok();
         let numeric = case.axes.iter().find(|(_, value)| numbers(value)).map(|(name, _)| name.clone());
         match numeric.or_else(|| case.axes.keys().next().cloned()) {

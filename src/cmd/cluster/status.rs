@@ -2,8 +2,10 @@
 //! the same to a script.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
+use client::Client;
 
 use crate::cmd::args::Connection;
 use crate::cmd::output;
@@ -18,6 +20,8 @@ use judge::Status;
 /// Partitions that are shown without --all.
 const LISTED_MAX: usize = 20;
 const UNHEALTHY: u8 = 1;
+/// A broker that takes longer is not waited for while there are others to ask.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// Show how a cluster is: quorum, brokers, partitions.
 ///
@@ -46,8 +50,9 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<ExitCode> {
-    let client = args.connection.client("cluster").await?;
-    let facts = Facts::gather(&client, &args.connection.unconnected("cluster")?).await?;
+    let mut config = args.connection.unconnected("cluster")?.config().clone();
+    config.connection.connect_timeout = CONNECT_MAX;
+    let facts = Facts::gather(&Client::new(config.clone()), &Client::new(config)).await?;
     let status = Status::of(&facts, if args.all { usize::MAX } else { LISTED_MAX });
     if args.json {
         output::print_json(&status)?;

@@ -87,17 +87,19 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     let show = |event: Event<'_>| display.show(&event);
     let found = lab::capacity(&plan, &args.goal, args.precision / 100.0, &stop, show).await;
     display.clear();
-    let (results, found) = found?;
+    let results = found?;
+    let capacities = results.run.search.as_ref().map_or(&[][..], |search| &search.capacities);
+    let goal = args.goal.to_string();
     if args.json {
         output::print_json(&json!({
             "directory": plan.directory.display().to_string(),
-            "goal": args.goal.to_string(),
-            "targets": found.iter().map(to_json).collect::<Vec<_>>(),
+            "goal": goal,
+            "targets": capacities,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    for capacity in &found {
-        output::print(&text(capacity, &args.goal))?;
+    for capacity in capacities {
+        output::print(&text(capacity, &goal))?;
     }
     finish(&plan, &results, &[], false, stop.load(Ordering::Relaxed))
 }
@@ -136,46 +138,15 @@ fn scenario(args: &Args) -> Result<Scenario> {
     Ok(scenario)
 }
 
-fn text(capacity: &Capacity, goal: &Criterion) -> String {
-    let Capacity { target, unlimited, highest, lowest_missed, knee, steps } = capacity;
+fn text(capacity: &Capacity, goal: &str) -> String {
     let mut rows = vec![["RATE", "REACHED", "P50", "P99", "GOAL"].map(str::to_owned)];
-    rows.extend(steps.iter().map(|step| {
+    rows.extend(capacity.steps.iter().map(|step| {
         let ms = |us: u64| format!("{:.2} ms", us as f64 / 1000.0);
         let goal = if step.meets_goal { "met" } else { "missed" };
         let [rate, reached] = [step.records_per_s, step.reached_records_per_s].map(|rate| format!("{rate:.0}"));
         [rate, reached, ms(step.p50_us), ms(step.p99_us), goal.to_owned()]
     }));
     let columns = [Column::Right(14), Column::Right(14), Column::Right(10), Column::Right(10), Column::Fixed(0)];
-    let mut text = format!("\n{target}\n{}", table(&rows, &columns, "  "));
-    match (highest, lowest_missed) {
-        (Some(highest), Some(missed)) => {
-            text.push_str(&format!("{goal}: up to {highest:.0} records/s; missed at {missed:.0}\n"));
-        }
-        (Some(highest), None) => {
-            text.push_str(&format!("{goal}: met at all rates, up to {highest:.0} records/s\n"));
-        }
-        (None, _) => text.push_str(&format!("{goal}: met at no rate that was tried\n")),
-    }
-    if let Some(knee) = knee {
-        text.push_str(&format!("the knee of the curve is at {knee:.0} records/s\n"));
-    }
-    text.push_str(&format!("without a rate: {unlimited:.0} records/s, with no regard to latency\n"));
-    text
-}
-
-fn to_json(capacity: &Capacity) -> serde_json::Value {
-    let steps = capacity.steps.iter().map(|step| {
-        json!({
-            "records_per_s": step.records_per_s, "reached_records_per_s": step.reached_records_per_s,
-            "p50_us": step.p50_us, "p99_us": step.p99_us, "meets_goal": step.meets_goal,
-        })
-    });
-    json!({
-        "target": capacity.target,
-        "unlimited_records_per_s": capacity.unlimited,
-        "highest_records_per_s": capacity.highest,
-        "lowest_missed_records_per_s": capacity.lowest_missed,
-        "knee_records_per_s": capacity.knee,
-        "steps": steps.collect::<Vec<_>>(),
-    })
+    let answer = capacity.sentences(goal).join("\n");
+    format!("\n{}\n{}{answer}\n", capacity.target, table(&rows, &columns, "  "))
 }

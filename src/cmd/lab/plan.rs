@@ -1,7 +1,7 @@
 //! `parshall lab list`, `show` and `plan`: what there is, and what would run.
 
 use anyhow::Result;
-use lab::{Case, Extent, Load, Scenario};
+use lab::{Case, Extent, Load, Scenario, TargetSpec};
 use serde_json::json;
 
 use super::source;
@@ -130,8 +130,15 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let scenario = source::scenario(&args.scenario, &args.case)?;
     let extent = extent(args.scale);
     let targets = args.targets.specs()?;
-    let labels: Vec<_> = targets.iter().map(lab::TargetSpec::label).collect();
-    let runs = |case: &Case| args.repeat.unwrap_or(case.repeat) as usize * targets.len();
+    let labels: Vec<_> = targets.iter().map(TargetSpec::label).collect();
+    // How many brokers a cluster has that runs already is not known before it is asked.
+    let is_started = |target: &&TargetSpec| !matches!(target, TargetSpec::Servers { .. });
+    let has_too_few = |case: &Case| case.load.brokers_min() > u32::from(args.targets.brokers());
+    let targets_of = |case: &Case| match has_too_few(case) {
+        true => targets.len() - targets.iter().filter(is_started).count(),
+        false => targets.len(),
+    };
+    let runs = |case: &Case| args.repeat.unwrap_or(case.repeat) as usize * targets_of(case);
     let estimates: Vec<_> =
         scenario.cases.iter().map(|case| (case, estimate(case, extent, Some(runs(case))))).collect();
     let seconds: f64 = estimates.iter().map(|(_, estimate)| estimate.seconds).sum();
@@ -151,7 +158,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let mut rows = vec![["CASE", "RUNS", "TIME", "DISK", "LOAD"].map(str::to_owned)];
     rows.extend(estimates.iter().map(|(case, estimate)| {
         let disk = format!("{:.0} MiB", estimate.disk_mib);
-        [case.id.clone(), runs(case).to_string(), span(estimate.seconds), disk, of_load(&case.load)]
+        let skipped = match targets_of(case) == targets.len() {
+            true => String::new(),
+            false => format!("skipped: needs --brokers {}; ", case.load.brokers_min()),
+        };
+        [case.id.clone(), runs(case).to_string(), span(estimate.seconds), disk, skipped + &of_load(&case.load)]
     }));
     let columns = [Column::Fitted(0), Column::Right(0), Column::Right(0), Column::Right(0), Column::Fixed(0)];
     let mut text = table(&rows, &columns, "  ");
@@ -195,13 +206,15 @@ fn estimate(case: &Case, extent: Extent, runs: Option<usize>) -> Estimate {
         }
     };
     let runs = runs.unwrap_or(case.repeat as usize) as f64;
-    Estimate { seconds: (seconds + OVERHEAD_S) * runs, disk_mib: records * bytes * f64::from(load.replicas) / MIB }
+    let disk_mib = if runs > 0.0 { records * bytes * f64::from(load.replicas) / MIB } else { 0.0 };
+    Estimate { seconds: (seconds + OVERHEAD_S) * runs, disk_mib }
 }
 
 fn of_load(load: &Load) -> String {
     let mut parts = Vec::new();
     if load.producers > 0 {
-        parts.push(format!("{} x {} B", load.producers, load.record_size_bytes));
+        let s = if load.producers == 1 { "" } else { "s" };
+        parts.push(format!("{} producer{s} of {} B", load.producers, load.record_size_bytes));
     }
     if load.consumers > 0 {
         parts.push(format!("{} consumers", load.consumers * load.consumer_groups.max(1)));
@@ -212,6 +225,9 @@ fn of_load(load: &Load) -> String {
     }
     if let Some(rate) = load.rate() {
         parts.push(format!("{rate:.0}/s"));
+    }
+    if load.network_delay_ms > 0.0 {
+        parts.push(format!("{} ms network delay", load.network_delay_ms));
     }
     parts.extend(load.producer.iter().chain(&load.consumer).map(|(name, value)| format!("{name}={value}")));
     parts.join(", ")

@@ -65,6 +65,7 @@ pub(super) fn run() -> RunFacts {
             chart("MiB/s of each case", "H1 H2 H4 H5", None, Measure::MibPerS),
             chart("Mean latency by batch", "G1", Some("batch / linger"), Measure::LatencyMean),
         ],
+        search: None,
     }
 }
 

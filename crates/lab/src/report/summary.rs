@@ -8,7 +8,7 @@ use super::group::Group;
 use super::measure::{self, Beside};
 use crate::bottleneck::Limit;
 use crate::compare::Spread;
-use crate::result::{Latency, Measure, Measured, Outcome, RunFacts};
+use crate::result::{Capacity, Latency, Measure, Measured, Outcome, RunFacts};
 
 /// A published figure counts as reached from this part of it on.
 const REACHED: f64 = 0.98;
@@ -162,6 +162,18 @@ fn limits(groups: &[Group<'_>]) -> Vec<(Badge, usize)> {
 }
 
 fn findings(run: &RunFacts, groups: &[Group<'_>]) -> Vec<String> {
+    if let Some(search) = &run.search {
+        // The most that was carried is no answer to it: that may have missed the goal.
+        let of_target = |capacity: &Capacity| {
+            let target = &capacity.target;
+            capacity
+                .sentences(&search.goal)
+                .into_iter()
+                .map(move |text| format!("{target}: {text}."))
+                .collect::<Vec<_>>()
+        };
+        return search.capacities.iter().flat_map(of_target).collect();
+    }
     let mut findings = Vec::new();
     for target in run.targets.iter().map(|target| &target.label) {
         let own = || groups.iter().filter(|group| group.case.target == *target);

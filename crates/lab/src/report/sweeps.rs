@@ -9,7 +9,7 @@ use super::drawing::{Mark, Style, swatch};
 use super::figure::{Figure, LegendEntry};
 use super::group::Group;
 use super::{format, measure};
-use crate::result;
+use crate::result::{self, SearchFacts};
 
 /// Values that span more than this factor stand on a logarithmic axis.
 const LOG_FROM: f64 = 30.0;
@@ -26,7 +26,7 @@ struct Sweep<'a> {
     has_several_targets: bool,
 }
 
-pub(super) fn figure(chart: &result::Chart, groups: &[Group<'_>]) -> Figure {
+pub(super) fn figure(chart: &result::Chart, search: Option<&SearchFacts>, groups: &[Group<'_>]) -> Figure {
     let sweep = Sweep::new(chart, groups);
     let figure = match &chart.x {
         Some(x) => sweep.lines(x),
@@ -36,6 +36,12 @@ pub(super) fn figure(chart: &result::Chart, groups: &[Group<'_>]) -> Figure {
         let notes = vec!["None of its cases was measured.".to_owned()];
         return Figure { caption: chart.title.clone(), notes, ..Figure::default() };
     };
+    if let Some(SearchFacts { goal, capacities }) = search {
+        let answers = capacities.iter().filter_map(|found| Some((&found.target, found.highest_records_per_s?)));
+        figure
+            .notes
+            .extend(answers.map(|(target, highest)| format!("{target} met {goal} up to {highest:.0} records/s.")));
+    }
     if sweep.groups.iter().any(|group| sweep.is_queue(group)) {
         figure.notes.push(SATURATED_NOTE.to_owned());
     }

@@ -9,6 +9,8 @@ use crate::stats::{Stats, Tally};
 
 /// CPU time comes in steps of 10 ms; less than this means nothing.
 const CPU_WINDOW_S_MIN: f64 = 0.5;
+/// Who was interrupted earlier has not shown what it can do.
+const JUDGED_S_MIN: f64 = 1.0;
 
 pub(super) struct Facts<'a> {
     pub(super) load: &'a Load,
@@ -136,9 +138,13 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
         failures: produced.failures(),
         backlog_records: watched.seconds.last().map_or(0, |second| second.backlog_records),
     };
-    let mut verdict = observation.verdict();
+    let is_too_short = facts.is_interrupted && (window_s < JUDGED_S_MIN || !watched.has_warmed_up);
+    let mut verdict = match is_too_short {
+        true => Verdict::too_short(window_s),
+        false => observation.verdict(),
+    };
     if !watched.has_warmed_up {
-        verdict.warnings.push("it was over before the warm-up was; nothing is left out".to_owned());
+        verdict.warnings.push("no record was given behind the warm-up; nothing is left out".to_owned());
     }
     if facts.is_interrupted {
         verdict.warnings.push("interrupted".to_owned());

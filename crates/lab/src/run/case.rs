@@ -190,7 +190,9 @@ impl Running<'_> {
             result?;
         }
         producers.abort_all();
-        let watched = watching.end(&watch);
+        // All records may have been given to the producers before the warm-up was over.
+        let has_steady_records = load.producers == 0 || produced.steady().0.records > 0;
+        let watched = watching.end(&watch, has_steady_records);
         let end_to_end = consumed.take_end_to_end();
         if is_along && !self.is_stopped() {
             self.drain(&mut consumers, &produced, &consumed).await?;
@@ -448,13 +450,14 @@ impl Watching {
         self.seconds.last().expect("it was just put there")
     }
 
-    fn end(mut self, watch: &Watch<'_>) -> Watched {
+    fn end(mut self, watch: &Watch<'_>, has_steady_records: bool) -> Watched {
         // The rest of a second is no sample of a second.
         let to = watch.now();
         if self.seconds.is_empty() {
             _ = self.tick(watch);
         }
-        let has_warmed_up = self.warm_up.is_zero() || self.warmed_up.as_ref().is_some_and(|moment| moment.at < to.at);
+        let is_behind = |moment: &Moment| moment.at < to.at && has_steady_records;
+        let has_warmed_up = self.warm_up.is_zero() || self.warmed_up.as_ref().is_some_and(is_behind);
         let from = if has_warmed_up && !self.warm_up.is_zero() { self.warmed_up } else { None };
         Watched { seconds: self.seconds, from: from.unwrap_or(self.start), to, has_warmed_up }
     }

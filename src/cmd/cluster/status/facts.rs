@@ -84,6 +84,8 @@ impl Facts {
     }
 
     async fn gather_data(client: &Client) -> Result<Self, ClientError> {
+        // One that cannot be reached is an error at once.
+        client.any_broker().await?;
         let cluster = client.cluster().await?;
         let brokers = client.describe_cluster().await?.brokers.into_iter().map(Broker::new);
         let mut brokers: Vec<_> = brokers.collect();
