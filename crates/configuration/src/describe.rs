@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use wire::api::describe_configs::{DescribeConfigsResourceResult, DescribeConfigsSynonym};
 
-use super::{BrokerConfig, ConfigMap, Scope, Setting, Synonym, topic};
+use super::{BrokerConfig, ConfigMap, Scope, Setting, Synonym, ignored, topic};
 
 /// Where a value comes from, as DescribeConfigs numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,18 @@ fn asked<'a>(scope: Scope, keys: Option<&'a [String]>) -> impl Iterator<Item = &
     scope.settings().filter(move |setting| keys.as_ref().is_none_or(|keys| keys.contains(setting.name)))
 }
 
+/// Whether a setting is listed only where it has a value: Kafka's internal ones, and those that are no settings of a
+/// broker there, but may be set for one (`DynamicConfig.Broker`).
+fn is_unlisted(setting: &Setting) -> bool {
+    const OF_QUOTAS: [&str; 3] = [
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ];
+    let is_internal = || ignored::INTERNAL.iter().any(|internal| internal.name == setting.name);
+    OF_QUOTAS.contains(&setting.name) || setting.name == "internal.segment.bytes" || is_internal()
+}
+
 /// A topic's settings.
 pub fn topic(
     broker: &BrokerConfig,
@@ -39,7 +51,10 @@ pub fn topic(
     keys: Option<&[String]>,
     include: Include,
 ) -> Vec<DescribeConfigsResourceResult> {
-    asked(Scope::Topic, keys).map(|setting| owned(setting, broker, overrides, Source::Topic, include)).collect()
+    asked(Scope::Topic, keys)
+        .filter(|setting| !is_unlisted(setting) || overrides.contains_key(setting.name))
+        .map(|setting| owned(setting, broker, overrides, Source::Topic, include))
+        .collect()
 }
 
 /// A group's settings.
@@ -78,6 +93,7 @@ fn owned(
 /// The settings of this broker.
 pub fn broker(broker: &BrokerConfig, keys: Option<&[String]>, include: Include) -> Vec<DescribeConfigsResourceResult> {
     asked(Scope::Broker, keys)
+        .filter(|setting| !is_unlisted(setting) || broker.said(setting.name).is_some())
         .map(|setting| {
             let all = layers(broker, broker_synonyms(setting.name));
             let synonyms = all.into_iter().skip_while(|synonym| synonym.name != setting.name).collect();
@@ -185,6 +201,20 @@ mod tests {
 
     fn one(results: &[DescribeConfigsResourceResult], name: &str) -> String {
         shown(results.iter().find(|result| result.name == name).unwrap())
+    }
+
+    #[test]
+    fn what_is_internal_or_a_quota_is_listed_where_it_is_set() {
+        let names = ["leader.replication.throttled.rate", "log.initial.task.delay.ms"];
+        let listed = |broker: &BrokerConfig| {
+            let all = super::broker(broker, None, ALL).into_iter().map(|result| result.name);
+            all.filter(|name| names.contains(&name.as_str())).count()
+        };
+        assert_eq!(listed(&BrokerConfig::new(ConfigMap::new()).unwrap()), 0);
+        assert_eq!(listed(&BrokerConfig::new(map(&names.map(|name| (name, "7")))).unwrap()), 2);
+        let broker = BrokerConfig::new(ConfigMap::new()).unwrap();
+        let of_topic = |pairs| topic(&broker, &map(pairs), Some(&["internal.segment.bytes".to_owned()]), ALL).len();
+        assert_eq!((of_topic(&[]), of_topic(&[("internal.segment.bytes", "1000")])), (0, 1));
     }
 
     /// `kafka-configs --describe --all` for a topic of Kafka 4.3.1 with the server.properties it ships with.

@@ -329,6 +329,80 @@ pub const SETTINGS: &[Setting] = &[
     row("transactional.id.expiration.ms", Int, Some("604800000"), ReadOnly, "transactions are not served"),
 ];
 
+/// Settings that are internal to Kafka: tests of its clients set them.
+pub const INTERNAL: &[Setting] = &[
+    row(
+        "controller.performance.always.log.threshold.ms",
+        Long,
+        Some("2000"),
+        ReadOnly,
+        "metrics tell how long changes take",
+    ),
+    row("controller.performance.sample.period.ms", Long, Some("60000"), ReadOnly, "metrics tell how long changes take"),
+    row("group.consumer.regex.refresh.interval.ms", Int, Some("600000"), ReadOnly, "consumer groups are not served"),
+    row("group.share.initialize.retry.interval.ms", Int, Some("30000"), ReadOnly, "share groups are not served"),
+    row("group.share.persister.class.name", Class, None, ReadOnly, "no code is loaded by configuration"),
+    row(
+        "internal.metadata.delete.delay.millis",
+        Long,
+        Some("60000"),
+        ReadOnly,
+        "snapshots are deleted as they are replaced",
+    ),
+    row("internal.metadata.log.segment.bytes", Int, None, ReadOnly, "metadata.log.segment.bytes is what counts"),
+    row(
+        "internal.metadata.max.batch.size.in.bytes",
+        Int,
+        Some("8388608"),
+        ReadOnly,
+        "the metadata quorum's sizes are built in",
+    ),
+    row(
+        "log.initial.task.delay.ms",
+        Long,
+        Some("30000"),
+        ReadOnly,
+        "logs are looked at as soon as the broker has started",
+    ),
+    row(
+        "producer.id.expiration.check.interval.ms",
+        Int,
+        Some("600000"),
+        ReadOnly,
+        "producer ids expire when their log is looked at",
+    ),
+    row(
+        "server.max.startup.time.ms",
+        Long,
+        Some("9223372036854775807"),
+        ReadOnly,
+        "a start is waited for as long as it makes progress",
+    ),
+    row(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        Int,
+        Some("300000"),
+        ReadOnly,
+        "share groups are not served",
+    ),
+    row(
+        "share.coordinator.state.topic.prune.interval.ms",
+        Int,
+        Some("300000"),
+        ReadOnly,
+        "share groups are not served",
+    ),
+    row(
+        "unclean.leader.election.interval.ms",
+        Long,
+        Some("300000"),
+        ReadOnly,
+        "leaders are elected as soon as they may be",
+    ),
+    row("unstable.api.versions.enable", Boolean, Some("false"), ReadOnly, "no version of an API is unstable"),
+    row("unstable.feature.versions.enable", Boolean, Some("false"), ReadOnly, "no level of a feature is unstable"),
+];
+
 /// Beginnings of names that must not be ignored: who sets them counts on what they do.
 const REFUSED: &[(&str, &str)] = &[
     ("ssl.", "TLS is not served yet"),

@@ -73,12 +73,12 @@ impl std::fmt::Display for Scope {
 impl Scope {
     /// All settings of the scope, in no particular order.
     pub fn settings(self) -> impl Iterator<Item = &'static Setting> {
-        let (honoured, ignored): (&[Setting], &[Setting]) = match self {
-            Self::Broker => (broker::SETTINGS, ignored::SETTINGS),
-            Self::Topic => (topic::SETTINGS, &[]),
-            Self::Group => (group::SETTINGS, &[]),
+        let (honoured, ignored, internal): (&[Setting], &[Setting], &[Setting]) = match self {
+            Self::Broker => (broker::SETTINGS, ignored::SETTINGS, ignored::INTERNAL),
+            Self::Topic => (topic::SETTINGS, &[], &[]),
+            Self::Group => (group::SETTINGS, &[], &[]),
         };
-        honoured.iter().chain(ignored)
+        honoured.iter().chain(ignored).chain(internal)
     }
 
     pub fn find(self, name: &str) -> Option<&'static Setting> {

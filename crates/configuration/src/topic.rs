@@ -58,6 +58,8 @@ settings! {
     "leader.replication.throttled.replicas" => leader_replication_throttled_replicas: Vec<String>
         = "", ThrottledReplicas, ClusterWide,
         "Replicas that are throttled as leaders: partition:broker pairs, or * for all.";
+    "internal.segment.bytes" => internal_segment_bytes: Option<i32> = null, AtLeast(14), ClusterWide,
+        "As segment.bytes, without its lower bound, over which it goes. Internal to Kafka, for tests.";
     "local.retention.bytes" => local_retention_bytes: i64 = "-2", AtLeast(-2), ClusterWide,
         "As retention.bytes for what is kept locally of a topic in tiered storage. -2 is the same.",
         from [same("log.local.retention.bytes")], ignored "there is no tiered storage yet";
@@ -201,7 +203,7 @@ impl TopicConfig {
         // Bounds make all of them non-negative.
         let unsigned = |number: i32| number.unsigned_abs();
         LogConfig {
-            segment_bytes: unsigned(self.segment_bytes),
+            segment_bytes: unsigned(self.internal_segment_bytes.unwrap_or(self.segment_bytes)),
             segment_ms: self.segment_age_ms(),
             segment_jitter_ms: self.segment_jitter_ms,
             segment_index_bytes: unsigned(self.segment_index_bytes),

@@ -3,8 +3,8 @@
 //! Behaviour:
 //! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it. The topic is
 //!   created when it is first asked for.
-//! - Transactions (key type 1) have no coordinator yet: INVALID_REQUEST. Clients retry after the errors that Kafka
-//!   answers while there is no coordinator; this one they report.
+//! - Transactions (key type 1) have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. librdkafka, sarama and
+//!   franz-go ask again for minutes after any other error; this one they report.
 //! - Share groups (key type 2) are not served: INVALID_REQUEST, as by a Kafka that has them turned off. Other key types
 //!   are INVALID_REQUEST too.
 
@@ -62,7 +62,9 @@ fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool
             Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of group offsets could not be created."))
         }
         GROUP => find_group(broker, context, &key),
-        TRANSACTION => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve transactions.")),
+        TRANSACTION => {
+            Err((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."))
+        }
         SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
         _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
     };
@@ -143,11 +145,11 @@ mod tests {
         let response = handle(&broker, &context(4), keys(&["a", "b"], TRANSACTION)).await;
         let refused = |found: &Coordinator| (found.key.clone(), found.error_code, found.node_id, found.port);
         let refused: Vec<_> = response.coordinators.iter().map(refused).collect();
-        let invalid = ErrorCode::INVALID_REQUEST;
-        assert_eq!(refused, [("a".to_owned(), invalid, -1, -1), ("b".to_owned(), invalid, -1, -1)]);
+        let fatal = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+        assert_eq!(refused, [("a".to_owned(), fatal, -1, -1), ("b".to_owned(), fatal, -1, -1)]);
         for key_type in [SHARE, 3, -1] {
             let response = handle(&broker, &context(6), keys(&["a"], key_type)).await;
-            assert_eq!(response.coordinators[0].error_code, invalid, "{key_type}");
+            assert_eq!(response.coordinators[0].error_code, ErrorCode::INVALID_REQUEST, "{key_type}");
         }
     }
 
@@ -163,7 +165,8 @@ mod tests {
         assert_eq!((found.node_id, &*found.host, found.port), (2, "broker-2", 9002));
         assert!(found.coordinators.is_empty());
         let refused = ask(TRANSACTION).await;
-        assert_eq!((refused.error_code, refused.node_id, refused.port), (ErrorCode::INVALID_REQUEST, -1, -1));
+        let fatal = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+        assert_eq!((refused.error_code, refused.node_id, refused.port), (fatal, -1, -1));
         assert!(refused.error_message.is_some_and(|message| message != "NONE"));
     }
 

@@ -10,6 +10,7 @@
 //! - The client's leader epoch is checked (KIP-320); the answer has the epoch of what was found.
 //! - Only the leader answers. As long as its high watermark is not that of its own epoch, it may lie below what
 //!   consumers were told before: what needs it is OFFSET_NOT_AVAILABLE (KIP-207).
+//! - A debugger (replica id -2) may ask any replica, for what its log has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use crate::Broker;
 use crate::partition::{Isolation, Partition};
 use crate::threads::spawn_blocking;
 
+/// `ListOffsetsRequest.DEBUGGING_REPLICA_ID`.
+const DEBUGGING_REPLICA_ID: i32 = -2;
 /// Of a stored batch. All that is stored was checked against less when it came.
 const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
 
@@ -55,9 +58,10 @@ pub(super) async fn handle(
 }
 
 fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOffsetsResponse {
-    let isolation = match request.isolation_level {
-        0 => Ok(Isolation::ReadUncommitted),
-        1 => Ok(Isolation::ReadCommitted),
+    let reader = match (request.replica_id, request.isolation_level) {
+        (DEBUGGING_REPLICA_ID, _) => Ok(Reader::Debugger),
+        (_, 0) => Ok(Reader::Consumer(Isolation::ReadUncommitted)),
+        (_, 1) => Ok(Reader::Consumer(Isolation::ReadCommitted)),
         _ => Err(ErrorCode::INVALID_REQUEST),
     };
     // By a number for each name, which is not looked at again for each partition.
@@ -82,9 +86,9 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
             let found = match *times {
                 // A repetition that has been answered.
                 0 => continue,
-                1 => isolation.and_then(|isolation| {
+                1 => reader.and_then(|reader| {
                     let partition = broker.partitions.find_by_name(&topic.name, asked.partition_index)?;
-                    find(&partition, version, asked, isolation).map_err(|code| as_known(code, version))
+                    find(&partition, version, asked, reader).map_err(|code| as_known(code, version))
                 }),
                 _ => {
                     *times = 0;
@@ -98,6 +102,13 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
         }
     }
     ListOffsetsResponse { topics, ..Default::default() }
+}
+
+/// Who asks.
+#[derive(Clone, Copy)]
+enum Reader {
+    Consumer(Isolation),
+    Debugger,
 }
 
 /// A position in a log, as it is answered.
@@ -163,12 +174,21 @@ fn find(
     partition: &Partition,
     version: i16,
     asked: &ListOffsetsPartition,
-    isolation: Isolation,
+    reader: Reader,
 ) -> Result<Option<FoundOffset>, ErrorCode> {
     let question = Question::new(asked.timestamp, version)?;
-    partition.check_leader_in_epoch(asked.current_leader_epoch)?;
-    let end_offset = partition.end_offset(isolation);
-    let is_behind = partition.epoch_start_offset()? > end_offset;
+    partition.check_leader_epoch(asked.current_leader_epoch)?;
+    let (end_offset, is_behind) = match reader {
+        Reader::Consumer(isolation) => {
+            partition.check_leader()?;
+            let end_offset = partition.end_offset(isolation);
+            (end_offset, partition.epoch_start_offset()? > end_offset)
+        }
+        Reader::Debugger => {
+            partition.check_has_role()?;
+            (partition.view().log_end_offset(), false)
+        }
+    };
     let found = match question {
         Question::Latest if is_behind => return Err(ErrorCode::OFFSET_NOT_AVAILABLE),
         Question::Latest => {
@@ -271,7 +291,27 @@ impl LookupError {
 
 #[cfg(test)]
 mod tests {
+    use wire::Uuid;
+
     use super::*;
+    use crate::api::test_support::{NODE_ID, TestBroker, context, led_by};
+
+    #[tokio::test]
+    async fn a_follower_answers_a_debugger() {
+        let broker = TestBroker::start().await;
+        broker.create("t", Uuid([7; 16]), &[led_by(NODE_ID, &[NODE_ID]), led_by(2, &[2, NODE_ID])]).await;
+        broker.append("t", 0);
+        let ask = async |replica_id, partition_index| {
+            let asked = ListOffsetsPartition { partition_index, timestamp: -1, ..Default::default() };
+            let topics = vec![ListOffsetsTopic { name: "t".to_owned(), partitions: vec![asked] }];
+            let request = ListOffsetsRequest { replica_id, topics, ..Default::default() };
+            let answer = handle(&broker, &context(5), request).await.topics.remove(0).partitions.remove(0);
+            (answer.error_code, answer.offset)
+        };
+        let is_not_leader = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        assert_eq!([ask(-1, 0).await, ask(-1, 1).await], [(ErrorCode::NONE, 1), (is_not_leader, -1)]);
+        assert_eq!([ask(-2, 0).await, ask(-2, 1).await], [(ErrorCode::NONE, 1), (ErrorCode::NONE, 0)]);
+    }
 
     #[test]
     fn clients_get_an_error_that_they_know() {

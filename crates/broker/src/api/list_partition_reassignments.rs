@@ -3,13 +3,14 @@
 //! Behaviour:
 //! - All of them (null), or those of the partitions that are named. A topic or partition that does not exist is no
 //!   error, as in Kafka.
+//! - Its timeout is not looked at, as in Kafka (`ReplicationControlManager.listPartitionReassignments`).
 //! - The controller answers: a client finds a move that it has just begun at any broker.
 
 use std::sync::Arc;
 
 use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 
-use super::{RequestContext, controlled};
+use super::RequestContext;
 use crate::Broker;
 
 pub(super) async fn handle(
@@ -17,6 +18,6 @@ pub(super) async fn handle(
     _context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    let answer = controlled::within(request.timeout_ms, broker.controller.ask(request));
-    answer.await.unwrap_or_else(|error_code| ListPartitionReassignmentsResponse { error_code, ..Default::default() })
+    let answer = broker.controller.ask(request).await;
+    answer.unwrap_or_else(|error| ListPartitionReassignmentsResponse { error_code: error.code(), ..Default::default() })
 }

@@ -449,7 +449,11 @@ impl GroupCoordinator {
                     }
                 }
                 let fetched = topics.iter().map(|topic| self.fetch_topic(api_version, group.as_deref(), topic));
-                Ok(Some(fetched.collect()))
+                let mut fetched: Vec<_> = fetched.collect();
+                // Unknown ids come last (`KafkaApis.fetchOffsetsForGroup`).
+                let is_unknown = |topic: &OffsetFetchResponseTopics| self.topics.name(topic.topic_id).is_none();
+                fetched.sort_by_cached_key(|topic| api_version >= TOPIC_IDS_SINCE && is_unknown(topic));
+                Ok(Some(fetched))
             }
             None => match group {
                 Some(group) if require_stable && group.offsets.has_in_flight() => Ok(None),

@@ -110,19 +110,24 @@ pub enum BatchError {
     Producer { id: i64, epoch: i16, sequence: i32 },
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("{}, of which the first: record {} {}", RejectedCount(.0), .0[0].index, .0[0].reason)]
+    #[error("{}", Summary(.0))]
     Rejected(Vec<Rejected>),
 }
 
-struct RejectedCount<'a>(&'a [Rejected]);
+/// In the words of Kafka's `LogValidator`, which its tests compare.
+struct Summary<'a>(&'a [Rejected]);
 
-impl fmt::Display for RejectedCount<'_> {
+impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.len() {
-            Rejected::COUNT_MAX.. => write!(f, "{} or more records are refused", Rejected::COUNT_MAX),
-            1 => write!(f, "1 record is refused"),
-            count => write!(f, "{count} records are refused"),
+        const SHOWN: usize = 3;
+        let rejected = self.0;
+        if rejected.iter().any(|record| record.reason.is_about_time()) {
+            return f.write_str("One or more records have been rejected due to invalid timestamp");
         }
+        let count = rejected.len();
+        write!(f, "One or more records have been rejected due to {count} record errors in total, and only showing ")?;
+        write!(f, "the first three errors at most:")?;
+        rejected.iter().take(SHOWN).try_for_each(|record| write!(f, " {}: {};", record.index, record.reason))
     }
 }
 
@@ -141,12 +146,21 @@ impl Rejected {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RejectReason {
-    #[error("has no key, which a compacted topic needs")]
+    #[error("Compacted topic cannot accept message without key")]
     NoKey,
-    #[error("has the timestamp {timestamp}, which is not between {earliest} and {latest}")]
-    Timestamp { timestamp: i64, earliest: i64, latest: i64 },
-    #[error("says that the broker has set its timestamp")]
+    #[error(
+        "Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within \
+         [{earliest}, {latest}]"
+    )]
+    Timestamp { index: i32, timestamp: i64, earliest: i64, latest: i64 },
+    #[error("Invalid timestamp type. Producer should not set timestamp type to LogAppendTime.")]
     LogAppendTime,
+}
+
+impl RejectReason {
+    fn is_about_time(self) -> bool {
+        self != Self::NoKey
+    }
 }
 
 impl BatchError {
@@ -158,7 +172,7 @@ impl BatchError {
             Self::UnknownCodec(_) | Self::ZstdNotAllowed => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
             Self::Record(RecordError::Compress(CompressError::Corrupt(_))) => ErrorCode::CORRUPT_MESSAGE,
             Self::Record(RecordError::Compress(CompressError::TooLarge(_))) => ErrorCode::MESSAGE_TOO_LARGE,
-            Self::Rejected(rejected) if rejected.iter().any(|record| record.reason != RejectReason::NoKey) => {
+            Self::Rejected(rejected) if rejected.iter().any(|record| record.reason.is_about_time()) => {
                 ErrorCode::INVALID_TIMESTAMP
             }
             Self::Empty
@@ -309,7 +323,7 @@ impl Section<'_> {
             let reason = if rules.compacted && !record.has_key {
                 RejectReason::NoKey
             } else if timestamp != NONE && !(earliest..=latest).contains(&timestamp) {
-                RejectReason::Timestamp { timestamp, earliest, latest }
+                RejectReason::Timestamp { index: record.index, timestamp, earliest, latest }
             } else {
                 return Ok(());
             };

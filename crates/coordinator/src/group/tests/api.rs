@@ -345,7 +345,7 @@ async fn topics_by_id() {
     let requested = |id| OffsetFetchRequestTopics { topic_id: id, partition_indexes: vec![0, 1], ..Default::default() };
     let group = OffsetFetchRequestGroup {
         group_id: "g".to_owned(),
-        topics: Some(vec![requested(topic_id(3)), requested(Uuid([99; 16]))]),
+        topics: Some(vec![requested(Uuid([99; 16])), requested(topic_id(3))]),
         ..Default::default()
     };
     let request = OffsetFetchRequest { groups: vec![group], ..Default::default() };
