@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 mod cmd;
 mod logging;
@@ -33,7 +33,7 @@ struct Cli {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return cmd::failure::usage(&error),
+        Err(error) => return cmd::failure::usage(&error, &Cli::command()),
     };
     let loggers = match logging::start(cli.command.default_log_level()) {
         Ok(loggers) => loggers,

@@ -53,11 +53,11 @@ fn ended(process: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// The process of the only broker, of which the command has told on its standard error.
-fn only_broker(process: &mut Child) -> String {
-    let mut told = BufReader::new(process.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
-    let line = told.find(|line| line.contains(": process ")).unwrap();
-    line.split(": process ").nth(1).unwrap().split(',').next().unwrap().to_owned()
+/// The processes of the first brokers, of which the command has told on its standard error.
+fn brokers<const N: usize>(process: &mut Child) -> [String; N] {
+    let told = BufReader::new(process.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
+    let mut processes = told.filter_map(|line| Some(line.split(": process ").nth(1)?.split(',').next()?.to_owned()));
+    [(); N].map(|()| processes.next().unwrap())
 }
 
 fn status(address: &str) -> (Option<i32>, String) {
@@ -105,14 +105,19 @@ fn a_broker_that_cannot_start_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let args = ["cluster", "start", "--nodes", "3", "--port", &port.to_string()];
-    let output = parshall(dir.path(), &args).output().unwrap();
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
-    let last = text.lines().last().unwrap();
-    // Somebody may have the next port too.
-    assert!(last.starts_with("error: broker "), "{text}");
-    assert!(last.contains(" ended while it started (exit status: 1): error: cannot listen on 127.0.0.1:"), "{text}");
+    let failed = |args: &[&str]| {
+        let output = parshall(dir.path(), args).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
+        text.lines().last().unwrap().to_owned()
+    };
+    let last = failed(&["cluster", "start", "--nodes", "3", "--port", &port.to_string()]);
+    let advice = "choose others with --port, for example --port 19092";
+    assert_eq!(last, format!("error: port {port} is in use, perhaps by 'parshall serve': {advice}"));
+    // What the command cannot look at before.
+    let last = failed(&["cluster", "start", "--nodes", "3", "--port", "0", "--console-port", &port.to_string()]);
+    assert!(last.starts_with("error: broker "), "{last}");
+    assert!(last.contains(" ended while it started (exit status: "), "{last}");
     // It has never run, and may get other ports.
     let args = ["cluster", "start", "--nodes", "1", "--port", "0"];
     let (process, ..) = start(dir.path(), &args);
@@ -124,7 +129,7 @@ fn a_broker_that_cannot_start_says_why() {
 fn a_broker_that_is_killed_can_be_started_again() {
     let dir = tempfile::tempdir().unwrap();
     let (mut process, address, _) = start(dir.path(), &["cluster", "start", "--nodes", "1", "--port", "0"]);
-    let broker = only_broker(&mut process);
+    let [broker] = brokers(&mut process);
     assert!(Command::new("kill").args(["-9", &broker]).status().unwrap().success());
     let mut text = String::new();
     process.stderr.as_mut().unwrap().read_to_string(&mut text).unwrap();
@@ -188,4 +193,63 @@ fn what_is_wrong_is_in_the_first_line_and_the_exit_status() {
     assert_eq!(json["listed"].as_array().unwrap().len(), 30);
     assert_eq!(json["listed"][0]["states"][0], "under min ISR");
     assert_eq!((&json["quorum"]["leader"], &json["brokers"][0]["leaders"]), (&1.into(), &33.into()));
+}
+
+#[test]
+fn a_node_that_has_left_for_good_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut process, address, _) = start(dir.path(), &["cluster", "start", "--nodes", "3", "--port", "0"]);
+    let [_, _, third] = brokers(&mut process);
+    let run = |args: &[&str]| {
+        let output = parshall(dir.path(), &[args, &["--bootstrap-server", &address]].concat()).output().unwrap();
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    };
+    let fails = |args: &[&str], expected: &str| {
+        let (code, _, text) = run(args);
+        assert_eq!((code, text), (Some(1), format!("error: {expected}\n")));
+    };
+    assert_eq!(run(&["topic", "create", "t", "--partitions", "1", "--replication-factor", "3"]).0, Some(0));
+    fails(&["cluster", "remove-node", "3"], "node 3 runs, or is not fenced yet: stop it first");
+    assert!(Command::new("kill").args(["-9", &third]).status().unwrap().success());
+    until("node 3 is fenced", || status(&address).1.contains("broker 3 is fenced"));
+    fails(
+        &["cluster", "remove-node", "3"],
+        "node 3 has 1 replica: move them to other nodes first, or name --leave-replicas",
+    );
+    let (code, text, _) = run(&["cluster", "remove-node", "3", "--leave-replicas"]);
+    assert_eq!((code, &*text), (Some(0), "node 3: its vote is removed, its registration is removed\n"));
+    fails(
+        &["cluster", "remove-node", "3"],
+        "there is no node 3 in this cluster; 'parshall cluster status' lists its nodes",
+    );
+    let (_, text) = status(&address);
+    assert!(text.starts_with("UNHEALTHY: 1 partition is under-replicated\n"), "{text}");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// The file that Apache Kafka ships, with ports and a directory of this test.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn a_broker_starts_with_kafkas_server_properties() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "# The role of this server\nprocess.roles=broker,controller\nnode.id = 5\n\
+         controller.quorum.bootstrap.servers=localhost:{port}\n\
+         listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}\ninter.broker.listener.name=PLAINTEXT\n\
+         controller.listener.names=CONTROLLER\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\nnum.network.threads=3\n\
+         log.dirs={dir}/data\nnum.partitions=1\nnum.partitions=4\nlog.retention.hours=168\n",
+        port = free_port(),
+        dir = dir.path().display(),
+    );
+    std::fs::write(dir.path().join("server.properties"), text).unwrap();
+    let (mut process, address, line) = start(dir.path(), &["serve", "--config", "server.properties"]);
+    assert!(line.contains(&format!("data in {}/data", dir.path().display())), "{line}");
+    let args = ["config", "describe", "broker", "5", "--all", "--bootstrap-server", &address];
+    let text = String::from_utf8(parshall(dir.path(), &args).output().unwrap().stdout).unwrap();
+    assert!(text.contains("num.partitions=4"), "the later one counts: {text}");
+    process.kill().unwrap();
+    process.wait().unwrap();
 }

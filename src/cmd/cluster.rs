@@ -1,4 +1,4 @@
-//! `parshall cluster`: a cluster on this machine to try things out, and how any cluster is.
+//! `parshall cluster`: a cluster on this machine to try things out, how any cluster is, and nodes that leave it.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,12 @@ use clap::Subcommand;
 
 #[cfg(feature = "lab")]
 mod layout;
+mod remove_node;
 #[cfg(feature = "lab")]
 mod start;
 mod status;
 
-/// Start a cluster on this machine, and show how a cluster is.
+/// Start a cluster on this machine, show how a cluster is, and remove nodes from it.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -24,6 +25,7 @@ enum Command {
     #[cfg(feature = "lab")]
     Start(start::Args),
     Status(status::Args),
+    RemoveNode(remove_node::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -31,5 +33,6 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         #[cfg(feature = "lab")]
         Command::Start(args) => start::run(args).await,
         Command::Status(args) => status::run(args).await,
+        Command::RemoveNode(args) => remove_node::run(args).await,
     }
 }

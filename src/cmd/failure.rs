@@ -41,7 +41,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Prints what the parser found: help and version as they are, a mistake in one line.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     if !error.use_stderr() {
         // Nobody may be reading: `parshall --help | head`.
         let _ = error.print();
@@ -51,19 +51,29 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{rendered}");
     } else {
-        eprintln!("{}", mistake(&rendered));
+        eprintln!("{}", mistake(&rendered, &subcommand(command, std::env::args().skip(1))));
     }
     ExitCode::from(WRONG_USAGE)
 }
 
 /// The parser's paragraphs as one line, with the help to ask for.
-fn mistake(rendered: &str) -> String {
+fn mistake(rendered: &str, subcommand: &str) -> String {
     let is_end = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
     let text: Vec<_> = rendered.lines().take_while(is_end).map(str::trim).filter(|line| !line.is_empty()).collect();
-    let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
-    let is_word = |word: &&str| !word.starts_with(['[', '<', '-']);
-    let command: Vec<_> = usage.unwrap_or("parshall").split_whitespace().take_while(is_word).collect();
-    format!("{}; see '{} --help'", text.join(" ").replace(" tip: ", "; tip: "), command.join(" "))
+    let text =
+        text.join(" ").replace(" tip: ", "; tip: ").replace("invalid digit found in string", "it is no whole number");
+    format!("{text}; see '{subcommand} --help'")
+}
+
+/// What the words of a command line begin with: `parshall topic create`.
+fn subcommand(mut command: &clap::Command, words: impl Iterator<Item = String>) -> String {
+    let mut path = command.get_name().to_owned();
+    for word in words {
+        let Some(found) = command.find_subcommand(&word) else { break };
+        path = format!("{path} {}", found.get_name());
+        command = found;
+    }
+    path
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -117,10 +127,24 @@ mod tests {
         let rendered = "error: unexpected argument '--partition' found\n\n  tip: a similar argument exists: \
             '--partitions'\n\nUsage: parshall topic create --partitions <N> <TOPIC>\n\nFor more information, try '--help'.\n";
         assert_eq!(
-            mistake(rendered),
+            mistake(rendered, "parshall topic create"),
             "error: unexpected argument '--partition' found; tip: a similar argument exists: '--partitions'; \
              see 'parshall topic create --help'"
         );
+    }
+
+    #[test]
+    fn the_help_is_that_of_the_subcommand() {
+        let create = clap::Command::new("create").alias("make");
+        let root = clap::Command::new("parshall").subcommand(clap::Command::new("topic").subcommand(create));
+        for (words, path) in [
+            ("topic create orders --partitions x", "parshall topic create"),
+            ("topic make", "parshall topic create"),
+            ("topic --x create", "parshall topic"),
+            ("create", "parshall"),
+        ] {
+            assert_eq!(subcommand(&root, words.split(' ').map(str::to_owned)), path);
+        }
     }
 
     #[test]

@@ -132,7 +132,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         partitioner_seed: time::now_ms() as u64,
         ..ProducerConfig::default()
     };
+    // One attempt: a topic that is being created is no mistake.
+    let is_new = client.describe(&[&args.topic]).await?.topic(&args.topic).is_err();
     let producer = Producer::start(client, &args.topic, config).await?;
+    if is_new {
+        eprintln!("topic {} did not exist; the broker has created it (auto.create.topics.enable)", args.topic);
+    }
     let (deliveries, receiver) = mpsc::channel(RECORDS_UNDER_WAY);
     let reporter = tokio::spawn(report(receiver, args.topic.clone(), args.json, args.verbose));
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
-use configuration::load::{self, Loaded, Sources};
+use configuration::load::{self, ConfigFile, Loaded, Sources};
 use configuration::{BrokerConfig, Membership};
 use platform::Env;
 use platform::loggers::Loggers;
@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::embedded_console::EmbeddedConsole;
-use super::failure::Usage;
+use super::{failure::Usage, properties};
 use crate::logging;
 use crate::push::Push;
 
@@ -47,6 +47,7 @@ Examples:
   parshall serve --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://kafka.example.com:9092
   parshall serve --data-dir /var/lib/parshall --set log.retention.hours=24 --set num.partitions=3
   parshall serve --config server.toml
+  parshall serve --config /etc/kafka/server.properties
 
 Three nodes that begin a cluster, each on a machine of its own. The first; the others differ in --node-id and --listen:
   parshall serve --node-id 1 --listen 10.0.0.1:9092 \\
@@ -90,7 +91,7 @@ pub(crate) struct Args {
     rack: Option<String>,
     #[command(flatten)]
     console: embedded_console::ConsoleArgs,
-    /// TOML file with settings
+    /// File with settings: a properties file, as Kafka's server.properties, where it is called so, else TOML
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// A setting by Kafka's name, as often as needed
@@ -169,10 +170,13 @@ async fn end_of_stdin() {
 
 fn configuration(args: Args) -> Result<Loaded> {
     let file = match args.config {
+        Some(path) if path.extension().is_some_and(|extension| extension == "properties") => {
+            Some(ConfigFile::Properties(properties::read(&path)?))
+        }
         Some(path) => {
             let name = path.display().to_string();
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
-            Some((name, text))
+            Some(ConfigFile::Toml { name, text })
         }
         None => None,
     };

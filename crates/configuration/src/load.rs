@@ -14,8 +14,15 @@ pub struct Sources {
     pub flags: Vec<(String, String)>,
     /// The environment, or any part of it.
     pub environment: Vec<(String, String)>,
-    /// A TOML file: its name, for messages, and its text.
-    pub file: Option<(String, String)>,
+    pub file: Option<ConfigFile>,
+}
+
+#[derive(Clone, Debug)]
+pub enum ConfigFile {
+    /// Its name, for messages, and its text.
+    Toml { name: String, text: String },
+    /// What a properties file says, as Kafka's `server.properties`. The later of two values counts, as there.
+    Properties(Vec<(String, String)>),
 }
 
 /// What the sources make together.
@@ -30,7 +37,8 @@ pub struct Loaded {
 pub fn load(sources: Sources) -> Result<Loaded, Vec<ConfigError>> {
     let mut errors = Vec::new();
     let mut values = match sources.file {
-        Some((file, text)) => toml_settings(&file, &text).map_err(|error| vec![error])?,
+        Some(ConfigFile::Toml { name, text }) => toml_settings(&name, &text).map_err(|error| vec![error])?,
+        Some(ConfigFile::Properties(settings)) => settings.into_iter().collect(),
         None => ConfigMap::new(),
     };
     values.extend(sources.environment.into_iter().filter_map(|(name, value)| Some((setting_name(&name)?, value))));
@@ -111,6 +119,10 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn toml(text: &str) -> Option<ConfigFile> {
+        Some(ConfigFile::Toml { name: "server.toml".to_owned(), text: text.to_owned() })
+    }
+
     fn lines(sources: Sources) -> Vec<String> {
         load(sources).unwrap_err().iter().map(ToString::to_string).collect()
     }
@@ -127,7 +139,7 @@ mod tests {
                 ("PARSHALL_PORT_9092_TCP", "tcp://10.0.0.1:9092"),
                 ("HOME", "/root"),
             ]),
-            file: Some(("server.toml".into(), file.into())),
+            file: toml(file),
         })
         .unwrap();
         let config = loaded.config;
@@ -147,7 +159,7 @@ mod tests {
             [log.cleaner]
             min.cleanable.ratio = 0.25
         "#;
-        let config = load(Sources { file: Some(("f".into(), text.into())), ..Sources::default() }).unwrap().config;
+        let config = load(Sources { file: toml(text), ..Sources::default() }).unwrap().config;
         assert_eq!((config.num_partitions, config.auto_create_topics_enable), (3, false));
         assert_eq!((config.log_retention_ms, config.log_cleaner_min_cleanable_ratio), (Some(1000), 0.25));
         assert_eq!((config.data_dirs().to_vec(), config.listeners.len()), (vec!["/data".to_owned()], 2));
@@ -157,7 +169,7 @@ mod tests {
     fn every_error_is_found_at_once() {
         let text = "num.partitions = 0\nlog.retentoin.ms = 1\nnum.io.threads = 8\n";
         assert_eq!(
-            lines(Sources { file: Some(("f".into(), text.into())), ..Sources::default() }),
+            lines(Sources { file: toml(text), ..Sources::default() }),
             [
                 "Unknown broker config name: log.retentoin.ms (did you mean log.retention.ms?)",
                 "Invalid value 0 for configuration num.partitions: Value must be at least 1",
@@ -177,7 +189,7 @@ mod tests {
             ("\"log.dirs\" = \"a\"\nlog.dirs = \"b\"", "server.toml: log.dirs is set twice"),
             ("num.partitions = 1979-05-27", "server.toml: num.partitions cannot be a datetime"),
         ] {
-            let lines = lines(Sources { file: Some(("server.toml".into(), text.into())), ..Sources::default() });
+            let lines = lines(Sources { file: toml(text), ..Sources::default() });
             assert!(lines.len() == 1 && lines[0].starts_with(line) && !lines[0].contains('\n'), "{lines:?}");
         }
     }

@@ -32,8 +32,9 @@ pub(super) struct Wanted {
 
 pub(super) struct Layout {
     pub(super) ports: Vec<Ports>,
+    /// Whether it has never run.
+    pub(super) is_new: bool,
     path: PathBuf,
-    is_new: bool,
 }
 
 impl Layout {

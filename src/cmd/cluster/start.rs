@@ -4,6 +4,7 @@
 //! somebody may want to see what the others do meanwhile.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,6 +23,8 @@ const READY_MAX: Duration = Duration::from_secs(120);
 /// How long a broker may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Of the first broker's console, as of a single broker's.
+const CONSOLE_PORT: u16 = 9644;
 /// What this command decides for each broker.
 const OWN_SETTINGS: [&str; 8] = [
     "node.id",
@@ -54,7 +57,8 @@ pub(super) struct Args {
     /// Port of the first broker; 0: any ports that are free [default: 9092]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Show the metrics of the first broker at this port of 127.0.0.1, and those of the others at the ports behind it
+    /// Port of the first broker's console on 127.0.0.1; those of the others are behind it [default: 9644, without --port
+    /// and if these are free]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     console_port: Option<u16>,
     /// Where each broker has a directory for its data, and beside it a file for what it prints
@@ -63,6 +67,11 @@ pub(super) struct Args {
     /// A setting of each broker by Kafka's name, as often as needed
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
+}
+
+/// Whether a broker could listen there.
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -82,13 +91,24 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     // What starts a broker again may be typed elsewhere.
     let dir = std::path::absolute(&args.data_dir).context("cannot find the directory of the data")?;
     let layout = Layout::of(&dir, wanted)?;
+    if let Some(taken) = layout.ports.iter().map(|ports| ports.clients).find(|port| !is_free(*port)) {
+        let advice = match layout.is_new {
+            true => "choose others with --port, for example --port 19092",
+            false => "is this cluster running already?",
+        };
+        layout.give_up();
+        bail!("port {taken} is in use, perhaps by 'parshall serve': {advice}");
+    }
     if args.console_port.is_some_and(|first| usize::from(first) + layout.ports.len() > usize::from(u16::MAX) + 1) {
         bail!(Usage(format!("--console-port needs {} ports", layout.ports.len())));
     }
+    let console_ports = || (CONSOLE_PORT..).take(layout.ports.len());
+    let default_console = || (args.port.is_none() && console_ports().all(is_free)).then_some(CONSOLE_PORT);
+    let console_port = args.console_port.or_else(default_console);
     let spec = LocalSpec {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         ports: layout.ports.clone(),
-        console_port: args.console_port,
+        console_port,
         dir: dir.clone(),
         settings: args.settings,
         hidden_variables: Vec::new(),
@@ -98,7 +118,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     for LocalBroker { id, process, data_dir, log, .. } in cluster.brokers() {
         eprintln!("broker {id} starts: process {process}, data in {}, log in {}", data_dir.display(), log.display());
     }
-    let console = |id: usize| match args.console_port {
+    let console = |id: usize| match console_port {
         Some(first) => format!(", console on http://127.0.0.1:{}", usize::from(first) + id - 1),
         None => String::new(),
     };

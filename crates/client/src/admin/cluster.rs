@@ -1,6 +1,7 @@
 //! Which brokers a cluster has, those that are fenced included.
 
 use wire::api::describe_cluster::DescribeClusterRequest;
+use wire::api::unregister_broker::UnregisterBrokerRequest;
 
 use crate::{Broker, Client, ClientError};
 
@@ -33,6 +34,13 @@ impl Client {
                 Err(error) => retry.wait(error).await?,
             }
         }
+    }
+
+    /// Removes the registration of a broker that has left for good. One that runs registers anew.
+    pub async fn unregister_broker(&self, broker_id: i32) -> Result<(), ClientError> {
+        let response =
+            self.send_to_controller(&UnregisterBrokerRequest { broker_id }, |response| response.error_code).await?;
+        ClientError::check(|| format!("broker {broker_id}"), response.error_code, response.error_message.as_deref())
     }
 
     async fn try_cluster(&self) -> Result<ClusterDescription, ClientError> {

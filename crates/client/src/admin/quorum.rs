@@ -4,6 +4,7 @@ use wire::Uuid;
 use wire::api::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, PartitionRequest, ReplicaState, TopicRequest,
 };
+use wire::api::remove_raft_voter::RemoveRaftVoterRequest;
 
 use crate::{Client, ClientError, ConnectionError};
 
@@ -44,6 +45,13 @@ impl Client {
                 Err(error) => retry.wait(error).await?,
             }
         }
+    }
+
+    /// Takes the vote of a member of the quorum, by its node id and the id of its data directory (KIP-853).
+    pub async fn remove_voter(&self, voter_id: i32, voter_directory_id: Uuid) -> Result<(), ClientError> {
+        let request = RemoveRaftVoterRequest { cluster_id: None, voter_id, voter_directory_id };
+        let response = self.send_to_controller(&request, |response| response.error_code).await?;
+        ClientError::check(|| format!("voter {voter_id}"), response.error_code, response.error_message.as_deref())
     }
 
     async fn try_quorum(&self) -> Result<Quorum, ClientError> {
