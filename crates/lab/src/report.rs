@@ -9,6 +9,7 @@ mod case;
 mod chart;
 mod comparison;
 mod drawing;
+mod durability;
 mod figure;
 mod format;
 mod group;
@@ -77,7 +78,7 @@ fn when(started: &str) -> String {
 }
 
 fn target(target: &TargetFacts) -> String {
-    let TargetFacts { label, version, brokers, is_local } = target;
+    let TargetFacts { label, version, brokers, is_local, .. } = target;
     let brokers = format::counted(*brokers as usize, "broker");
     let note = if *is_local { ", on the machine that puts the load" } else { "" };
     format!("{label}: {version}, {brokers}{note}")

@@ -127,6 +127,17 @@ pub struct TargetFacts {
     pub brokers: u32,
     /// Whether its brokers run on the machine that puts the load, and so share its CPU and disk.
     pub is_local: bool,
+    /// Whether its brokers sync what they acknowledge, as far as they tell.
+    #[serde(default)]
+    pub durability: Option<Durability>,
+}
+
+/// What a broker does before it acknowledges a record for which its topic says nothing else.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Durability {
+    pub is_synced: bool,
+    /// The setting that decides: `log.ack.durability=disk`.
+    pub setting: String,
 }
 
 /// What the machine can do without a broker: what `perf disk` and `perf net` measure, shortened.

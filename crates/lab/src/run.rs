@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Client, ClientError};
+use client::{Client, ClientError, Resource};
 use tokio::time::sleep;
 
 use crate::disk_probe::{DiskProbe, probe_disk};
@@ -25,7 +25,7 @@ use crate::net_probe::{NetProbe, probe_net};
 use crate::proc_probe::host_facts;
 use crate::report::report_html;
 use crate::result::{
-    CaseResult, DiskFacts, NetworkFacts, Outcome, Preflight, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
+    CaseResult, DiskFacts, Durability, NetworkFacts, Outcome, Preflight, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
 };
 use crate::scenario::{Case, Load, Scenario, Stop};
 use crate::settings::SettingError;
@@ -211,6 +211,7 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
             version: target.version.clone(),
             brokers: brokers.len() as u32,
             is_local: target.is_local(),
+            durability: durability(&client, brokers.first().map(|broker| broker.id)).await,
         });
     }
     let disk = match targets.iter().any(Target::is_local) {
@@ -234,6 +235,22 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         charts,
         search: None,
     })
+}
+
+/// Our brokers have a setting for it, Kafka's sync after so many records, if any.
+async fn durability(client: &Client, broker: Option<i32>) -> Option<Durability> {
+    const OURS: &str = "log.ack.durability";
+    const KAFKAS: &str = "log.flush.interval.messages";
+    let broker = Resource::broker(broker?);
+    let described = client.describe_configs_named(&[broker.clone()], &[OURS, KAFKAS].map(str::to_owned)).await;
+    let entries = described.get(&broker)?.as_ref().ok()?;
+    let value = |name: &str| entries.iter().find(|entry| entry.name == name)?.value.clone();
+    let (name, value, synced) = match value(OURS) {
+        Some(value) => (OURS, value, "disk"),
+        None => (KAFKAS, value(KAFKAS)?, "1"),
+    };
+    let value = if value == i64::MAX.to_string() { "never".to_owned() } else { value };
+    Some(Durability { is_synced: value == synced, setting: format!("{name}={value}") })
 }
 
 async fn disk_facts(path: PathBuf) -> Result<DiskFacts, RunError> {

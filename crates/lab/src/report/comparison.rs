@@ -1,5 +1,6 @@
 //! The first target beside another one, case by case.
 
+use super::durability;
 use super::format::{self, NONE};
 use super::group::Group;
 use super::measure;
@@ -45,13 +46,13 @@ enum Better {
 pub(super) fn comparisons(run: &RunFacts, groups: &[Group<'_>]) -> Vec<Comparison> {
     let labels: Vec<_> = run.targets.iter().map(|target| target.label.as_str()).collect();
     let [first, others @ ..] = &labels[..] else { return Vec::new() };
-    let all = others.iter().map(|second| comparison(first, second, groups));
+    let all = others.iter().map(|second| comparison(run, first, second, groups));
     all.filter(|comparison| !comparison.rows.is_empty()).collect()
 }
 
 type Pair<'a> = (&'a Group<'a>, &'a Group<'a>);
 
-fn comparison(first: &str, second: &str, groups: &[Group<'_>]) -> Comparison {
+fn comparison(run: &RunFacts, first: &str, second: &str, groups: &[Group<'_>]) -> Comparison {
     let measured = || groups.iter().filter(|group| group.measured().is_some());
     let on_second = |id: &str| measured().find(|group| group.case.target == second && group.case.id == id);
     let on_first = measured().filter(|group| group.case.target == first);
@@ -59,7 +60,7 @@ fn comparison(first: &str, second: &str, groups: &[Group<'_>]) -> Comparison {
     Comparison {
         first: first.to_owned(),
         second: second.to_owned(),
-        findings: findings(&pairs),
+        findings: durability::difference(run, groups).into_iter().chain(findings(&pairs)).collect(),
         rows: pairs.iter().map(row).collect(),
     }
 }

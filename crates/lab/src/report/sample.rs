@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::bottleneck::{Limit, Verdict};
 use crate::proc_probe::HostFacts;
 use crate::result::{
-    BrokerCost, CaseResult, Chart, Cost, CountsFrom, DiskFacts, Flow, Latency, Measure, Measured, NetworkFacts,
-    Outcome, Preflight, Published, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
+    BrokerCost, CaseResult, Chart, Cost, CountsFrom, DiskFacts, Durability, Flow, Latency, Measure, Measured,
+    NetworkFacts, Outcome, Preflight, Published, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
 };
 use crate::stats::Tally;
 
@@ -21,6 +21,10 @@ pub(super) fn run() -> RunFacts {
         version: version.to_owned(),
         brokers: 1,
         is_local: true,
+        durability: Some(match label {
+            "kafka" => Durability { is_synced: false, setting: "log.flush.interval.messages=never".to_owned() },
+            _ => Durability { is_synced: true, setting: "log.ack.durability=disk".to_owned() },
+        }),
     };
     let chart = |title: &str, cases: &str, x: Option<&str>, y| Chart {
         title: title.to_owned(),

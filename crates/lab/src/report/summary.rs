@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::durability;
 use super::format::{self, NONE};
 use super::group::Group;
 use super::measure::{self, Beside};
@@ -54,6 +55,8 @@ pub(super) struct Row {
     pub id: String,
     pub title: String,
     pub target: String,
+    /// Where targets differ in it: whether what is acknowledged is on disk.
+    pub durability: Option<&'static str>,
     /// Whether the row above is of another case.
     pub is_first: bool,
     /// Whether the row above has another title: a matrix gives the same to all its cases.
@@ -106,7 +109,7 @@ pub(super) fn summary(run: &RunFacts, groups: &[Group<'_>]) -> Summary {
         findings: findings(run, groups),
         warnings: warnings(run, groups),
         columns: columns(run, groups),
-        rows: groups.iter().zip(above).map(|(group, above)| row(group, above)).collect(),
+        rows: groups.iter().zip(above).map(|(group, above)| row(run, group, above)).collect(),
     }
 }
 
@@ -174,7 +177,7 @@ fn findings(run: &RunFacts, groups: &[Group<'_>]) -> Vec<String> {
         };
         return search.capacities.iter().flat_map(of_target).collect();
     }
-    let mut findings = Vec::new();
+    let mut findings: Vec<_> = durability::difference(run, groups).into_iter().collect();
     for target in run.targets.iter().map(|target| &target.label) {
         let own = || groups.iter().filter(|group| group.case.target == *target);
         let rates = own().filter_map(|group| Some((group, group.rate()?)));
@@ -210,7 +213,7 @@ fn is_latency_hidden(measured: &Measured) -> bool {
     measured.verdict.is_saturated && measure::latency(measured).is_some()
 }
 
-fn row(group: &Group<'_>, above: Option<&Group<'_>>) -> Row {
+fn row(run: &RunFacts, group: &Group<'_>, above: Option<&Group<'_>>) -> Row {
     let case = group.case;
     let missing = |kind, reason: &str| Err(Missing { kind, reason: reason.to_owned() });
     Row {
@@ -218,6 +221,7 @@ fn row(group: &Group<'_>, above: Option<&Group<'_>>) -> Row {
         id: case.id.clone(),
         title: case.title.clone(),
         target: case.target.clone(),
+        durability: durability::of_case(run, case),
         is_first: above.is_none_or(|above| above.case.id != case.id),
         is_titled: above.is_none_or(|above| above.case.group != case.group || above.case.title != case.title),
         published: measure::beside_published(case),

@@ -124,3 +124,24 @@ fn many_cases_are_folded() {
     let page = report_html(&sample::run(), &sample::cases()[..5]);
     assert!(page.contains("<article class=\"case\"") && !page.contains("<details class=\"case\""));
 }
+
+#[test]
+fn who_syncs_before_it_acknowledges_is_said_where_sides_differ() {
+    let of = |target, acks: &str| {
+        let mut case = sample::measured("H1", target, 1, 1000.0);
+        case.parameters.insert("producer.acks".to_owned(), acks.to_owned());
+        case
+    };
+    let summary = |run, cases: &[CaseResult]| section(&report_html(run, cases), "summary").to_owned();
+    let run = sample::run();
+    let text = summary(&run, &[of("parshall", "all"), of("kafka", "all")]);
+    let sentence = "by parshall when it is on disk (log.ack.durability=disk), by kafka when it is in memory \
+                    (log.flush.interval.messages=never).";
+    assert!(text.contains(sentence), "{text}");
+    assert!(text.contains("<small>synced</small>") && text.contains("<small>not synced</small>"), "{text}");
+    let text = summary(&run, &[of("parshall", "1"), of("kafka", "1")]);
+    assert!(!text.contains("synced</small>") && !text.contains("acknowledged by"), "{text}");
+    let mut same = sample::run();
+    same.targets[1].durability = same.targets[0].durability.clone();
+    assert!(!summary(&same, &[of("parshall", "all"), of("kafka", "all")]).contains("synced</small>"));
+}
