@@ -24,8 +24,11 @@ pub(crate) mod failure;
 mod group;
 #[cfg(feature = "lab")]
 mod lab;
+mod log_dirs;
 mod metrics;
 mod output;
+mod partition;
+mod partitions;
 #[cfg(feature = "lab")]
 mod perf;
 mod produce;
@@ -44,6 +47,8 @@ pub(crate) enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
     Group(group::Args),
+    Partition(partition::Args),
+    LogDirs(log_dirs::Args),
     Config(config::Args),
     Dump(dump::Args),
     Recover(recover::Args),
@@ -75,6 +80,8 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Produce(args) => produce::run(args).await,
         Command::Consume(args) => consume::run(args).await,
         Command::Group(args) => group::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Partition(args) => partition::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::LogDirs(args) => log_dirs::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
         Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),

@@ -6,6 +6,7 @@ use std::process::{ChildStdin, Stdio};
 mod common;
 
 use common::{Broker, signal};
+use serde_json::Value;
 
 fn lines(range: std::ops::RangeInclusive<u32>) -> String {
     range.map(|n| format!("{n:05}\n")).collect()
@@ -53,7 +54,7 @@ fn partitions_are_found_by_what_is_wrong_with_them() {
     assert_eq!(describe("--under-min-isr-partitions"), line("short", 0));
     assert_eq!(describe("--at-min-isr-partitions"), line("well", 0) + &line("well", 1));
     let documents = broker.ok(&["topic", "describe", "--under-min-isr-partitions", "--json"]);
-    let documents: serde_json::Value = serde_json::from_str(&documents).unwrap();
+    let documents: Value = serde_json::from_str(&documents).unwrap();
     assert_eq!((&documents[0]["topic"], documents.as_array().unwrap().len()), (&"short".into(), 1));
     assert!(broker.fails(&["topic", "create", "t", "--replica-assignment", "7"], "").contains("INVALID_REPLICA"));
 }
@@ -272,7 +273,7 @@ fn settings_are_shown_and_changed() {
     let line = "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5";
     assert!(text.lines().nth(1).unwrap().starts_with(line), "{text}");
     let all = broker.ok(&["config", "describe", "topic", "t", "--all", "--json"]);
-    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    let all: Value = serde_json::from_str(&all).unwrap();
     assert!(all.as_array().unwrap().len() > 20);
     assert!(broker.fails(&["config", "alter", "topic", "t", "--set", "bogus=1"], "").contains("INVALID_CONFIG"));
     assert!(broker.fails(&["config", "alter", "topic", "nope", "--set", "retention.ms=1"], "").contains("nope"));
@@ -289,4 +290,57 @@ fn the_files_of_a_running_broker_are_sound() {
     assert_eq!(text.lines().filter(|line| line.contains(" payload: 0")).count(), 1000);
     assert!(text.contains("OffsetCommitKey { group: \"g\", topic: \"t\", partition: 0 }"));
     assert!(text.contains("offset: 10,"));
+}
+
+#[test]
+fn records_and_offsets_are_deleted() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "2"]);
+    broker.run(&["produce", "t", "--partition", "1"], "a\nb\nc\n");
+    assert_eq!(broker.ok(&["topic", "delete-records", "t:1", "--before", "2"]), "t-1 begins at offset 2\n");
+    let json = broker.ok(&["topic", "delete-records", "t", "--before", "end", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let begins: Vec<_> = json.as_array().unwrap().iter().map(|row| row["low_watermark"].as_i64()).collect();
+    assert_eq!(begins, [Some(0), Some(3)]);
+    let error = broker.fails(&["topic", "delete-records", "t", "--before", "4"], "");
+    assert!(error.contains("t-0: OFFSET_OUT_OF_RANGE; ") && error.contains("t-1: OFFSET_OUT_OF_RANGE"), "{error}");
+
+    broker.ok(&["group", "reset-offsets", "g", "--topic", "t", "--to-latest", "--execute"]);
+    let text = broker.ok(&["group", "delete-offsets", "g", "--topic", "t:1"]);
+    assert_eq!(text, "Deleted the offset of group g in t-1.\n");
+    let described = broker.ok(&["group", "describe", "g", "--json"]);
+    assert!(described.contains("\"partition\":0") && !described.contains("\"partition\":1"), "{described}");
+    let error = broker.fails(&["group", "delete-offsets", "other", "--topic", "t"], "");
+    assert!(error.contains("GROUP_ID_NOT_FOUND"), "{error}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn partitions_are_moved_by_a_plan() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t", "--partitions", "2"]);
+    assert_eq!(broker.ok(&["partition", "elect", "t"]), "no election was needed\n");
+    let dir = tempfile::tempdir().unwrap();
+    let plan = |name: &str, replicas: &str| {
+        let path = dir.path().join(name);
+        let text = format!(r#"{{"partitions":[{{"topic":"t","partition":1,"replicas":{replicas}}}]}}"#);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (same, elsewhere) = (plan("same", "[1]"), plan("elsewhere", "[7]"));
+    let text = broker.ok(&["partition", "reassign", &elsewhere]);
+    assert_eq!(text, "PARTITION  REPLICAS  NEW-REPLICAS\nt-1        1         7\n");
+    let error = broker.fails(&["partition", "reassign", &elsewhere, "--execute"], "");
+    assert!(error.contains("cannot reassign t-1") && error.contains("7"), "{error}");
+    let error = broker.fails(&["partition", "reassign", &elsewhere, "--verify"], "");
+    assert_eq!(error, "error: 1 of 1 partitions do not have the replicas of the plan\n");
+    let text = broker.ok(&["partition", "reassign", &same, "--verify"]);
+    assert_eq!(text, "all 1 partitions have the replicas of the plan\n");
+    assert_eq!(broker.ok(&["partition", "reassign", &same, "--cancel"]), "no partition of the plan moves\n");
+    assert_eq!(broker.ok(&["partition", "reassignments"]), "no partition moves\n");
+
+    let dirs: Value = serde_json::from_str(&broker.ok(&["log-dirs", "--json"])).unwrap();
+    assert_eq!((&dirs[0]["broker"], dirs[0]["replicas"].as_array().unwrap().len()), (&1.into(), 2));
+    let text = broker.ok(&["log-dirs", "--topic", "t"]);
+    assert_eq!(text.lines().skip(1).filter(|line| line.starts_with("t-")).count(), 2, "{text}");
 }

@@ -254,6 +254,7 @@ const READ_THROUGH: &[(Scope, &str, &[&str])] = &[
             "delete.retention.ms",
             "file.delete.delay.ms",
             "index.interval.bytes",
+            "internal.segment.bytes",
             "max.compaction.lag.ms",
             "min.cleanable.dirty.ratio",
             "min.compaction.lag.ms",

@@ -1,37 +1,21 @@
 //! Keys and values as text: as they are where they are UTF-8, in base64 where they are not.
 
+use base64::Engine;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Whoever leaves out the padding is understood.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().enumerate().fold(0u32, |bits, (i, byte)| bits | u32::from(*byte) << (16 - 8 * i));
-        for digit in 0..4 {
-            match digit <= chunk.len() {
-                true => text.push(ALPHABET[(bits >> (18 - 6 * digit)) as usize & 63] as char),
-                false => text.push('='),
-            }
-        }
-    }
-    text
+    BASE64.encode(bytes)
 }
 
 pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for chunk in text.chunks(4) {
-        let mut bits = 0u32;
-        for (i, digit) in chunk.iter().enumerate() {
-            bits |= (ALPHABET.iter().position(|known| known == digit)? as u32) << (18 - 6 * i);
-        }
-        match chunk.len() {
-            1 => return None,
-            length => bytes.extend_from_slice(&bits.to_be_bytes()[1..length]),
-        }
-    }
-    Some(bytes)
+    BASE64.decode(text).ok()
 }
 
 /// Adds a field `name`, or `name_base64` where the bytes are not UTF-8.

@@ -24,6 +24,16 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Of things that were done one by one: what failed, in one line.
+pub(crate) fn all(failed: Vec<ClientError>) -> anyhow::Result<()> {
+    let others = failed.iter().skip(1).map(|error| format!("; {error}")).collect::<String>();
+    match failed.into_iter().next() {
+        None => Ok(()),
+        Some(first) if others.is_empty() => Err(first.into()),
+        Some(first) => anyhow::bail!("{first}{others}"),
+    }
+}
+
 /// Prints an error of a subcommand.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {

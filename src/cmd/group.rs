@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
 use client::{Client, ClientError, ListedGroup};
 use serde::Serialize;
 
 use super::args::{self, Connection};
+use super::failure;
 use super::output::{self, visible};
 use super::table::{Column, table};
 
+mod delete_offsets;
 mod describe;
 mod reset;
 
-/// List, describe, reset and delete consumer groups.
+/// List, describe, reset and delete consumer groups and their offsets.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -27,6 +29,7 @@ enum Command {
     List(List),
     Describe(describe::Describe),
     ResetOffsets(reset::ResetOffsets),
+    DeleteOffsets(delete_offsets::DeleteOffsets),
     Delete(Delete),
 }
 
@@ -67,6 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::List(args) => list(args).await,
         Command::Describe(args) => describe::run(args).await,
         Command::ResetOffsets(args) => reset::run(args).await,
+        Command::DeleteOffsets(args) => delete_offsets::run(args).await,
         Command::Delete(args) => delete(args).await,
     }
 }
@@ -125,10 +129,5 @@ async fn delete(args: Delete) -> Result<()> {
             Err(error) => failed.push(error),
         }
     }
-    let others = failed.iter().skip(1).map(|error| format!("; {error}")).collect::<String>();
-    match failed.into_iter().next() {
-        None => Ok(()),
-        Some(first) if others.is_empty() => Err(first.into()),
-        Some(first) => bail!("{first}{others}"),
-    }
+    failure::all(failed)
 }

@@ -10,7 +10,6 @@ pub(crate) enum Column {
     /// On the right to the widest cell, and to this width at least.
     Fitted(usize),
     /// On the left to the widest cell, and to this width at least: numbers.
-    #[cfg_attr(not(any(feature = "lab", test)), expect(dead_code, reason = "only tables of figures have it"))]
     Right(usize),
 }
 

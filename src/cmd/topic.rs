@@ -10,12 +10,13 @@ use wire::ErrorCode;
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
 use super::args::{self, Connection};
-use super::failure::Usage;
+use super::failure::{self, Usage};
 use super::output;
 
+mod delete_records;
 mod describe;
 
-/// Create, list, describe, alter and delete topics.
+/// Create, list, describe, alter and delete topics, and delete their records.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -29,6 +30,7 @@ enum Command {
     List(List),
     Describe(describe::Describe),
     Alter(Alter),
+    DeleteRecords(delete_records::DeleteRecords),
     Delete(Delete),
 }
 
@@ -129,6 +131,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::List(args) => list(args).await,
         Command::Describe(args) => describe::run(args).await,
         Command::Alter(args) => alter(args).await,
+        Command::DeleteRecords(args) => delete_records::run(args).await,
         Command::Delete(args) => delete(args).await,
     }
 }
@@ -235,12 +238,7 @@ async fn delete(args: Delete) -> Result<()> {
     for topic in deleted {
         output::print(&format!("Deleted topic {topic}.\n"))?;
     }
-    let others = failed.iter().skip(1).map(|error| format!("; {error}")).collect::<String>();
-    match failed.into_iter().next() {
-        None => Ok(()),
-        Some(first) if others.is_empty() => Err(first.into()),
-        Some(first) => bail!("{first}{others}"),
-    }
+    failure::all(failed)
 }
 
 /// The settings of topics that are not at their defaults, in the order in which the broker tells them.

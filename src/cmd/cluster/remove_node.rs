@@ -12,9 +12,9 @@ use crate::cmd::output;
 
 /// Remove a node that has left for good: its vote in the quorum, and its registration.
 ///
-/// The node has to be stopped; one that runs would register anew. Its replicas are moved to other nodes before:
-/// kafka-reassign-partitions.sh does that, and the console (Partitions, Reassign). With --leave-replicas they stay
-/// assigned to it, and their partitions under-replicated.
+/// The node has to be stopped; one that runs would register anew. Its replicas are moved to other nodes before, with
+/// `parshall partition reassign` or in the console (Partitions, Reassign). With --leave-replicas they stay assigned to
+/// it, and their partitions under-replicated.
 ///
 /// Most voters have to run, the removed one counted, as for any change of the metadata.
 #[derive(Debug, clap::Args)]

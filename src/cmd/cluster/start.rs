@@ -57,8 +57,8 @@ pub(super) struct Args {
     /// Port of the first broker; 0: any ports that are free [default: 9092]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Port of the first broker's console on 127.0.0.1; those of the others are behind it [default: 9644, without --port
-    /// and if these are free]
+    /// Port of the first broker's console on 127.0.0.1; those of the others are behind it [default: 9644, without
+    /// --port and if these are free]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     console_port: Option<u16>,
     /// Where each broker has a directory for its data, and beside it a file for what it prints

@@ -1,14 +1,15 @@
 //! `parshall group reset-offsets`: moves a group that is not running to other offsets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
-use client::{Client, ResetTarget, TopicPartition};
+use client::{ResetTarget, TopicPartition};
 use serde::Serialize;
 
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::output;
+use crate::cmd::partitions;
 use crate::cmd::table::Column::{Fitted, Fixed};
 use crate::cmd::table::table;
 use crate::cmd::time;
@@ -106,7 +107,7 @@ pub(super) async fn run(args: ResetOffsets) -> Result<()> {
     let client = args.connection.client("group").await?;
     let named = match args.all_topics {
         true => None,
-        false => Some(named(&client, &args.topic).await?),
+        false => Some(partitions::named(&client, &args.topic).await?),
     };
     let plan = client.plan_offset_reset(&args.group, target, named.as_ref()).await?;
     if args.execute {
@@ -118,34 +119,6 @@ pub(super) async fn run(args: ResetOffsets) -> Result<()> {
         eprintln!("Nothing was changed; --execute does it.");
     }
     Ok(())
-}
-
-/// The partitions of `orders` or `orders:0,2`.
-async fn named(client: &Client, topics: &[String]) -> Result<BTreeSet<TopicPartition>> {
-    let mut partitions = BTreeSet::new();
-    for topic in topics {
-        let (name, numbers) = match topic.split_once(':') {
-            Some((name, numbers)) => (name, Some(numbers)),
-            None => (topic.as_str(), None),
-        };
-        let metadata = client.existing(&[name]).await?;
-        match numbers {
-            None => {
-                let known = &metadata.topic(name)?.partitions;
-                partitions.extend(known.iter().map(|partition| TopicPartition::new(name, partition.index)));
-            }
-            Some(numbers) => {
-                for number in numbers.split(',') {
-                    let number = number.trim();
-                    let wrong = || Usage(format!("{number:?} is not the number of a partition"));
-                    let partition = TopicPartition::new(name, number.parse().map_err(|_| wrong())?);
-                    metadata.leader(&partition)?;
-                    partitions.insert(partition);
-                }
-            }
-        }
-    }
-    Ok(partitions)
 }
 
 fn print(args: &ResetOffsets, offsets: &BTreeMap<TopicPartition, i64>) -> Result<()> {
