@@ -9,9 +9,13 @@ use serde::Deserialize;
 
 use super::Listing;
 use crate::failure::{Failure, render};
-use crate::format::escape;
+use crate::format::{bytes, duration, escape};
 use crate::layout::{Layout, Section};
 use crate::request_context::{Change, RequestContext};
+
+/// From here on a time or a size is shown in larger units too.
+const MILLISECONDS_LONG: i64 = 10_000;
+const BYTES_MANY: i64 = 10_000;
 
 pub(crate) struct ConfigRow {
     pub name: String,
@@ -93,8 +97,23 @@ fn shown(entry: &ConfigEntry) -> String {
     match &entry.value {
         _ if entry.is_sensitive => "(hidden)".to_owned(),
         Some(value) if value.is_empty() => "(empty)".to_owned(),
-        Some(value) => value.clone(),
+        Some(value) => match readable(&entry.name, value) {
+            Some(readable) => format!("{value} ({readable})"),
+            None => value.clone(),
+        },
         None => "(none)".to_owned(),
+    }
+}
+
+/// A time or a size in units that a person reads at a glance, where its own does not do.
+fn readable(name: &str, value: &str) -> Option<String> {
+    let number = value.parse::<i64>().ok()?;
+    let (is_time, is_size) = (name.ends_with(".ms"), name.ends_with(".bytes"));
+    match number {
+        i64::MAX if is_time || is_size => Some("no bound".to_owned()),
+        MILLISECONDS_LONG.. if is_time => Some(duration(number as f64 / 1000.0)),
+        BYTES_MANY.. if is_size => Some(bytes(number)),
+        _ => None,
     }
 }
 
@@ -213,5 +232,23 @@ async fn change(context: &RequestContext, resource: &Resource, new: NewValue) ->
             Ok(render(StatusCode::CONFLICT, &page))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_and_sizes_are_readable() {
+        let readable = |name, value| readable(name, value).unwrap_or_default();
+        assert_eq!(readable("retention.ms", "604800000"), "7 d");
+        assert_eq!(readable("segment.bytes", "1073741824"), "1.00 GiB");
+        assert_eq!(readable("flush.ms", "9223372036854775807"), "no bound");
+        for (name, value) in
+            [("linger.ms", "5"), ("retention.ms", "-1"), ("num.partitions", "604800000"), ("a.ms", "x")]
+        {
+            assert_eq!(readable(name, value), "", "{name}={value}");
+        }
     }
 }

@@ -106,7 +106,8 @@ fn found<'a>(snapshot: &'a Snapshot, history: &History, listing: &Listing, shows
         "partitions" => found.sort_by_key(|of| std::cmp::Reverse(of.topic.partitions.len())),
         "lag" => found.sort_by_key(|of| std::cmp::Reverse(of.lag)),
         "state" => found.sort_by_key(|of| std::cmp::Reverse((of.topic.offline(), of.topic.under_replicated()))),
-        _ => {}
+        // The brokers' own ones are not what somebody looks for.
+        _ => found.sort_by_key(|of| of.topic.is_internal),
     }
     found
 }
