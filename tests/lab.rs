@@ -95,6 +95,7 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     assert!(both["end_to_end"]["max_us"].is_u64());
     let read_only = &case(&results, "read")["outcome"]["measured"];
     assert!(read_only["consumed"]["records"].as_u64() > Some(0), "{}", read_only["consumed"]);
+    assert!(read_only["consumed"]["requests"].as_u64() > Some(0), "{}", read_only["consumed"]);
     let reason = &case(&results, "replicated")["outcome"]["skipped"]["reason"];
     assert_eq!(reason, "it needs 3 brokers, and there are 1");
 

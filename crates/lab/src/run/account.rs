@@ -38,15 +38,17 @@ pub(super) fn measured(facts: &Facts<'_>) -> Measured {
         Flow::new(tally.records, tally.bytes, (requests.requests as f64 * part) as u64, elapsed.as_secs_f64())
     });
     let consumed_flow = (load.consumers > 0).then(|| {
+        let (all, fetches) = (facts.consumed.consumed(), facts.consumed.fetches().fetches);
         if load.producers == 0 && !watched.has_warmed_up {
             // As Kafka's tool has it: from the assignment to the last record.
-            let all = facts.consumed.consumed();
             let seconds = facts.consumed.elapsed().saturating_sub(all.joining).as_secs_f64();
-            return Flow::new(all.records, all.bytes, 0, seconds);
+            return Flow::new(all.records, all.bytes, fetches, seconds);
         }
         let records = watched.to.consumed_records - watched.from.consumed_records;
         let bytes = watched.to.consumed_bytes - watched.from.consumed_bytes;
-        Flow::new(records, bytes, 0, window_s)
+        // Fetches are counted from the first to the last, too.
+        let part = records as f64 / all.records.max(1) as f64;
+        Flow::new(records, bytes, (fetches as f64 * part) as u64, window_s)
     });
     let counts_from = match (load.rate(), load.rate_loop) {
         (Some(_), Loop::Open) => CountsFrom::Due,
