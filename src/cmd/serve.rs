@@ -208,15 +208,56 @@ fn configuration(args: Args) -> Result<Loaded> {
             // The number of another node would take that node's place.
             bail!(Usage("a node of a cluster has a number of its own: name it with --node-id".to_owned()));
         }
+        let mut missing = Vec::new();
         if !says_any(config, ["log.dirs", "log.dir"]) {
             let suffix = own_id.filter(|_| !is_alone).map_or_else(String::new, |id| format!("-{id}"));
-            sources.flags.push(("log.dirs".into(), format!("./parshall-data{suffix}")));
+            missing.push(("log.dirs".to_owned(), format!("./parshall-data{suffix}")));
+        }
+        let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        missing.extend(advertised(config, &host_name).map(|text| ("advertised.listeners".to_owned(), text)));
+        if !missing.is_empty() {
+            sources.flags.extend(missing);
             loaded = load::load(sources);
         }
     }
     loaded.map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
 }
 
+/// Who listens without a host, which is on every interface, tells clients the name of the machine, as Kafka does
+/// (`KafkaConfig.effectiveAdvertisedBrokerListeners`). `None` where every listener has a host.
+fn advertised(config: &BrokerConfig, host_name: &str) -> Option<String> {
+    let endpoints = config.advertised_endpoints().ok()?;
+    let unnamed = endpoints.iter().filter(|endpoint| endpoint.host.is_empty() && endpoint.port > 0);
+    let mut texts: Vec<_> = unnamed.map(|told| format!("{}://{host_name}:{}", told.name, told.port)).collect();
+    if texts.is_empty() {
+        return None;
+    }
+    texts.extend(config.said("advertised.listeners").map(str::to_owned));
+    Some(texts.join(","))
+}
+
 fn says_any(config: &BrokerConfig, names: [&str; 2]) -> bool {
     names.iter().any(|name| config.said(name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_without_a_host_is_told_by_the_name_of_the_machine() {
+        let advertised = |settings: &[(&str, &str)]| {
+            let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            advertised(&BrokerConfig::new(settings.collect()).unwrap(), "host")
+        };
+        let listeners = ("listeners", "PLAINTEXT://:9092,SECOND://:9192,THIRD://10.0.0.1:9292");
+        let protocols = ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,THIRD:PLAINTEXT");
+        let told = advertised(&[listeners, protocols]).unwrap();
+        assert_eq!(told, "PLAINTEXT://host:9092,SECOND://host:9192");
+        let said = ("advertised.listeners", "PLAINTEXT://kafka.example.com:9092");
+        let told = advertised(&[listeners, protocols, said]).unwrap();
+        assert_eq!(told, "SECOND://host:9192,PLAINTEXT://kafka.example.com:9092");
+        assert_eq!(advertised(&[("listeners", "PLAINTEXT://0.0.0.0:9092")]), None);
+        assert_eq!(advertised(&[]), None);
+    }
 }

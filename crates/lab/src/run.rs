@@ -242,7 +242,8 @@ async fn durability(client: &Client, broker: Option<i32>) -> Option<Durability> 
     const OURS: &str = "log.ack.durability";
     const KAFKAS: &str = "log.flush.interval.messages";
     let broker = Resource::broker(broker?);
-    let described = client.describe_configs_named(&[broker.clone()], &[OURS, KAFKAS].map(str::to_owned)).await;
+    let described =
+        client.describe_configs_named(std::slice::from_ref(&broker), &[OURS, KAFKAS].map(str::to_owned)).await;
     let entries = described.get(&broker)?.as_ref().ok()?;
     let value = |name: &str| entries.iter().find(|entry| entry.name == name)?.value.clone();
     let (name, value, synced) = match value(OURS) {

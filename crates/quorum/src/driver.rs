@@ -338,7 +338,7 @@ impl<M: StateMachine> Driver<M> {
             Command::Transfer(reply) => _ = reply.send(self.node.transfer_leadership()),
             Command::Replicas(reply) => _ = reply.send(self.node.replicas()),
             Command::Confirm(reply) if self.confirming.len() >= READ_INDEX_REQUESTS_MAX => {
-                refuse(reply, QuorumError::NotLeader)
+                refuse(reply, QuorumError::NotLeader);
             }
             Command::Confirm(reply) => match self.node.confirm() {
                 Ok(number) => self.confirming.push((number, self.node.status().epoch, reply)),

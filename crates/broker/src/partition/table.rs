@@ -367,11 +367,11 @@ impl PartitionTable {
         remembered: &Remembered,
     ) -> Slot {
         let index = i32::try_from(index).expect("the metadata numbers partitions as i32");
-        let opened = self.open_log(&topic.name, topic.id, index, &settings, image, remembered).and_then(|log| {
+        let opened = self.open_log(&topic.name, topic.id, index, &settings, image, remembered).map(|log| {
             let key = (topic.name.to_string(), index);
             let high_watermark = remembered.checkpointed.high_watermarks.get(&key).copied().unwrap_or(0);
             let identity = Identity { topic: Arc::clone(topic.name.as_arc()), topic_id: topic.id, index, traffic };
-            Ok(Partition::new(identity, log, high_watermark, settings, self.shared.clone()))
+            Partition::new(identity, log, high_watermark, settings, self.shared.clone())
         });
         match opened {
             Ok(partition) => Slot::Open(partition),
