@@ -28,7 +28,8 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_DEADLINE: Duration = Duration::from_secs(5);
 /// A snapshot does not take longer.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often brokers are asked whether they answer while somebody looks, and how long each may take.
+/// How often brokers are asked whether they answer while somebody looks, and how long each may take where there is a
+/// connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const PROBE_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -88,7 +89,7 @@ impl Cluster {
     pub(crate) fn watch(name: String, client: Client, local: Option<Arc<dyn Local>>) -> Arc<Self> {
         let config = client.config();
         let connection = ConnectionConfig {
-            connect_timeout: LOOK_PATIENCE,
+            connect_timeout: LOOK_DEADLINE,
             request_timeout: LOOK_DEADLINE,
             ..config.connection.clone()
         };
@@ -102,7 +103,7 @@ impl Cluster {
             name,
             look_client: Client::new(look_config.clone()),
             quorum_client: Client::new(look_config),
-            liveness: Liveness::new(&client.config().connection, PROBE_TIMEOUT),
+            liveness: Liveness::new(&config.connection, LOOK_DEADLINE, PROBE_TIMEOUT),
             client,
             local,
             seen: watch::Sender::default(),

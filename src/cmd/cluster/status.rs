@@ -21,7 +21,7 @@ use judge::Status;
 const LISTED_MAX: usize = 20;
 const UNHEALTHY: u8 = 1;
 /// A broker that takes longer is not waited for while there are others to ask.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
+const CONNECT_MAX: Duration = Duration::from_secs(4);
 
 /// Show how a cluster is: quorum, brokers, partitions.
 ///

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 /// Without a leader of the quorum there may be no answer for as long as anybody waits.
 const QUORUM_MAX: Duration = Duration::from_secs(5);
 /// Each broker is asked on its own, and waited for no longer.
-const BROKER_MAX: Duration = Duration::from_secs(2);
+const BROKER_MAX: Duration = Duration::from_secs(4);
 
 type Reassignments = BTreeMap<TopicPartition, Reassignment>;
 
@@ -90,7 +90,7 @@ impl Facts {
         let brokers = client.describe_cluster().await?.brokers.into_iter().map(Broker::new);
         let mut brokers: Vec<_> = brokers.collect();
         let asked = brokers.iter().map(|broker| (broker.id, broker.address.clone()));
-        let silent = Liveness::new(&client.config().connection, BROKER_MAX).find_silent(asked).await;
+        let silent = Liveness::new(&client.config().connection, BROKER_MAX, BROKER_MAX).find_silent(asked).await;
         for broker in &mut brokers {
             broker.is_silent = silent.contains(&broker.id);
         }
