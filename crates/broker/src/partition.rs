@@ -161,6 +161,8 @@ pub struct Partition {
     /// See [`Partition::refuse_if_stalled`].
     is_stalled: AtomicBool,
     offline: AtomicBool,
+    /// Its topic was deleted, or this node is no replica any more. It is offline, too.
+    retired: AtomicBool,
     damage: Damage,
     is_dirty: AtomicBool,
     /// Size of the log when the producers' states were stored last.
@@ -224,6 +226,7 @@ impl Partition {
             leader_high_watermark: AtomicI64::new(-1),
             is_stalled: AtomicBool::new(false),
             offline: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             damage: Damage::default(),
             is_dirty: AtomicBool::new(false),
             snapshot_size_bytes: AtomicU64::new(view.size_bytes()),
@@ -328,11 +331,18 @@ impl Partition {
         self.offline.load(Ordering::Acquire)
     }
 
+    /// Refuses what needs a log. Whoever found the partition just before it was retired looks for it elsewhere.
+    fn check_online(&self) -> Result<(), ErrorCode> {
+        match self.is_offline() {
+            false => Ok(()),
+            true if self.retired.load(Ordering::Acquire) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            true => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+        }
+    }
+
     /// Checks the leader epoch that a client believes in (KIP-320).
     pub fn check_leader_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
-        if self.is_offline() {
-            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
-        }
+        self.check_online()?;
         match epoch.cmp(&self.leader_epoch()) {
             _ if epoch < 0 => Ok(()),
             std::cmp::Ordering::Less => Err(ErrorCode::FENCED_LEADER_EPOCH),
@@ -385,9 +395,7 @@ impl Partition {
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), Refusal> {
-        if self.is_offline() {
-            return Err(ErrorCode::KAFKA_STORAGE_ERROR.into());
-        }
+        self.check_online()?;
         self.check_disk_space()?;
         self.check_leader()?;
         if acks == Acks::All {
@@ -617,6 +625,7 @@ impl Partition {
 
     /// Ends all use of the partition: its topic was deleted, or this node is no replica any more.
     pub fn retire(self: &Arc<Self>) {
+        self.retired.store(true, Ordering::Release);
         self.offline.store(true, Ordering::Release);
         self.with_log(|log| {
             self.drop_role();

@@ -24,9 +24,7 @@ impl Partition {
 
     /// `Partition.lowWatermarkIfLeader`.
     pub fn low_watermark(&self) -> Result<i64, ErrorCode> {
-        if self.is_offline() {
-            return Err(ErrorCode::KAFKA_STORAGE_ERROR);
-        }
+        self.check_online()?;
         self.read_leadership(|leadership| leadership.low_watermark(self.log_start_offset()))
     }
 

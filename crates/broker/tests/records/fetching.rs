@@ -132,7 +132,9 @@ fn a_waiting_fetch_learns_that_its_topic_is_gone() {
     let topics = vec![DeleteTopicState { name: Some("t".into()), ..Default::default() }];
     admin.ask(&DeleteTopicsRequest { topics, timeout_ms: 10_000, ..Default::default() });
     let response = reader.receive::<FetchRequest>(FETCH_VERSION);
-    assert_eq!(response.responses[0].partitions[0].error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    // The second where it had found the partition and did not wait yet. Both have a client ask for metadata.
+    let code = response.responses[0].partitions[0].error_code;
+    assert!([ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::NOT_LEADER_OR_FOLLOWER].contains(&code), "{code}");
 }
 
 #[test]

@@ -195,6 +195,15 @@ fn an_old_image_does_not_take_a_new_topic_for_the_old_one() {
 }
 
 #[test]
+fn who_found_a_partition_just_before_its_topic_was_deleted_looks_elsewhere() {
+    let mut node = Node::new();
+    let partition = node.table().find_by_name("t", 0).unwrap();
+    node.commit(&[RemoveTopicRecord { topic_id: topic_id(1) }.into()]);
+    let elsewhere = Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    assert_eq!([partition.check_leader_epoch(-1), partition.low_watermark().map(|_| ())], [elsewhere; 2]);
+}
+
+#[test]
 fn what_belongs_to_no_partition_stays_where_it_is() {
     let mut node = Node::new();
     node.stop();
