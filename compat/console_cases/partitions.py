@@ -292,7 +292,9 @@ def case_a_broker_that_hangs_is_shown_by_the_others(c):
         expect(page.locator(".head .pill")).to_have_text("Healthy")
         os.kill(cluster.pids[hung], signal.SIGSTOP)
         try:
-            expect(page.get_by_text(f"Broker {hung} has not answered for")).to_be_visible(timeout=30 * SECONDS)
+            # It is fenced soon, too.
+            gone = re.compile(rf"Broker {hung} (has not answered for|is down or fenced)")
+            expect(page.get_by_text(gone)).to_be_visible(timeout=30 * SECONDS)
             expect(page.locator(".tiles div", has_text="Brokers").locator("dd")).to_have_text("3 of 4")
             page.goto(f"{page.url}/brokers/{hung}")
             expect(page.get_by_text("Its settings are not known")).to_be_visible()
