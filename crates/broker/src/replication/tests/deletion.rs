@@ -85,7 +85,7 @@ fn a_wait_ends_with_the_partition() {
     let mut is_deleted = || waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(is_deleted(), Poll::Pending);
     leader.retire();
-    assert_eq!(is_deleted(), Poll::Ready(Err(ErrorCode::KAFKA_STORAGE_ERROR)));
+    assert_eq!(is_deleted(), Poll::Ready(Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
 }
 
 #[test]
