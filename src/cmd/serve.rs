@@ -14,7 +14,8 @@ use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::embedded_console::EmbeddedConsole;
-use super::{failure::Usage, properties};
+use super::failure::Usage;
+use super::properties;
 use crate::logging;
 use crate::push::Push;
 

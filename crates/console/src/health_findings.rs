@@ -72,10 +72,8 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
 fn outdated(snapshot: &Snapshot) -> Option<Finding> {
     let age = snapshot.at.elapsed();
     (age > AGE_MAX || snapshot.trouble.is_some()).then(|| {
-        let what = match &snapshot.trouble {
-            Some(reason) => format!("The cluster was last seen {} ago: {reason}.", duration(age.as_secs_f64())),
-            None => format!("The cluster was last seen {} ago: it is slow to answer.", duration(age.as_secs_f64())),
-        };
+        let reason = snapshot.trouble.as_deref().unwrap_or("it is slow to answer");
+        let what = format!("The cluster was last seen {} ago: {reason}.", duration(age.as_secs_f64()));
         let severity = if snapshot.trouble.is_some() { Severity::Bad } else { Severity::Warn };
         Finding::new(severity, what, "It is asked again every few seconds.", "/")
     })

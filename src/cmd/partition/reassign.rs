@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use client::{Client, Reassignment, TopicPartition};
-use serde::Deserialize;
+use client::{Client, Reassignment, ReassignmentPlan, TopicPartition};
 use serde_json::json;
 
 use crate::cmd::args::Connection;
@@ -13,9 +12,6 @@ use crate::cmd::failure::Usage;
 use crate::cmd::table::Column::{Fitted, Fixed};
 use crate::cmd::table::table;
 use crate::cmd::{output, partitions, properties};
-
-/// Of plans: Kafka's tool has had no other.
-const VERSION: i32 = 1;
 
 /// Give partitions other replicas, by a plan as kafka-reassign-partitions.sh writes it. Shows what it would do;
 /// --execute begins it.
@@ -60,48 +56,8 @@ pub(super) struct List {
     connection: Connection,
 }
 
-type Replicas = BTreeMap<TopicPartition, Vec<i32>>;
-
-/// What `kafka-reassign-partitions.sh` writes and reads.
-#[derive(Deserialize)]
-struct Plan {
-    version: Option<i32>,
-    partitions: Vec<Planned>,
-}
-
-#[derive(Deserialize)]
-struct Planned {
-    topic: String,
-    partition: i32,
-    replicas: Vec<i32>,
-}
-
-fn read(text: &[u8]) -> Result<Replicas, Usage> {
-    let plan: Plan = serde_json::from_slice(text)
-        .map_err(|error| Usage(format!("it is no plan as kafka-reassign-partitions.sh writes it: {error}")))?;
-    if let Some(version) = plan.version.filter(|version| *version != VERSION) {
-        return Err(Usage(format!("a plan has version {VERSION}, and not {version}")));
-    }
-    let mut moves = Replicas::new();
-    for Planned { topic, partition, replicas } in plan.partitions {
-        let partition = TopicPartition::new(topic, partition);
-        let is_twice = |(at, id): (usize, &i32)| replicas[..at].contains(id);
-        if replicas.iter().enumerate().any(is_twice) {
-            return Err(Usage(format!("{partition} is on a broker twice in the plan")));
-        }
-        if replicas.is_empty() {
-            return Err(Usage(format!("{partition} has no replicas in the plan")));
-        }
-        if moves.contains_key(&partition) {
-            return Err(Usage(format!("{partition} is in the plan twice")));
-        }
-        moves.insert(partition, replicas);
-    }
-    Ok(moves)
-}
-
 pub(super) async fn run(args: Reassign) -> Result<()> {
-    let plan = read(&properties::read_bytes(&args.plan)?)?;
+    let plan = client::read_reassignment_plan(&properties::read_bytes(&args.plan)?).map_err(Usage)?;
     let client = args.connection.client("partition").await?;
     let under_way = client.list_reassignments(Some(&plan.keys().cloned().collect())).await?;
     if args.cancel {
@@ -131,11 +87,11 @@ pub(super) async fn run(args: Reassign) -> Result<()> {
 }
 
 /// The replicas that partitions of a plan have, all of which have to exist.
-async fn current(client: &Client, plan: &Replicas) -> Result<Replicas> {
+async fn current(client: &Client, plan: &ReassignmentPlan) -> Result<ReassignmentPlan> {
     let mut topics: Vec<_> = plan.keys().map(|partition| partition.topic.as_str()).collect();
     topics.dedup();
     let metadata = client.existing(&topics).await?;
-    let mut current = Replicas::new();
+    let mut current = ReassignmentPlan::new();
     for of in plan.keys() {
         let partitions = &metadata.topic(&of.topic)?.partitions;
         let known = partitions.iter().find(|partition| partition.index == of.partition);
@@ -178,30 +134,4 @@ pub(super) async fn list(args: List) -> Result<()> {
 
 fn ids(brokers: &[i32]) -> String {
     brokers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plans_are_those_of_kafkas_tool() {
-        let text = br#"{"version":1,"partitions":[
-            {"topic":"t","partition":1,"replicas":[2,3],"log_dirs":["any","any"]},
-            {"topic":"t","partition":0,"replicas":[1]}
-        ]}"#;
-        let expected = [(TopicPartition::new("t", 0), vec![1]), (TopicPartition::new("t", 1), vec![2, 3])];
-        assert_eq!(read(text).unwrap(), expected.into());
-        let one = r#"{"topic":"t","partition":0,"replicas":[1]}"#;
-        for (wrong, part) in [
-            ("{}".to_owned(), "no plan"),
-            (r#"{"version":2,"partitions":[]}"#.to_owned(), "version 1, and not 2"),
-            (format!(r#"{{"partitions":[{}]}}"#, one.replace("[1]", "[1,2,1]")), "t-0 is on a broker twice"),
-            (format!(r#"{{"partitions":[{}]}}"#, one.replace("[1]", "[]")), "no replicas"),
-            (format!(r#"{{"partitions":[{one},{one}]}}"#), "t-0 is in the plan twice"),
-        ] {
-            let error = read(wrong.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-    }
 }

@@ -2,43 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use client::TopicPartition;
-use serde::{Deserialize, Serialize};
+use client::{ReassignmentPlan, TopicPartition};
 
 use super::balance::Replicas;
 use crate::snapshot::Snapshot;
 
 /// Of a plan as JSON.
 pub(crate) const PLAN_BYTES_MAX: usize = 1 << 20;
-const VERSION: i32 = 1;
-/// In place of a log directory: the broker chooses.
-const ANY_LOG_DIR: &str = "any";
 
 /// The replicas that partitions shall have.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub moves: BTreeMap<TopicPartition, Vec<i32>>,
-}
-
-/// What `kafka-reassign-partitions.sh` writes and reads.
-#[derive(Deserialize)]
-struct File {
-    #[serde(default = "version")]
-    version: i32,
-    partitions: Vec<FilePartition>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct FilePartition {
-    topic: String,
-    partition: i32,
-    replicas: Vec<i32>,
-    #[serde(default, skip_serializing)]
-    log_dirs: Vec<String>,
-}
-
-fn version() -> i32 {
-    VERSION
+    pub moves: ReassignmentPlan,
 }
 
 /// What a plan copies.
@@ -82,47 +57,24 @@ impl Plan {
         if text.len() > PLAN_BYTES_MAX {
             return Err("the plan is larger than 1 MiB: move the topics in several parts".to_owned());
         }
-        let file: File = serde_json::from_str(text)
-            .map_err(|error| format!("that is no plan as Kafka's tool writes it: {error}"))?;
-        if file.version != VERSION {
-            return Err(format!("a plan has version {VERSION}, and not {}", file.version));
-        }
-        let mut moves = BTreeMap::new();
-        for FilePartition { topic, partition, replicas, log_dirs } in file.partitions {
-            let of = TopicPartition::new(topic, partition);
-            let now = replicas_now(snapshot, &of).ok_or_else(|| format!("there is no partition {of}"))?;
-            if replicas.is_empty() {
-                return Err(format!("{of} has no replicas in the plan"));
+        let mut moves = client::read_reassignment_plan(text.as_bytes())?;
+        for (of, replicas) in &moves {
+            if snapshot.partition(of).is_none() {
+                return Err(format!("there is no partition {of}"));
             }
-            for (at, id) in replicas.iter().enumerate() {
-                if !snapshot.brokers.contains_key(id) {
-                    return Err(format!("{of} shall be on broker {id}, and there is no such broker"));
-                }
-                if replicas[..at].contains(id) {
-                    return Err(format!("{of} shall be on broker {id} twice"));
-                }
-            }
-            if log_dirs.iter().any(|dir| dir != ANY_LOG_DIR) {
-                return Err(format!("{of} has log_dirs: replicas are moved to brokers here, and not to directories"));
-            }
-            if moves.contains_key(&of) {
-                return Err(format!("{of} is in the plan twice"));
-            }
-            if replicas != now || snapshot.reassignments.contains_key(&of) {
-                moves.insert(of, replicas);
+            if let Some(id) = replicas.iter().find(|id| !snapshot.brokers.contains_key(id)) {
+                return Err(format!("{of} shall be on broker {id}, and there is no such broker"));
             }
         }
+        moves.retain(|of, replicas| {
+            replicas_now(snapshot, of).as_ref() != Some(replicas) || snapshot.reassignments.contains_key(of)
+        });
         Ok(Self { moves })
     }
 
     /// As Kafka's tool reads it, one partition in each line.
     pub(crate) fn json(&self) -> String {
-        let lines = self.moves.iter().map(|(of, replicas)| {
-            let (topic, partition) = (of.topic.clone(), of.partition);
-            let line = FilePartition { topic, partition, replicas: replicas.clone(), log_dirs: Vec::new() };
-            serde_json::to_string(&line).unwrap_or_default()
-        });
-        format!("{{\"version\":{VERSION},\"partitions\":[\n{}\n]}}\n", lines.collect::<Vec<_>>().join(",\n"))
+        client::write_reassignment_plan(&self.moves)
     }
 
     pub(crate) fn copies(&self, snapshot: &Snapshot) -> Copies {
