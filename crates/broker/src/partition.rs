@@ -578,9 +578,9 @@ impl Partition {
         self.request_background_sync();
     }
 
-    /// Up to where the log is on disk, for the recovery point. Now and then the producers' states are stored for it
-    /// too, so that a restart need not read far back for them.
-    pub fn recovery_point(self: &Arc<Self>) -> i64 {
+    /// Stores the producers' states now and then, so that a restart need not read far back from the recovery point for
+    /// them.
+    pub fn snapshot_if_due(self: &Arc<Self>) {
         let size_bytes = self.view.size_bytes();
         if size_bytes.abs_diff(self.snapshot_size_bytes.load(Ordering::Relaxed)) >= SNAPSHOT_INTERVAL_BYTES {
             match self.with_log(|log| log.write_snapshot(false)) {
@@ -589,7 +589,6 @@ impl Partition {
                 Err(error) => self.fail(&error),
             }
         }
-        self.view.synced_offset()
     }
 
     /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on

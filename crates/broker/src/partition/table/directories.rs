@@ -12,6 +12,7 @@ use storage::{LogError, partition_metadata};
 use wire::Uuid;
 
 use super::{CheckpointedOffsets, OpenTopic, PartitionTable, Remembered, Slot, for_each_log};
+use crate::partition::Partition;
 
 /// Exists only between a clean stop and the next start.
 const CLEAN_SHUTDOWN_FILE: &str = ".kafka_cleanshutdown";
@@ -65,6 +66,8 @@ impl PartitionTable {
 
     /// Writes up to where each log is on disk, where it starts, and up to where it is replicated.
     pub fn write_checkpoints(&self) -> Result<(), LogError> {
+        // Before the lock, for which a new partition may wait: this writes files.
+        self.all().iter().for_each(Partition::snapshot_if_due);
         // Held throughout, so that no log of before has an offset in it after `forget_checkpointed`.
         let mut stored = self.checkpointed.lock();
         let mut new = CheckpointedOffsets::default();
@@ -81,7 +84,7 @@ impl PartitionTable {
                 let durable_offset = partition.durable_offset().min(partition.view().synced_offset());
                 new.high_watermarks.insert(key.clone(), partition.high_watermark().min(durable_offset));
             }
-            new.recovery_points.insert(key, partition.recovery_point());
+            new.recovery_points.insert(key, partition.view().synced_offset());
         }
         self.store_checkpointed(&mut stored, new)
     }
