@@ -171,7 +171,7 @@ impl Cluster {
 
     async fn look(&self) {
         let began = Instant::now();
-        let taken = snapshot::take(&self.look_client, &self.quorum_client, self.local.as_deref());
+        let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, self.local.as_deref());
         let taken = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
                 self.history().note(&mut snapshot);

@@ -17,13 +17,15 @@ type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
 type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, ClientError>>;
 
 /// The cluster as it is now. What some broker does not tell is a gap; an error is that nothing is known at all.
+/// The metadata is asked of the broker that pages ask, which knows at once what was changed through it.
 pub(crate) async fn take(
+    page_client: &Client,
     client: &Client,
     quorum_client: &Client,
     local: Option<&dyn Local>,
 ) -> Result<Snapshot, ClientError> {
     let at = Instant::now();
-    let metadata = client.cluster().await?;
+    let metadata = page_client.cluster().await?;
     let mut gaps = Vec::new();
     let nodes = async {
         match local {
