@@ -196,17 +196,23 @@ impl Client {
         let response = connection.start_as(&request, version, timeout)?.await?;
         ClientError::check(|| "metadata".to_owned(), response.error_code, None)?;
         let metadata = Arc::new(Metadata::from_response(response));
-        let now = Instant::now();
-        let mut state = self.state();
-        let refreshed = metadata.topics.keys().map(|name| (name.clone(), now));
         if topics.is_none() {
-            state.refreshed = refreshed.collect();
-            state.metadata = metadata.clone();
+            self.adopt(&metadata);
         } else {
-            state.refreshed.extend(refreshed);
+            let now = Instant::now();
+            let mut state = self.state();
+            state.refreshed.extend(metadata.topics.keys().map(|name| (name.clone(), now)));
             Arc::make_mut(&mut state.metadata).merge(&metadata);
         }
         Ok(metadata)
+    }
+
+    /// Remembers metadata of the whole cluster, which another client may have asked for a moment ago.
+    pub fn adopt(&self, metadata: &Arc<Metadata>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.refreshed = metadata.topics.keys().map(|name| (name.clone(), now)).collect();
+        state.metadata = Arc::clone(metadata);
     }
 
     /// The cluster with all of its topics, asked for anew.

@@ -24,16 +24,19 @@ impl Client {
         F: Future<Output = Result<ByPartition<T>, ClientError>> + Send + 'static,
     {
         let mut answers = self.try_leaders(wanted, patience, ask).await;
-        let is_passing = |error: &ClientError| {
-            error.is_retriable() && !matches!(error, ClientError::Connection(ConnectionError::Timeout { .. }))
-        };
-        let may_pass = |partition: &TopicPartition| matches!(answers.get(partition), Some(Err(e)) if is_passing(e));
-        let again = wanted.iter().filter(|(partition, _)| may_pass(partition));
-        let again: BTreeMap<_, _> = again.map(|(partition, value)| (partition.clone(), value.clone())).collect();
-        if !again.is_empty() {
-            for partition in again.keys() {
-                self.forget(&partition.topic);
+        let mut again = BTreeMap::new();
+        for (partition, value) in wanted {
+            let Some(Err(error)) = answers.get(partition) else { continue };
+            if !error.is_retriable() {
+                continue;
             }
+            // Who leads now is asked, soon or the next time: one that does not answer may not lead any more.
+            self.forget(&partition.topic);
+            if !matches!(error, ClientError::Connection(ConnectionError::Timeout { .. })) {
+                again.insert(partition.clone(), value.clone());
+            }
+        }
+        if !again.is_empty() {
             answers.extend(self.try_leaders(&again, patience, ask).await);
         }
         answers

@@ -20,7 +20,7 @@ use wire::api::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup}
 use wire::api::list_offsets::{
     ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
 };
-use wire::api::metadata::{MetadataResponsePartition, MetadataResponseTopic};
+use wire::api::metadata::{MetadataRequest, MetadataResponsePartition, MetadataResponseTopic};
 use wire::api::offset_fetch::{
     OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
@@ -126,6 +126,22 @@ async fn who_is_not_the_leader_any_more_is_asked_once_more() {
     let found = cluster.client().list_offsets_each(&every_partition(1, 2, LATEST)).await;
     assert!(found.values().all(Result::is_ok), "{found:?}");
     assert_eq!(cluster.asked::<ListOffsetsRequest>(), [0, 1, 1]);
+}
+
+#[tokio::test]
+async fn who_leads_is_asked_again_after_a_leader_was_silent() {
+    let cluster = FakeCluster::start(BROKERS, topics(1, &[0, 1]), &[LIST_OFFSETS], |question| {
+        if question.broker == 1 { None } else { offsets(question, |_, _| ErrorCode::NONE) }
+    });
+    let cluster = cluster.await;
+    let client = Client::new(ClientConfig { patience: Duration::from_millis(300), ..cluster.config() });
+    client.cluster().await.unwrap();
+    let wanted = every_partition(1, 2, LATEST);
+    for asked_in_all in [1, 2] {
+        let found = client.list_offsets_each(&wanted).await;
+        assert_eq!(found.values().map(Result::is_ok).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(cluster.asked::<MetadataRequest>().len(), asked_in_all);
+    }
 }
 
 #[tokio::test]

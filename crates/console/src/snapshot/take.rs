@@ -17,7 +17,8 @@ type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
 type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, ClientError>>;
 
 /// The cluster as it is now. What some broker does not tell is a gap; an error is that nothing is known at all.
-/// The metadata is asked of the broker that pages ask, which knows at once what was changed through it.
+/// The metadata is asked of the broker that pages ask, which knows at once what was changed through it, and the leaders
+/// that it names are those that are asked for offsets.
 pub(crate) async fn take(
     page_client: &Client,
     client: &Client,
@@ -26,6 +27,7 @@ pub(crate) async fn take(
 ) -> Result<Snapshot, ClientError> {
     let at = Instant::now();
     let metadata = page_client.cluster().await?;
+    client.adopt(&metadata);
     let mut gaps = Vec::new();
     let nodes = async {
         match local {
