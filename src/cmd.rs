@@ -11,6 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 mod args;
 mod bytes;
 mod cluster;
+mod completion;
 mod config;
 #[cfg(feature = "console")]
 mod console;
@@ -22,10 +23,12 @@ mod consume;
 mod dump;
 pub(crate) mod failure;
 mod group;
+pub(crate) mod kafka_forms;
 #[cfg(feature = "lab")]
 mod lab;
 mod log_dirs;
 mod metrics;
+mod names;
 mod output;
 mod partition;
 mod partitions;
@@ -59,6 +62,8 @@ pub(crate) enum Command {
     Metrics(metrics::Args),
     #[cfg(feature = "console")]
     Console(console::Args),
+    Completion(completion::Args),
+    Man(completion::ManArgs),
 }
 
 impl Command {
@@ -92,5 +97,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "console")]
         Command::Console(args) => console::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Completion(args) => completion::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => completion::run_man(&args, crate::command()).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -18,7 +18,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Every tool works with any Kafka: name it with --bootstrap-server or PARSHALL_BOOTSTRAP_SERVER.
 #[derive(Debug, Parser)]
-#[command(name = "parshall", version, propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
+#[command(name = "parshall", version, long_version = env!("VERSION_WITH_COMMIT"), propagate_version = true, arg_required_else_help = true, max_term_width = 110)]
 #[command(after_help = "\
 Start here:
   parshall serve
@@ -30,10 +30,18 @@ struct Cli {
     command: cmd::Command,
 }
 
+/// The command line, for those who describe it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut words = std::env::args_os();
+    let program = words.next();
+    let words = cmd::kafka_forms::translated(words.collect());
+    let cli = match Cli::try_parse_from(program.iter().chain(&words)) {
         Ok(cli) => cli,
-        Err(error) => return cmd::failure::usage(&error, &Cli::command()),
+        Err(error) => return cmd::failure::usage(&error, &command(), &words),
     };
     let loggers = match logging::start(cli.command.default_log_level()) {
         Ok(loggers) => loggers,

@@ -60,6 +60,35 @@ fn partitions_are_found_by_what_is_wrong_with_them() {
 }
 
 #[test]
+fn patterns_and_kafkas_own_forms_are_understood() {
+    let broker = Broker::start();
+    for topic in ["orders", "orders-dead", "payments"] {
+        broker.ok(&["topic", "--create", "--topic", topic, "--partitions=2"]);
+        broker.ok_with(&["produce", "--topic", topic], "a\n");
+        broker.ok(&["consume", "--topic", topic, "--group", &format!("of-{topic}"), "--from-beginning", "-n", "1"]);
+    }
+    let states = broker.ok(&["group", "--describe", "--group", "of-payments", "--state"]);
+    assert!(states.contains("of-payments") && states.contains("Empty"), "{states}");
+    let deleted = broker.ok(&["group", "delete", "-r", "of-orders.*"]);
+    assert_eq!(deleted, "Deleted group of-orders.\nDeleted group of-orders-dead.\n");
+    assert_eq!(broker.ok(&["group", "--list"]), "of-payments\n");
+
+    assert_eq!(broker.ok(&["topic", "--list", "--exclude-internal"]), "orders\norders-dead\npayments\n");
+    assert_eq!(broker.ok(&["topic", "list", "--regex", "orders.*|x"]), "orders\norders-dead\n");
+    assert_eq!(broker.ok(&["topic", "describe", "-r", "pay.*"]).lines().count(), 3);
+    assert!(broker.fails(&["topic", "describe", "-r", "order"], "").contains("nothing is called like order"));
+    assert_eq!(broker.ok(&["topic", "--delete", "--topic", ".*s-.*"]), "Deleted topic orders-dead.\n");
+    assert_eq!(broker.ok(&["topic", "delete", "--regex", ".*"]), "Deleted topic orders.\nDeleted topic payments.\n");
+    assert_eq!(broker.ok(&["topic", "list"]), "__consumer_offsets\n");
+    assert_eq!(broker.ok(&["topic", "delete", "-r", "x.*", "--if-exists"]), "");
+
+    let form = ["config", "--alter", "--entity-type", "brokers", "--entity-default", "--add-config"];
+    broker.ok(&[&form[..], &["message.max.bytes=5000,log.cleaner.threads=2"]].concat());
+    let shown = broker.ok(&["config", "--describe", "--entity-type", "brokers", "--entity-default"]);
+    assert!(shown.contains("message.max.bytes=5000"), "{shown}");
+}
+
+#[test]
 fn every_codec_brings_back_what_went_in() {
     let broker = Broker::start();
     broker.ok(&["topic", "create", "t", "--partitions", "3"]);

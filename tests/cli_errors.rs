@@ -55,6 +55,22 @@ fn a_broker_that_is_not_there() {
 }
 
 #[test]
+fn the_command_line_describes_itself() {
+    let long = String::from_utf8(parshall(&["--version"]).stdout).unwrap();
+    let short = String::from_utf8(parshall(&["-V"]).stdout).unwrap();
+    assert!(short.starts_with("parshall ") && long.starts_with(short.trim_end()), "{short}{long}");
+    for (shell, word) in [("bash", "complete "), ("zsh", "#compdef parshall"), ("fish", "complete -c parshall")] {
+        let script = String::from_utf8(parshall(&["completion", shell]).stdout).unwrap();
+        assert!(script.contains(word) && script.contains("replication-factor"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    assert!(parshall(&["man", dir.path().to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(dir.path().join("parshall-topic-create.1")).unwrap();
+    assert!(page.contains("parshall topic create orders"), "{page}");
+    assert!(failure(&["man", "/dev/null/man"], 1).contains("cannot write the pages to /dev/null/man: "));
+}
+
+#[test]
 fn a_server_that_speaks_something_else() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -129,6 +145,8 @@ fn mistakes_in_the_command() {
         (&["serve", "--join", "h1:9093"], "--node-id"),
         (&["serve", "--controller-quorum-voters", "1@h1:9093"], "--node-id"),
         (&["serve", "--join", "h1:9093", "--controller-quorum-voters", "1@h1:9093"], "cannot be used with"),
+        (&["topic", "list", "--regex"], "<TOPIC>"),
+        (&["topic", "--create", "--partitions", "3"], "see 'parshall topic create --help'"),
         (&["serve", "--node-id", "one"], "--node-id"),
         (&["serve", "--console", "9644"], "HOST:PORT, or off"),
         (&["serve", "--console", "0.0.0.0:0"], "--insecure"),

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whom a console lets in, and what they may do.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConsoleAccess {
     /// File with the console's password. Browsers log in with it, programs send it by HTTP Basic with any name
     #[arg(long, value_name = "FILE", env = "PARSHALL_CONSOLE_PASSWORD_FILE")]

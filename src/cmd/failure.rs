@@ -1,7 +1,9 @@
 //! How a failure looks: one line that says what failed and what to do, and an exit code.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use client::{ClientError, ConnectionError};
@@ -34,6 +36,12 @@ pub(crate) fn all(failed: Vec<ClientError>) -> anyhow::Result<()> {
     }
 }
 
+/// What could not be done with a file or a directory, in the system's words without Rust's number behind them.
+pub(crate) fn of_file(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let reason = error.to_string();
+    anyhow::anyhow!("cannot {what} {}: {}", path.display(), reason.split(" (os error").next().unwrap_or_default())
+}
+
 /// Prints an error of a subcommand.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
@@ -51,7 +59,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Prints what the parser found: help and version as they are, a mistake in one line.
-pub(crate) fn usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, command: &clap::Command, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         // Nobody may be reading: `parshall --help | head`.
         let _ = error.print();
@@ -61,7 +69,7 @@ pub(crate) fn usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{rendered}");
     } else {
-        eprintln!("{}", mistake(&rendered, &subcommand(command, std::env::args().skip(1))));
+        eprintln!("{}", mistake(&rendered, &subcommand(command, words)));
     }
     ExitCode::from(WRONG_USAGE)
 }
@@ -76,10 +84,10 @@ fn mistake(rendered: &str, subcommand: &str) -> String {
 }
 
 /// What the words of a command line begin with: `parshall topic create`.
-fn subcommand(mut command: &clap::Command, words: impl Iterator<Item = String>) -> String {
+fn subcommand(mut command: &clap::Command, words: &[OsString]) -> String {
     let mut path = command.get_name().to_owned();
     for word in words {
-        let Some(found) = command.find_subcommand(&word) else { break };
+        let Some(found) = command.find_subcommand(word) else { break };
         path = format!("{path} {}", found.get_name());
         command = found;
     }
@@ -153,7 +161,8 @@ mod tests {
             ("topic --x create", "parshall topic"),
             ("create", "parshall"),
         ] {
-            assert_eq!(subcommand(&root, words.split(' ').map(str::to_owned)), path);
+            let words: Vec<_> = words.split(' ').map(OsString::from).collect();
+            assert_eq!(subcommand(&root, &words), path);
         }
     }
 

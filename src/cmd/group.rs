@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::args::{self, Connection};
 use super::failure;
+use super::names;
 use super::output::{self, visible};
 use super::table::{Column, table};
 
@@ -56,11 +57,15 @@ struct List {
 #[command(after_help = "\
 Examples:
   parshall group delete billing
-  parshall group delete billing shipping")]
+  parshall group delete billing shipping
+  parshall group delete --regex 'test-.*'")]
 struct Delete {
     /// Names of the groups
     #[arg(required = true, value_name = "GROUP", value_parser = args::name)]
     groups: Vec<String>,
+    /// Take the names for regular expressions, each of a whole name
+    #[arg(long, short = 'r')]
+    regex: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -82,6 +87,11 @@ async fn listed(client: &Client) -> Result<BTreeMap<String, ListedGroup>, Client
         None => Ok(listed.groups),
         Some(error) => Err(error),
     }
+}
+
+/// The groups that patterns match.
+async fn matching(client: &Client, patterns: &[String]) -> Result<Vec<String>> {
+    names::matching(patterns, listed(client).await?.keys().map(String::as_str))
 }
 
 #[derive(Serialize)]
@@ -122,8 +132,12 @@ async fn list(args: List) -> Result<()> {
 
 async fn delete(args: Delete) -> Result<()> {
     let client = args.connection.client("group").await?;
+    let groups = match args.regex {
+        true => matching(&client, &args.groups).await?,
+        false => args.groups,
+    };
     let mut failed = Vec::new();
-    for group in &args.groups {
+    for group in &groups {
         match client.delete_group(group).await {
             Ok(()) => output::print(&format!("Deleted group {group}.\n"))?,
             Err(error) => failed.push(error),

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use client::{Security, SecurityConfig};
 
-use super::failure::Usage;
+use super::failure::{self, Usage};
 
 /// Names and values, in the file's order.
 pub(crate) fn read(file: &Path) -> Result<Vec<(String, String)>> {
@@ -15,11 +15,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<(String, String)>> {
 
 #[expect(clippy::disallowed_methods, reason = "a file that the user names")]
 pub(crate) fn read_bytes(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).map_err(|error| {
-        let reason = error.to_string();
-        // The system's words, without Rust's number behind them.
-        anyhow!("cannot read {}: {}", file.display(), reason.split(" (os error").next().unwrap_or_default())
-    })
+    std::fs::read(file).map_err(|error| failure::of_file("read", file, &error))
 }
 
 /// How to connect, by those of the settings that say so; a later one wins. What is left out is warned of.

@@ -111,8 +111,9 @@ fn setting(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     platform::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
-    let console = EmbeddedConsole::start(&args.console).await?;
+    let console = args.console.clone();
     let loaded = configuration(args)?;
+    let console = EmbeddedConsole::start(&console).await?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }

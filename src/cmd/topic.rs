@@ -11,7 +11,7 @@ use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, Creat
 
 use super::args::{self, Connection};
 use super::failure::{self, Usage};
-use super::output;
+use super::{names, output};
 
 mod delete_records;
 mod describe;
@@ -65,13 +65,20 @@ struct Create {
     connection: Connection,
 }
 
-/// List the names of all topics.
+/// List the names of topics.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall topic list
-  parshall topic list --exclude-internal --json")]
+  parshall topic list --exclude-internal --json
+  parshall topic list --regex 'orders.*'")]
 struct List {
+    /// Names of the topics; all where none is given
+    #[arg(value_name = "TOPIC", value_parser = args::name)]
+    topics: Vec<String>,
+    /// Take the names for regular expressions, each of a whole name
+    #[arg(long, short = 'r', requires = "topics")]
+    regex: bool,
     /// Leave out the brokers' own topics
     #[arg(long)]
     exclude_internal: bool,
@@ -113,11 +120,15 @@ struct Alter {
 #[command(after_help = "\
 Examples:
   parshall topic delete orders
-  parshall topic delete orders payments --if-exists")]
+  parshall topic delete orders payments --if-exists
+  parshall topic delete --regex 'test-.*'")]
 struct Delete {
     /// Names of the topics
     #[arg(required = true, value_name = "TOPIC", value_parser = args::name)]
     topics: Vec<String>,
+    /// Take the names for regular expressions, each of a whole name; the brokers' own topics are left out
+    #[arg(long, short = 'r')]
+    regex: bool,
     /// Succeed for topics that are not there
     #[arg(long)]
     if_exists: bool,
@@ -194,9 +205,10 @@ struct Listed<'a> {
 async fn list(args: List) -> Result<()> {
     let client = args.connection.client("topic").await?;
     let cluster = client.cluster().await?;
-    let topics = cluster.topics.iter().filter(|(_, topic)| !(args.exclude_internal && topic.is_internal));
+    let mut topics = named_or_all(&cluster, &args.topics, args.regex)?;
+    topics.retain(|_, topic| !(args.exclude_internal && topic.is_internal));
     if args.json {
-        let listed = topics.map(|(name, topic)| Listed {
+        let listed = topics.iter().map(|(name, topic)| Listed {
             topic: name,
             topic_id: topic.id.to_string(),
             partitions: topic.partitions.len(),
@@ -205,7 +217,7 @@ async fn list(args: List) -> Result<()> {
         });
         return Ok(output::print_json(&listed.collect::<Vec<_>>())?);
     }
-    let names: String = topics.map(|(name, _)| format!("{name}\n")).collect();
+    let names: String = topics.keys().map(|name| format!("{name}\n")).collect();
     Ok(output::print(&names)?)
 }
 
@@ -226,9 +238,13 @@ async fn alter(args: Alter) -> Result<()> {
 
 async fn delete(args: Delete) -> Result<()> {
     let client = args.connection.client("topic").await?;
+    let topics = match args.regex {
+        true => matching_own(client.cluster().await?.as_ref(), &args.topics, args.if_exists)?,
+        false => args.topics,
+    };
     let (mut deleted, mut failed) = (Vec::new(), Vec::new());
     // One at a time: the versions before 6 say less of each, and one failure must not hide the others.
-    for topic in &args.topics {
+    for topic in &topics {
         match client.delete_topic(topic).await {
             Ok(()) => deleted.push(topic),
             Err(ClientError::UnknownTopic { .. }) if args.if_exists => {}
@@ -254,11 +270,24 @@ async fn changed_settings(client: &Client, topics: &[&str]) -> Result<HashMap<St
 }
 
 /// Those topics of the cluster that were named, or all, or the first that is not there.
-fn named_or_all(cluster: &Metadata, names: &[String]) -> Result<BTreeMap<String, client::Topic>, ClientError> {
+fn named_or_all(cluster: &Metadata, names: &[String], regex: bool) -> Result<BTreeMap<String, client::Topic>> {
     if names.is_empty() {
         return Ok(cluster.topics.clone());
     }
-    names.iter().map(|name| Ok((name.clone(), cluster.topic(name)?.clone()))).collect()
+    let matching = match regex {
+        true => names::matching(names, cluster.topics.keys().map(String::as_str))?,
+        false => names.to_vec(),
+    };
+    matching.into_iter().map(|name| Ok((name.clone(), cluster.topic(&name)?.clone()))).collect()
+}
+
+/// The topics of users that patterns match.
+fn matching_own(cluster: &Metadata, patterns: &[String], may_be_none: bool) -> Result<Vec<String>> {
+    let own = || cluster.topics.iter().filter(|(_, topic)| !topic.is_internal).map(|(name, _)| name.as_str());
+    match names::matching(patterns, own()) {
+        Err(error) if may_be_none && !error.is::<Usage>() => Ok(Vec::new()),
+        found => found,
+    }
 }
 
 #[cfg(test)]

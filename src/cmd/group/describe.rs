@@ -6,7 +6,7 @@ use anyhow::Result;
 use client::{Client, ClientError, Group, GroupDescription, GroupMember, LATEST, TopicPartition};
 use serde::Serialize;
 
-use super::listed;
+use super::{listed, matching};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output::{self, visible};
 use crate::cmd::table::Column::{Fitted, Fixed};
@@ -20,11 +20,15 @@ const MISSING: &str = "-";
 Examples:
   parshall group describe billing
   parshall group describe billing --members --verbose
+  parshall group describe --regex 'test-.*'
   parshall group describe --all-groups --state")]
 pub(super) struct Describe {
     /// Names of the groups
     #[arg(value_name = "GROUP", value_parser = args::name, required_unless_present = "all_groups")]
     groups: Vec<String>,
+    /// Take the names for regular expressions, each of a whole name
+    #[arg(long, short = 'r', requires = "groups")]
+    regex: bool,
     /// Describe all groups
     #[arg(long, conflicts_with = "groups")]
     all_groups: bool,
@@ -46,9 +50,10 @@ pub(super) struct Describe {
 
 pub(super) async fn run(args: Describe) -> Result<()> {
     let client = args.connection.client("group").await?;
-    let groups: Vec<_> = match args.all_groups {
-        true => listed(&client).await?.into_keys().collect(),
-        false => args.groups.clone(),
+    let groups: Vec<_> = match (args.all_groups, args.regex) {
+        (true, _) => listed(&client).await?.into_keys().collect(),
+        (_, true) => matching(&client, &args.groups).await?,
+        _ => args.groups.clone(),
     };
     let described = client.describe_groups(&groups).await;
     let found = groups.iter().filter_map(|group| described.get(group).cloned());

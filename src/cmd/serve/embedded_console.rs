@@ -12,7 +12,7 @@ use client::{Client, ClientConfig};
 
 use crate::cmd::console_listener::{self, ConsoleAccess, ConsoleListener};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct ConsoleArgs {
     /// Where the console is, with metrics and health, or off [default: 127.0.0.1:9644, if the port is free]
     #[arg(long, value_name = "HOST:PORT|off", env = "PARSHALL_CONSOLE")]

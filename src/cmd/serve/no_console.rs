@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use broker::Server;
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct ConsoleArgs {}
 
 pub(super) struct EmbeddedConsole;

@@ -18,6 +18,7 @@ Examples:
   parshall topic describe
   parshall topic describe orders payments
   parshall topic describe orders --json
+  parshall topic describe --regex 'orders.*'
   parshall topic describe --under-replicated-partitions
 
 Elr are the eligible leader replicas (KIP-966): out of the ISR, but with all that was acknowledged.")]
@@ -25,6 +26,9 @@ pub(super) struct Describe {
     /// Names of the topics; all where none is given
     #[arg(value_name = "TOPIC", value_parser = args::name)]
     topics: Vec<String>,
+    /// Take the names for regular expressions, each of a whole name
+    #[arg(long, short = 'r', requires = "topics")]
+    regex: bool,
     /// Leave out the brokers' own topics
     #[arg(long)]
     exclude_internal: bool,
@@ -101,7 +105,7 @@ fn as_object<S: serde::Serializer>(pairs: &[(String, String)], serializer: S) ->
 
 pub(super) async fn run(args: Describe) -> Result<()> {
     let client = args.connection.client("topic").await?;
-    let cluster = match args.topics.is_empty() {
+    let cluster = match args.topics.is_empty() || args.regex {
         true => client.cluster().await?,
         false => client.existing(&args.topics.iter().map(String::as_str).collect::<Vec<_>>()).await?,
     };
@@ -145,7 +149,7 @@ impl Partition {
 }
 
 async fn collect(client: &Client, cluster: &Metadata, args: &Describe) -> Result<Vec<Topic>> {
-    let mut wanted = named_or_all(cluster, &args.topics)?;
+    let mut wanted = named_or_all(cluster, &args.topics, args.regex)?;
     wanted.retain(|_, topic| !(args.exclude_internal && topic.is_internal) && topic.error_code.is_none());
     let names: Vec<_> = wanted.keys().map(String::as_str).collect();
     let mut settings = changed_settings(client, &names).await?;
