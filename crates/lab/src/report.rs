@@ -13,7 +13,9 @@ mod durability;
 mod figure;
 mod format;
 mod group;
+mod labels;
 mod measure;
+mod relation;
 #[cfg(test)]
 mod sample;
 mod scatter;

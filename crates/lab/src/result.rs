@@ -116,6 +116,8 @@ pub enum Measure {
     LatencyP99,
     /// Of the busiest broker, in cores.
     BrokerCpu,
+    /// The same over that of the base case.
+    BrokerCpuRatio,
     BrokerCpuPerMillion,
 }
 
@@ -253,6 +255,10 @@ pub struct Published {
     pub broker_cpu_percent: Vec<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_memory_mib: Option<f64>,
+    /// The id of the case with which the report compares this one: CPU of other machines says something only as a
+    /// relation of two cases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_case: Option<String>,
     /// Brokers that it was measured with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brokers: Option<u32>,

@@ -109,6 +109,12 @@ impl Scenario {
         if cases.is_empty() {
             return Err(ScenarioError::Whole("there is no case: each begins with [[case]]".to_owned()));
         }
+        let base = |case: &'_ Case| case.published.as_ref().and_then(|published| published.base_case.clone());
+        let lacks = |id: &String| !cases.iter().any(|case| case.id == *id);
+        if let Some((case, id)) = cases.iter().find_map(|case| Some((case, base(case).filter(lacks)?))) {
+            let reason = format!("its base_case {id:?} is not there");
+            return Err(ScenarioError::Case { id: case.id.clone(), reason });
+        }
         let known: BTreeSet<_> = cases.iter().map(|case| case.group.as_str()).collect();
         for chart in &parsed.charts {
             if let Some(unknown) = chart.cases.iter().find(|case| !known.contains(case.as_str())) {
@@ -352,6 +358,7 @@ mod tests {
             ("[[case]]\npartitions = []\n", "one value at least"),
             ("[[case]]\npartitions = 0\n", "partitions is 0"),
             ("[[case]]\nreplicas = [1, 3]\nbrokers_used = 2\n", "3 replicas do not fit on brokers_used = 2"),
+            ("[[case]]\npublished = [{ base_case = \"B\" }]\n", "base_case \"B\""),
             ("[[case]]\npublished = [{ record_per_s = 1 }]\n", "record_per_s"),
             ("[[case]]\nid = \"A\"\n[[chart]]\ntitle = \"c\"\ncases = [\"B\"]\ny = \"mib_per_s\"\n", "\"B\""),
         ] {

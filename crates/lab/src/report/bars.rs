@@ -17,7 +17,10 @@ const VALUE_WIDTH: f64 = 72.0;
 const TOP: f64 = 26.0;
 
 pub(super) struct BarGroup {
+    /// In tooltips.
     pub id: String,
+    pub label: String,
+    /// Empty where all cases have the same.
     pub title: String,
     pub bars: Vec<Bar>,
     pub published: Option<f64>,
@@ -70,7 +73,7 @@ fn x_at(axis: &Axis, value: f64) -> f64 {
 }
 
 fn draw(group: &BarGroup, top: f64, axis: &Axis, drawing: &mut Drawing) {
-    drawing.text("name", 1.0, top + FONT, &shortened(&group.id, &group.title));
+    drawing.text("name", 1.0, top + FONT, &shortened(&group.label, &group.title));
     let first = top + NAME_HEIGHT;
     for (at, bar) in group.bars.iter().enumerate() {
         draw_bar(&group.id, bar, first + at as f64 * BAR_PITCH, axis, drawing);
@@ -109,18 +112,18 @@ pub(super) fn swatch(style: Style) -> String {
     drawing.svg()
 }
 
-/// As much as fits one line: the start of the title, but the end of the id, where ids differ.
-fn shortened(id: &str, title: &str) -> String {
+/// As much as fits one line: the start of the title, but the end of the label, where labels differ.
+fn shortened(label: &str, title: &str) -> String {
     let room = (WIDTH / width_of("x", FONT)) as usize;
-    let whole = if title.is_empty() { id.to_owned() } else { format!("{id} · {title}") };
-    let id_length = id.chars().count();
+    let whole = if title.is_empty() { label.to_owned() } else { format!("{label} · {title}") };
+    let label_length = label.chars().count();
     if whole.chars().count() <= room {
         whole
-    } else if id_length < room {
+    } else if label_length < room {
         let cut: String = whole.chars().take(room - 1).collect();
         cut.trim_end_matches([' ', '·']).to_owned() + "…"
     } else {
-        "…".chars().chain(id.chars().skip(id_length + 1 - room)).collect()
+        "…".chars().chain(label.chars().skip(label_length + 1 - room)).collect()
     }
 }
 
@@ -148,15 +151,17 @@ mod tests {
         let queue =
             Bar { target: "parshall".to_owned(), style: Style::of(0), value: 20.0, spread: None, is_queue: true };
         let bars = vec![bar, queue];
-        let groups = [BarGroup { id: "H1".to_owned(), title: "x".repeat(200), bars, published: Some(36.81) }];
+        let (id, label) = ("H1/partitions=3".to_owned(), "partitions=3".to_owned());
+        let groups = [BarGroup { id, label, title: "x".repeat(200), bars, published: Some(36.81) }];
         let svg = svg("MiB/s of each case", "MiB/s", &groups);
         for part in [
             "class=\"bar c2\"",
             "class=\"bar c0\"",
             "class=\"spread\"",
             "class=\"mark hollow c0\"",
-            "H1, published: 36.8 MiB/s",
-            "H1 on kafka: 37.0 MiB/s",
+            "H1/partitions=3, published: 36.8 MiB/s",
+            "H1/partitions=3 on kafka: 37.0 MiB/s",
+            ">partitions=3 · xxx",
             "× 20",
             "xxx…",
         ] {

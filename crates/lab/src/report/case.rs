@@ -1,8 +1,11 @@
 //! A case on one target in full: the verdict, its figures beside the published ones, its charts.
 
+use std::borrow::Cow;
+
 use super::figure::Figure;
 use super::format::{self, NONE};
 use super::group::Group;
+use super::relation::Relation;
 use super::summary::Badge;
 use super::{measure, timeline};
 use crate::result::{BrokerCost, CaseResult, CountsFrom, Latency, Measure, Measured, Outcome, Published, RunFacts};
@@ -44,7 +47,7 @@ pub(super) struct Part {
 
 /// A figure of ours beside the published one.
 pub(super) struct Row {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub ours: String,
     pub published: String,
     pub ratio: String,
@@ -72,7 +75,7 @@ pub(super) fn view<'a>(run: &RunFacts, group: &'a Group<'a>) -> CaseView<'a> {
 }
 
 fn detail(group: &Group<'_>, measured: &Measured, brokers: Option<u32>) -> Detail {
-    let parts = parts(group.case, measured, brokers);
+    let parts = parts(group, measured, brokers);
     let failure =
         |(reason, count): (&String, &u64)| format!("{}: {reason}", format::counted(*count as usize, "record"));
     let flow = measure::throughput(measured).copied().unwrap_or_default();
@@ -113,9 +116,9 @@ fn repetitions(group: &Group<'_>) -> Vec<Repetition> {
 }
 
 /// All that is known of us or of the report.
-fn parts(case: &CaseResult, measured: &Measured, brokers: Option<u32>) -> Vec<Part> {
+fn parts(group: &Group<'_>, measured: &Measured, brokers: Option<u32>) -> Vec<Part> {
     let none = Published::default();
-    let published = case.published.as_ref().unwrap_or(&none);
+    let published = group.case.published.as_ref().unwrap_or(&none);
     let is_queue = measured.verdict.is_saturated;
     let title = match measured.latency.as_ref().map(|latency| latency.counts_from) {
         _ if is_queue => "Length of the queue, as latency in ms",
@@ -129,7 +132,7 @@ fn parts(case: &CaseResult, measured: &Measured, brokers: Option<u32>) -> Vec<Pa
         Part { title: "Throughput", is_queue: false, rows: flow_rows(measured, published) },
         Part { title, is_queue, rows: producer },
         Part { title: "From end to end, ms", is_queue, rows: end_to_end },
-        Part { title: "Cost", is_queue: false, rows: cost_rows(measured, published, brokers) },
+        Part { title: "Cost", is_queue: false, rows: cost_rows(group, measured, published, brokers) },
     ];
     parts.into_iter().filter(|part| !part.rows.is_empty()).collect()
 }
@@ -176,15 +179,15 @@ fn latency_rows(latency: Option<&Latency>, theirs: [Option<f64>; 7]) -> Vec<Row>
 fn row(name: &'static str, ours: Option<f64>, theirs: Option<f64>) -> Option<Row> {
     let ratio = ours.zip(theirs.filter(|theirs| *theirs > 0.0)).map(|(ours, theirs)| format::ratio(ours / theirs));
     (ours.is_some() || theirs.is_some()).then(|| Row {
-        name,
+        name: name.into(),
         ours: format::maybe(ours),
         published: format::maybe(theirs),
         ratio: ratio.unwrap_or_else(|| NONE.to_owned()),
     })
 }
 
-/// They compare with nothing: what others give is percent of cores and machines that are not ours.
-fn cost_rows(measured: &Measured, published: &Published, brokers: Option<u32>) -> Vec<Row> {
+/// What others give is percent of cores and machines that are not ours: only its relations compare with ours.
+fn cost_rows(group: &Group<'_>, measured: &Measured, published: &Published, brokers: Option<u32>) -> Vec<Row> {
     let Measured { cost, seconds, .. } = measured;
     let cores = |cpu_s: f64| format::maybe(Some(cpu_s / seconds).filter(|_| *seconds > 0.0));
     let each = |text: &dyn Fn(&BrokerCost) -> String| listed(cost.brokers.iter().map(text));
@@ -193,13 +196,13 @@ fn cost_rows(measured: &Measured, published: &Published, brokers: Option<u32>) -
     let memory = |bytes: u64| if bytes > 0 { format::memory(bytes) } else { NONE.to_owned() };
     let published_memory = published.broker_memory_mib.map(|mib| format!("{} MiB", format::number(mib)));
     let count = |count: Option<u32>| count.map_or(NONE.to_owned(), |count| count.to_string());
-    let ours = |name, ours| (name, ours, NONE.to_owned());
-    let all = [
-        ("Broker CPU, cores", each(&|broker| cores(broker.cpu_s)), listed(percent)),
+    let ours = |name: &'static str, ours| (name.into(), ours, NONE.to_owned());
+    let all: [Figures; 9] = [
+        ("Broker CPU, cores".into(), each(&|broker| cores(broker.cpu_s)), listed(percent)),
         ours("Broker CPU, s/million records", format::maybe(cost.broker_cpu_s_per_million)),
         ours("Broker CPU, s/GiB", format::maybe(cost.broker_cpu_s_per_gib)),
         (
-            "Broker memory, most",
+            "Broker memory, most".into(),
             each(&|broker| memory(broker.resident_bytes_max)),
             listed(published_memory.into_iter()),
         ),
@@ -207,10 +210,28 @@ fn cost_rows(measured: &Measured, published: &Published, brokers: Option<u32>) -
         ours("Client CPU, cores", cores(cost.client_cpu_s)),
         ours("Client CPU, s/million records", format::maybe(cost.client_cpu_s_per_million)),
         ours("Other processes, cores", cores(cost.others_cpu_s)),
-        ("Brokers", count(brokers), count(published.brokers)),
+        ("Brokers".into(), count(brokers), count(published.brokers)),
     ];
-    let known = all.into_iter().filter(|(_, ours, published)| ours != NONE || published != NONE);
+    let all = all.into_iter().chain(relations(group));
+    let known = all.filter(|(_, ours, published)| ours != NONE || published != NONE);
     known.map(|(name, ours, published)| Row { name, ours, published, ratio: NONE.to_owned() }).collect()
+}
+
+type Figures = (Cow<'static, str>, String, String);
+
+/// What others compare with their base case, beside ours with the same.
+fn relations(group: &Group<'_>) -> Vec<Figures> {
+    let Some(base) = group.base else { return Vec::new() };
+    let row = |what: &str, relation: Relation| {
+        let times = |value: Option<f64>| value.map_or(NONE.to_owned(), format::ratio);
+        let name = format!("{what}, times that of {}", base.id);
+        relation.published.is_some().then(|| (name.into(), times(relation.ours), times(relation.published)))
+    };
+    let rows = [
+        row("CPU of the busiest broker", Relation::cpu(group.case, base)),
+        row("The same for a record", Relation::cpu_per_record(group.case, base)),
+    ];
+    rows.into_iter().flatten().collect()
 }
 
 /// One for each broker.

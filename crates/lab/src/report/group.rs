@@ -1,6 +1,9 @@
 //! A case on one target with its repetitions: which of them is shown, and how far they differ.
 
+use std::collections::BTreeMap;
+
 use super::measure;
+use super::relation::Relation;
 use crate::compare::Spread;
 use crate::result::{CaseResult, Latency, Measure, Measured, Outcome, RunFacts};
 
@@ -11,6 +14,8 @@ pub(super) struct Group<'a> {
     pub case: &'a CaseResult,
     /// By repetition.
     pub runs: Vec<&'a CaseResult>,
+    /// The base case of what was published, on the same target; likewise the repetition in the middle.
+    pub base: Option<&'a CaseResult>,
 }
 
 impl<'a> Group<'a> {
@@ -21,7 +26,7 @@ impl<'a> Group<'a> {
         let mut measured: Vec<_> = runs.iter().copied().filter(|case| case.measured().is_some()).collect();
         measured.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
         let case = measured.get(measured.len().saturating_sub(1) / 2).copied().unwrap_or(runs[0]);
-        Self { anchor, case, runs }
+        Self { anchor, case, runs, base: None }
     }
 
     pub(super) fn measured(&self) -> Option<&'a Measured> {
@@ -30,7 +35,18 @@ impl<'a> Group<'a> {
 
     /// A figure of the repetition in the middle.
     pub(super) fn value(&self, measure: Measure) -> Option<f64> {
+        if measure == Measure::BrokerCpuRatio {
+            return Relation::cpu(self.case, self.base?).ours;
+        }
         self.measured().and_then(|measured| measure::value(measure, measured))
+    }
+
+    /// In the same unit as [`Self::value`].
+    pub(super) fn published(&self, measure: Measure) -> Option<f64> {
+        match measure {
+            Measure::BrokerCpuRatio => Relation::cpu(self.case, self.base?).published,
+            measure => measure::published(measure, self.case.published.as_ref()?),
+        }
     }
 
     /// A figure of each repetition that has it.
@@ -84,7 +100,15 @@ pub(super) fn groups<'a>(run: &RunFacts, cases: &'a [CaseResult]) -> Vec<Group<'
     let mut ordered: Vec<_> = cases.iter().collect();
     ordered.sort_by_key(|case| rank(case));
     let together = ordered.chunk_by(|a, b| a.id == b.id && a.target == b.target);
-    together.enumerate().map(|(at, runs)| Group::new(format!("case-{}", at + 1), runs.to_vec())).collect()
+    let mut groups: Vec<_> =
+        together.enumerate().map(|(at, runs)| Group::new(format!("case-{}", at + 1), runs.to_vec())).collect();
+    let by_id: BTreeMap<_, _> =
+        groups.iter().map(|group| ((group.case.id.as_str(), group.case.target.as_str()), group.case)).collect();
+    for group in &mut groups {
+        let base = group.case.published.as_ref().and_then(|published| published.base_case.as_deref());
+        group.base = base.and_then(|id| by_id.get(&(id, group.case.target.as_str())).copied());
+    }
+    groups
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(super) fn title(measure: Measure) -> &'static str {
         Measure::LatencyMean => "mean latency, ms",
         Measure::LatencyP99 => "latency p99, ms",
         Measure::BrokerCpu => "CPU of the busiest broker, cores",
+        Measure::BrokerCpuRatio => "CPU of the busiest broker, times that of the base case",
         Measure::BrokerCpuPerMillion => "broker CPU, s per million records",
     }
 }
@@ -44,6 +45,8 @@ pub(super) fn value(measure: Measure, measured: &Measured) -> Option<f64> {
             let most = cost.brokers.iter().map(|broker| broker.cpu_s).reduce(f64::max);
             most.filter(|_| *seconds > 0.0).map(|cpu_s| cpu_s / seconds)
         }
+        // It takes two cases: `Group::value`.
+        Measure::BrokerCpuRatio => None,
         Measure::BrokerCpuPerMillion => cost.broker_cpu_s_per_million,
     }
 }
@@ -58,7 +61,7 @@ pub(super) fn published(measure: Measure, published: &Published) -> Option<f64> 
         Measure::LatencyMean => published.latency_mean_ms,
         Measure::LatencyP99 => published.latency_p99_ms,
         // Others give percent of cores that they do not count.
-        Measure::BrokerCpu | Measure::BrokerCpuPerMillion => None,
+        Measure::BrokerCpu | Measure::BrokerCpuRatio | Measure::BrokerCpuPerMillion => None,
     }
 }
 

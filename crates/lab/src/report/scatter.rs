@@ -5,6 +5,7 @@ use super::chart::{Chart, LARGE, Line, Point};
 use super::drawing::{Mark, Style};
 use super::figure::Figure;
 use super::group::Group;
+use super::labels::Labels;
 use super::{format, sweeps};
 use crate::result::RunFacts;
 
@@ -18,10 +19,11 @@ pub(super) fn figure(run: &RunFacts, groups: &[Group<'_>]) -> Option<Figure> {
     if count < POINTS_MIN {
         return None;
     }
+    let labels = Labels::of(groups.iter().map(|group| group.case), None);
     let lines = run.targets.iter().enumerate().map(|(index, target)| {
         let own = groups.iter().filter(|group| group.case.target == target.label);
-        let labelled = |found: Point| if count <= LABELS_MAX { found } else { Point { label: None, ..found } };
-        let points = own.filter_map(point).map(labelled).collect();
+        let label = |group: &Group<'_>| (count <= LABELS_MAX).then(|| labels.or_group(group.case));
+        let points = own.filter_map(|group| Some(Point { label: label(group), ..point(group)? })).collect();
         Line { label: target.label.clone(), style: Style::of(index), is_joined: false, points }
     });
     let lines: Vec<_> = lines.filter(|line| !line.points.is_empty()).collect();
@@ -48,10 +50,5 @@ fn point(group: &Group<'_>) -> Option<Point> {
     }
     let (id, target) = (&group.case.id, &group.case.target);
     let title = format!("{id} on {target}: {} records/s, {} cores", format::number(rate), format::number(cores));
-    Some(Point {
-        mark: Some(Mark::Filled),
-        title: Some(title),
-        label: Some(id.clone()),
-        ..Point::plain(rate, Some(cores))
-    })
+    Some(Point { mark: Some(Mark::Filled), title: Some(title), ..Point::plain(rate, Some(cores)) })
 }

@@ -1,15 +1,14 @@
 //! The charts that a scenario asks for: a figure over what its matrix varies, or a bar for each case.
 
-use std::collections::BTreeSet;
-
 use super::axis::Axis;
 use super::bars::{self, Bar, BarGroup};
 use super::chart::{Chart, LARGE, Line, Point};
 use super::drawing::{Mark, Style, swatch};
 use super::figure::{Figure, LegendEntry};
 use super::group::Group;
+use super::labels::Labels;
 use super::{format, measure};
-use crate::result::{self, SearchFacts};
+use crate::result::{self, Measure, SearchFacts};
 
 /// Values that span more than this factor stand on a logarithmic axis.
 const LOG_FROM: f64 = 30.0;
@@ -20,9 +19,7 @@ const SPREAD_NOTE: &str = "Whiskers are the least and the most of all repetition
 struct Sweep<'a> {
     chart: &'a result::Chart,
     groups: Vec<&'a Group<'a>>,
-    /// Axes other than `x` that differ among the cases.
-    varied: Vec<&'a str>,
-    has_several_ids: bool,
+    labels: Labels<'a>,
     has_several_targets: bool,
 }
 
@@ -64,15 +61,9 @@ impl<'a> Sweep<'a> {
             is_named && chart.x.as_ref().is_none_or(|x| group.case.axes.contains_key(x))
         };
         let groups: Vec<_> = groups.iter().filter(is_chosen).collect();
-        let differs = |of: &dyn Fn(&'a Group<'a>) -> Option<&'a String>| {
-            groups.iter().map(|group| of(group)).collect::<BTreeSet<_>>().len() > 1
-        };
-        let axes: BTreeSet<_> = groups.iter().flat_map(|group| group.case.axes.keys()).collect();
-        let others = axes.into_iter().filter(|axis| Some(*axis) != chart.x.as_ref());
-        let varied = others.filter(|axis| differs(&|group| group.case.axes.get(*axis))).map(String::as_str).collect();
-        let has_several_ids = differs(&|group| Some(&group.case.group));
-        let has_several_targets = differs(&|group| Some(&group.case.target));
-        Self { chart, groups, varied, has_several_ids, has_several_targets }
+        let labels = Labels::of(groups.iter().map(|group| group.case), chart.x.as_deref());
+        let has_several_targets = groups.iter().any(|group| group.case.target != groups[0].case.target);
+        Self { chart, groups, labels, has_several_targets }
     }
 
     /// Whether it is shown as a latency, and is none.
@@ -81,14 +72,12 @@ impl<'a> Sweep<'a> {
     }
 
     fn published(&self, group: &Group<'_>) -> Option<f64> {
-        measure::published(self.chart.y, group.case.published.as_ref()?)
+        group.published(self.chart.y)
     }
 
-    /// Which line it belongs to, the target left out: `D3, acks=all`.
+    /// Which line it belongs to, the target left out.
     fn variant(&self, group: &Group<'_>) -> String {
-        let id = self.has_several_ids.then(|| group.case.group.clone());
-        let axes = self.varied.iter().filter_map(|axis| Some(format!("{axis}={}", group.case.axes.get(*axis)?)));
-        id.into_iter().chain(axes).collect::<Vec<_>>().join(", ")
+        self.labels.of_case(group.case)
     }
 
     fn label(&self, group: &Group<'_>) -> String {
@@ -96,6 +85,14 @@ impl<'a> Sweep<'a> {
             (variant, target) if variant.is_empty() => target.clone(),
             (variant, target) if self.has_several_targets => format!("{target}, {variant}"),
             (variant, _) => variant,
+        }
+    }
+
+    fn bar_label(&self, group: &Group<'_>) -> String {
+        let label = self.labels.or_group(group.case);
+        match group.base {
+            Some(base) if self.chart.y == Measure::BrokerCpuRatio => format!("{label} over {}", base.id),
+            _ => label,
         }
     }
 
@@ -127,12 +124,13 @@ impl<'a> Sweep<'a> {
 
     fn point(&self, group: &Group<'_>, x: &str, axis: &ValueAxis<'_>) -> Option<Point> {
         let (value, y) = (group.case.axes.get(x)?, group.value(self.chart.y)?);
-        let (label, figure, unit) = (self.label(group), format::number(y), measure::title(self.chart.y));
+        let (id, target) = (&group.case.id, &group.case.target);
+        let (figure, unit) = (format::number(y), measure::title(self.chart.y));
         let (mark, saturated) = if self.is_queue(group) { (Mark::Cross, " (saturated)") } else { (Mark::Filled, "") };
         Some(Point {
             spread: group.spread(self.chart.y),
             mark: Some(mark),
-            title: Some(format!("{label}, {x} {value}: {figure} {unit}{saturated}")),
+            title: Some(format!("{id} on {target}: {figure} {unit}{saturated}")),
             ..Point::plain(axis.of_value(value)?, Some(y))
         })
     }
@@ -142,7 +140,7 @@ impl<'a> Sweep<'a> {
         let (figure, unit) = (format::number(y), measure::title(self.chart.y));
         Some(Point {
             mark: Some(Mark::Hollow),
-            title: Some(format!("published, {x} {value}: {figure} {unit}")),
+            title: Some(format!("{}, published: {figure} {unit}", group.case.id)),
             ..Point::plain(axis.of_value(value)?, Some(y))
         })
     }
@@ -160,9 +158,11 @@ impl<'a> Sweep<'a> {
                 is_queue: self.is_queue(group),
             })
         };
+        let has_several_titles = self.groups.iter().any(|group| group.case.title != self.groups[0].case.title);
         let together = self.groups.chunk_by(|a, b| a.case.id == b.case.id).map(|groups| BarGroup {
             id: groups[0].case.id.clone(),
-            title: groups[0].case.title.clone(),
+            label: self.bar_label(groups[0]),
+            title: if has_several_titles { groups[0].case.title.clone() } else { String::new() },
             bars: groups.iter().filter_map(|group| bar(group)).collect(),
             published: self.published(groups[0]),
         });

@@ -4,7 +4,7 @@ use std::slice;
 
 use super::{format, report_html, sample};
 use crate::bottleneck::Limit;
-use crate::result::{CaseResult, Outcome, Published};
+use crate::result::{CaseResult, Measure, Outcome, Published};
 
 /// A section of the page.
 fn section<'a>(page: &'a str, id: &str) -> &'a str {
@@ -115,6 +115,57 @@ fn charts_show_lines_published_values_and_how_to_run_them_again() {
     assert!(charts.contains("mark hollow c0") && charts.contains("</svg>published</li>"));
     assert!(charts.contains("class=\"spread"), "three repetitions");
     assert!(charts.contains("parshall lab run huawei-dms --case D3/partitions=2 --target kafka"));
+}
+
+#[test]
+fn charts_name_what_is_swept_and_tooltips_the_case() {
+    let mut run = sample::run();
+    run.charts[0].x = None;
+    let swept = |linger: &str| {
+        let id = format!("D3/partitions=3,producer.linger.ms={linger}");
+        let axes = [("partitions", "3"), ("producer.linger.ms", linger)];
+        let axes = axes.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        CaseResult { axes, ..sample::measured(&id, "parshall", 1, 1000.0) }
+    };
+    let page = report_html(&run, &["0", "5", "50"].map(swept));
+    let charts = section(&page, "charts");
+    assert_eq!(charts.matches(">linger.ms=5</text>").count(), 2, "the bars, and the CPU: {charts}");
+    assert!(charts.contains("<title>D3/partitions=3,producer.linger.ms=5 on parshall: 1,000 records/s</title>"));
+    assert!(!charts.contains("partitions=3</text>") && !charts.contains("=5 · Batches"), "{charts}");
+    run.charts[0].x = Some("producer.linger.ms".to_owned());
+    let page = report_html(&run, &["0", "5", "50"].map(swept));
+    let title = "<title>D3/partitions=3,producer.linger.ms=5 on parshall: 1,000 records/s</title>";
+    assert!(section(&page, "charts").contains(title));
+}
+
+#[test]
+fn published_cpu_is_related_to_its_base_case_and_so_is_ours() {
+    let case = |id: &str, target: &str, percent: f64, base_case: Option<&str>| {
+        let (records_per_s, base_case) = (Some(percent * 100.0), base_case.map(str::to_owned));
+        let broker_cpu_percent = vec![percent];
+        let published = Published { records_per_s, broker_cpu_percent, base_case, ..Published::default() };
+        let mut case = sample::measured(id, target, 1, 1000.0);
+        if let Outcome::Measured(measured) = &mut case.outcome {
+            measured.cost.brokers[0].cpu_s = if id == "H1" { 8.0 } else { 2.0 };
+        }
+        CaseResult { published: Some(published), ..case }
+    };
+    let h2 = case("H2", "parshall", 75.0, Some("H1"));
+    let mut run = sample::run();
+    (run.charts[2].y, run.charts[2].cases) = (Measure::BrokerCpuRatio, vec!["H2".to_owned()]);
+    // The first one is another target's.
+    let other = case("H1", "kafka", 50.0, None);
+    let page = report_html(&run, &[other.clone(), h2.clone(), case("H1", "parshall", 50.0, None)]);
+    let row = |name: &str, figures: [&str; 2]| {
+        let [ours, theirs] = figures.map(|figure| format!("<td class=\"n\">{figure}</td>"));
+        format!("<tr><th scope=\"row\">{name}</th>{ours}{theirs}")
+    };
+    let cases = section(&page, "cases");
+    assert!(cases.contains(&row("CPU of the busiest broker, times that of H1", ["0.250×", "1.50×"])), "{cases}");
+    assert!(cases.contains(&row("The same for a record, times that of H1", ["0.250×", "1.00×"])), "{cases}");
+    let charts = section(&page, "charts");
+    assert!(charts.contains(">H2 over H1</text>") && charts.contains("H2, published: 1.50 CPU of the"), "{charts}");
+    assert!(!section(&report_html(&run, &[other, h2]), "cases").contains("times that of"), "no base on its target");
 }
 
 #[test]
