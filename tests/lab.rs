@@ -112,6 +112,10 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     let compared: Value = serde_json::from_str(&ok(dir.path(), &["compare", "results", "results", "--json"])).unwrap();
     assert_eq!(compared["cases"].as_array().unwrap().len(), 4);
     assert!((compared["cases"][0]["throughput"]["ratio"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    let ids: Vec<_> = compared["cases"].as_array().unwrap().iter().map(|case| &case["id"]).collect();
+    assert_eq!(ids, ["rate/rate_records_per_s=500", "rate/rate_records_per_s=1000", "both", "read"]);
+    let text = ok(dir.path(), &["compare", "results", "results"]);
+    assert_eq!(text.matches("no conclusion: it takes two repetitions").count(), 4, "{text}");
     assert!(ok(dir.path(), &["report", "results"]).contains("results/report.html"));
 }
 

@@ -187,9 +187,9 @@ impl Laboratory for Runs {
             return Err("the two runs have measured no case in common".to_owned());
         }
         let row = |case: lab::ComparedCase| Compared {
-            throughput: compare::of_ratio(case.throughput),
-            broker_cpu_per_record: compare::of_ratio(case.broker_cpu_per_record),
-            latency_p99: compare::of_ratio(case.latency_p99),
+            throughput: compare::of_ratio(case.throughput.ratio),
+            broker_cpu_per_record: compare::of_ratio(case.broker_cpu_per_record.ratio),
+            latency_p99: compare::of_ratio(case.latency_p99.ratio),
             case: case.id,
         };
         Ok(compared.into_iter().map(row).collect())

@@ -40,7 +40,7 @@ mod transaction;
 
 pub use bottleneck::{Limit, Verdict};
 pub use capacity::capacity;
-pub use compare::{ComparedCase, Ratio, Spread, compare};
+pub use compare::{ComparedCase, ComparedFigure, ComparedSide, Conclusion, Ratio, Side, Spread, compare};
 pub use consume::{Clock, ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use criterion::{Criterion, CriterionError};
 pub use disk_probe::{DiskProbe, DiskResult, probe_disk};
