@@ -151,11 +151,40 @@ def case_partitions_are_searched(c):
     page.goto(f"{base}/partitions?q={topic}&show=all")
     page.get_by_role("link", name="On", exact=True).click()
     expect(page).to_have_url(re.compile("show=all"))
+    expect(page.locator("[aria-current=page]", has_text="2")).to_be_visible()
     expect(page.get_by_role("link", name=f"{topic}-59", exact=True)).to_be_visible()
     page.get_by_label("Show").select_option("offline")
     expect(page.get_by_text("Every partition has a leader.")).to_be_visible()
     assert answer(base, f"/partitions?q={topic}-7")["total"] == 1
     assert page.goto(f"{base}/partitions?show=nonsense").status == 400
+
+
+def case_long_lists_have_page_numbers(c):
+    page, topic = c.page, c.topic(unique_name("long"), partitions=401, replicas=1)
+    pages = page.get_by_role("navigation", name="Pages of partitions")
+
+    def expect_pages(text, first, last):
+        expect(pages.locator(".at, .at ~ span:not(.range)")).to_have_text(text.split())
+        expect(pages.locator("[aria-current=page]")).to_have_count(1)
+        expect(pages).to_contain_text(f"{first}–{last} of 401 partitions")
+
+    c.go(f"/partitions?q={topic}&show=all")
+    expect_pages("1 2 … 9", 1, 50)
+    pages.get_by_role("link", name="9", exact=True).click()
+    expect_pages("1 … 8 9", 401, 401)
+    assert f"q={topic}" in page.url and "show=all" in page.url, page.url
+    expect(page.get_by_role("region", name="Partitions").locator("tbody tr")).to_have_count(1)
+    c.go(f"/topics/{topic}?page=5")
+    expect_pages("1 … 4 5 6 … 9", 201, 250)
+    expect(pages.locator("[aria-current=page]")).to_have_text("5")
+    c.check("pages")
+    page.set_viewport_size({"width": 390, "height": 900})
+    for link in pages.get_by_role("link").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390 and min(box["width"], box["height"]) >= 32, box
+    pages.get_by_role("link", name="4", exact=True).click()
+    expect_pages("1 2 3 4 5 … 9", 151, 200)
+    c.run("topic", "delete", topic)
 
 
 def case_replicas_are_compared(c):

@@ -40,7 +40,7 @@ struct Page {
     partitions: Vec<PartitionRow>,
     pages: Pages,
     members: Vec<MemberRow>,
-    members_page: MembersPage,
+    members_pages: Pages,
     rebalances: Vec<RebalanceRow>,
     /// Where there are none, or not all are shown.
     rebalances_note: String,
@@ -87,11 +87,6 @@ pub(crate) struct GroupQuery {
     members: usize,
 }
 
-struct MembersPage {
-    page: usize,
-    count: usize,
-}
-
 /// The group of a page's path.
 pub(super) fn find<'a>(context: &RequestContext, snapshot: &'a Snapshot) -> Result<&'a Group, Failure> {
     let id = context.group();
@@ -123,9 +118,12 @@ pub(crate) async fn show(
     }
     let group = find(&context, &snapshot)?;
     let id = context.group();
-    let (partitions, pages) = listing.cut(found(group, &listing));
-    let members_page = MembersPage::new(asked.members, group.members.len());
-    let members = group.members.iter().skip((members_page.page - 1) * ROWS).take(ROWS);
+    let (partitions, pages) = listing.cut(found(group, &listing), "partition");
+    let of_members = Listing { page: asked.members, ..listing.clone() };
+    let (members, members_pages) = of_members.cut(group.members.iter().collect(), "member");
+    // Each list stays where it is when the other one is paged.
+    let members_pages = members_pages.with(format!("page={}", pages.page)).second("members", "#members");
+    let pages = pages.with(format!("members={}", members_pages.page));
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == id).collect();
     let page = Page {
         layout: context.layout(Section::Groups),
@@ -141,8 +139,8 @@ pub(crate) async fn show(
         listing,
         partitions: partitions.into_iter().map(|of| partition_row(&context, of)).collect(),
         pages,
-        members: members.map(member_row).collect(),
-        members_page,
+        members: members.into_iter().map(member_row).collect(),
+        members_pages,
         rebalances_note: rebalances_note(&snapshot, group, rebalances.len()),
         rebalances: rebalance_rows(&context.base, &rebalances, REBALANCES_SHOWN, snapshot.at_ms),
         can_change: context.can_change(),
@@ -335,13 +333,6 @@ fn rebalances_note(snapshot: &Snapshot, group: &Group, rebalances: usize) -> Str
         }
         (None, 0) => "This cluster does not tell them. Brokers of Parshall do, to the console that one of them serves."
             .to_owned(),
-    }
-}
-
-impl MembersPage {
-    fn new(asked: usize, members: usize) -> Self {
-        let count = members.div_ceil(ROWS).max(1);
-        Self { page: asked.clamp(1, count), count }
     }
 }
 

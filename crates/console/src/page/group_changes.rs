@@ -141,7 +141,7 @@ pub(crate) async fn offsets_form(
 }
 
 fn topics_page(context: &RequestContext, group: &Group, listing: &Listing) -> TopicsPage {
-    let (topics, pages) = listing.cut(group.topics());
+    let (topics, pages) = listing.cut(group.topics(), "topic");
     let rows = topics.into_iter().map(|topic| {
         let of_topic = group.positions.iter().filter(|(of, _)| of.topic == topic);
         let lag = of_topic.clone().filter_map(|(_, position)| position.lag_records).reduce(|sum, lag| sum + lag);

@@ -10,9 +10,9 @@ use client::{OffsetMove, ResetTarget, TopicPartition};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
-use super::ROWS;
 use super::group::{find, here, path, quoted};
 use super::group_changes::{in_use, typed_name};
+use super::{Listing, Pages};
 use crate::failure::{Failure, render};
 use crate::format::{count, escape, moment, name_shown, parse_moment};
 use crate::layout::{Layout, Section};
@@ -65,8 +65,7 @@ struct PreviewPage {
     digest: String,
     totals: Totals,
     rows: Vec<Row>,
-    page: usize,
-    pages: usize,
+    pages: Pages,
     typed_name: String,
     /// Whether something else was shown before.
     has_changed: bool,
@@ -94,12 +93,6 @@ struct Totals {
 struct Effect {
     again: i64,
     skipped: i64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PageAsked {
-    page: usize,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,10 +162,10 @@ fn refused(context: &RequestContext, group: &Group, wanted: Wanted, error: Strin
 pub(crate) async fn preview(
     Change(context): Change,
     Query(wanted): Query<Wanted>,
-    Query(asked): Query<PageAsked>,
+    Query(listing): Query<Listing>,
 ) -> Result<Response, Failure> {
     match plan(&context, wanted).await? {
-        Ok(planned) => Ok(render(StatusCode::OK, &preview_page(&context, &planned, asked.page, false))),
+        Ok(planned) => Ok(render(StatusCode::OK, &preview_page(&context, &planned, &listing, false))),
         Err(instead) => Ok(instead),
     }
 }
@@ -188,18 +181,17 @@ pub(crate) async fn reset(
         Err(instead) => return Ok(instead),
     };
     if planned.wanted.digest(&planned.plan) != form.shown {
-        return Ok(render(StatusCode::CONFLICT, &preview_page(&context, &planned, 1, true)));
+        return Ok(render(StatusCode::CONFLICT, &preview_page(&context, &planned, &Listing::default(), true)));
     }
     context.cluster.client.reset_offsets(context.group(), &planned.plan).await?;
     Ok(context.done(&path(&context), "offsets-reset").await.into_response())
 }
 
-fn preview_page(context: &RequestContext, planned: &Planned, page: usize, has_changed: bool) -> PreviewPage {
+fn preview_page(context: &RequestContext, planned: &Planned, listing: &Listing, has_changed: bool) -> PreviewPage {
     let Planned { snapshot, wanted, plan } = planned;
     let effects: Vec<_> = plan.iter().map(|(of, moved)| (of, moved, effect(snapshot, of, *moved))).collect();
-    let pages = effects.len().div_ceil(ROWS).max(1);
-    let page = page.clamp(1, pages);
-    let rows = effects.iter().skip((page - 1) * ROWS).take(ROWS);
+    let totals = totals(&effects);
+    let (rows, pages) = listing.cut(effects, "partition");
     PreviewPage {
         layout: context.layout(Section::Groups),
         group: name_shown(context.group()),
@@ -207,10 +199,9 @@ fn preview_page(context: &RequestContext, planned: &Planned, page: usize, has_ch
         target: wanted.text(),
         query: wanted.query(),
         digest: wanted.digest(plan),
-        totals: totals(&effects),
-        rows: rows.map(|(of, moved, effect)| row(of, **moved, *effect)).collect(),
-        page,
-        pages,
+        totals,
+        rows: rows.into_iter().map(|(of, moved, effect)| row(of, *moved, effect)).collect(),
+        pages: pages.with(wanted.query()),
         typed_name: typed_name(context.group()).to_owned(),
         has_changed,
     }

@@ -66,7 +66,7 @@ struct Figures<'a> {
 
 pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
     let snapshot = context.snapshot().await?;
-    let (shown, pages) = listing.cut(found(&snapshot, &listing));
+    let (shown, pages) = listing.cut(found(&snapshot, &listing), "group");
     let rows = {
         let history = context.cluster.history();
         shown.iter().map(|of| row(&context, &history, of)).collect()

@@ -115,7 +115,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
 
 fn page(context: &RequestContext, snapshot: &Snapshot, rates: &BTreeMap<i32, i64>, listing: &Listing) -> Page {
     let history = context.cluster.history();
-    let (shown, pages) = listing.cut(snapshot.reassignments.iter().collect());
+    let (shown, pages) = listing.cut(snapshot.reassignments.iter().collect(), "partition");
     let rows = shown.into_iter().map(|(of, reassignment)| {
         let progress = Progress::of(snapshot, &history, of, reassignment);
         Row {

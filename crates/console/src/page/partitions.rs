@@ -148,7 +148,7 @@ pub(crate) async fn show(
     let snapshot = context.snapshot().await?;
     let found = filter.found(&snapshot)?;
     let electable = found.iter().filter(|(_, partition)| is_electable(&snapshot, partition)).count();
-    let (shown, pages) = listing.cut(found);
+    let (shown, pages) = listing.cut(found, "partition");
     let rows = shown.iter().map(|(of, partition)| Row {
         href: partition_href(&context, of),
         topic: of.topic.clone(),
@@ -166,7 +166,7 @@ pub(crate) async fn show(
         shows: SHOWS,
         brokers: snapshot.brokers.keys().map(ToString::to_string).collect(),
         rows: rows.collect(),
-        pages: pages.with(format!("&show={}&broker={}", escape(&filter.show), escape(&filter.broker))),
+        pages: pages.with(format!("show={}&broker={}", escape(&filter.show), escape(&filter.broker))),
         filter,
         electable,
         moving: snapshot.reassignments.len(),

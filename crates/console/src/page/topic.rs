@@ -66,7 +66,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
     let snapshot = context.snapshot_with(|snapshot| snapshot.topics.contains_key(context.param("topic"))).await?;
     let topic = find(&context, &snapshot)?;
     let name = context.param("topic");
-    let (partitions, pages) = listing.cut(topic.partitions.iter().collect());
+    let (partitions, pages) = listing.cut(topic.partitions.iter().collect(), "partition");
     let page = Page {
         layout: context.layout(Section::Topics),
         base: context.base.clone(),

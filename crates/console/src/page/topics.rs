@@ -63,8 +63,8 @@ pub(crate) async fn show(
     let snapshot = context.snapshot().await?;
     let shows_internal = asked.internal.is_some();
     let found = found(&snapshot, &context.cluster.history(), &listing, shows_internal);
-    let (shown, pages) = listing.cut(found);
-    let pages = pages.with(if shows_internal { "&internal=on" } else { "" }.to_owned());
+    let (shown, pages) = listing.cut(found, "topic");
+    let pages = pages.with(if shows_internal { "internal=on" } else { "" }.to_owned());
     let page = Page {
         layout: context.layout(Section::Topics),
         base: context.base.clone(),
