@@ -109,6 +109,8 @@ fn nothing_is_changed_for_other_origins_or_without_the_name() {
         assert_eq!(post(address, delete, "confirm=orders", &[("Origin", origin)]).status, 403, "{origin}");
     }
     assert_eq!(post(address, delete, "confirm=order", &[]).status, 400);
+    let delete_records = "/clusters/local/topics/orders/delete-records";
+    assert_eq!(post(address, delete_records, "topic_id=&plan=0:1&confirm=order", &[]).status, 400);
     assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
     let own = format!("http://{address}");
     let done = post(address, delete, "confirm=orders", &[("Origin", &own)]);
@@ -124,7 +126,7 @@ fn a_console_that_is_read_only_changes_nothing() {
     let changes = [
         ("topics/new", "name=x"),
         ("topics/orders/delete", "confirm=orders"),
-        ("topics/orders/empty", "confirm=orders"),
+        ("topics/orders/delete-records", "topic_id=&plan=0:1&confirm=orders"),
         ("topics/orders/partitions", "count=3"),
         ("topics/orders/configs/retention.ms", "action=set&value=1"),
         ("brokers/1/configs/log.retention.ms", "action=set&value=1"),
@@ -138,6 +140,8 @@ fn a_console_that_is_read_only_changes_nothing() {
     assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
     let page = get(address, "/clusters/local/topics");
     assert!(!page.body.contains("Create a topic") && page.body.contains("Read-only"), "{}", page.body);
+    let page = get(address, "/clusters/local/topics/orders");
+    assert!(page.status == 200 && !page.body.contains("Delete"), "{}", page.body);
 }
 
 #[test]

@@ -117,7 +117,9 @@ def case_topic_lifecycle(c):
 
     c.run("produce", "lifecycle", stdin="".join(f"{at}\n" for at in range(200)))
     c.page.get_by_role("link", name="Delete records").click()
-    expect(c.page.locator(".notice")).to_contain_text("200 records in 5 partitions")
+    c.page.get_by_label("All that there are").check()
+    c.page.get_by_role("button", name="Show what would be lost").click()
+    expect(c.page.locator(".notice")).to_contain_text("200 records in")
     button = c.page.get_by_role("button", name="Delete the records")
     expect(button).to_be_disabled()
     c.page.get_by_label("Type lifecycle to confirm").fill("lifecycle")
@@ -134,6 +136,46 @@ def case_topic_lifecycle(c):
     c.page.get_by_role("button", name="Delete the topic").click()
     expect(c.page.get_by_role("status").first).to_contain_text("deleted")
     assert "lifecycle" not in c.run("topic", "list")
+
+
+def case_records_are_deleted_up_to_an_offset(c):
+    c.topic("shortened", partitions=2)
+    c.run("produce", "shortened", "--partition", 0, stdin="".join(f"{at}\n" for at in range(10)))
+    c.run("consume", "shortened", "--from-beginning", "--group", "shortened readers", "--max-messages", 3)
+    c.go("/topics/shortened/delete-records")
+    c.check("delete-records")
+    c.page.get_by_role("button", name="Show what would be lost").click()
+    expect(c.page.get_by_role("alert")).to_contain_text("type an offset at a partition")
+    c.page.get_by_label("All that there are").check()
+    c.page.get_by_label("Delete of partition 0 before offset").fill("4")
+    expect(c.page.get_by_label("Those before the offsets")).to_be_checked()
+    c.page.get_by_role("button", name="Show what would be lost").click()
+    expect(c.page.locator(".notice")).to_contain_text("4 records in 1 partition")
+    expect(c.page.locator(".notice")).to_contain_text("1 of them that group “shortened readers” has not read")
+    c.check("delete-records-preview")
+    c.page.get_by_role("link", name="Change something").click()
+    expect(c.page.get_by_label("Delete of partition 0 before offset")).to_have_value("4")
+    c.page.go_back()
+    button = c.page.get_by_role("button", name="Delete the records")
+    expect(button).to_be_disabled()
+    c.page.get_by_label("Type shortened to confirm").fill("shortened")
+    # What is written or deleted in the meantime does not change what was shown.
+    c.run("topic", "delete-records", "shortened:0", "--before", 1)
+    c.run("produce", "shortened", "--partition", 0, stdin="later\n")
+    button.click()
+    expect(c.page.get_by_role("status").first).to_contain_text("records have been deleted")
+    row = c.page.get_by_role("region", name="Partitions").locator("tbody tr").first
+    expect(row.locator("td").nth(3)).to_have_text("4")
+    expect(row.locator("td").nth(4)).to_have_text("11")
+
+    # A topic with the same name has other records.
+    c.go("/topics/shortened/delete-records/preview?to=end")
+    c.run("topic", "delete", "shortened")
+    c.topic("shortened", records=20)
+    c.page.get_by_label("Type shortened to confirm").fill("shortened")
+    button.click()
+    expect(c.page.get_by_role("alert")).to_contain_text("deleted and created again")
+    assert "begins at offset 0" in c.run("topic", "delete-records", "shortened", "--before", 0)
 
 
 def case_topic(c):

@@ -3,6 +3,7 @@
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;
+pub(crate) mod delete_records;
 pub(crate) mod elections;
 pub(crate) mod follow;
 pub(crate) mod group;

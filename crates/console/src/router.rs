@@ -8,8 +8,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    broker, clusters, configs, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
-    moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
+    broker, clusters, configs, delete_records, elections, follow, group, group_changes, group_reset, groups, lab,
+    message, messages, moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -58,7 +58,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/configs", get(configs::of_topic))
         .route("/topics/{topic}/configs/{config}", get(configs::edit_of_topic).post(configs::change_of_topic))
         .route("/topics/{topic}/partitions", get(topic_changes::partitions_form).post(topic_changes::add_partitions))
-        .route("/topics/{topic}/empty", get(topic_changes::empty_form).post(topic_changes::empty))
+        .route("/topics/{topic}/delete-records", get(delete_records::form).post(delete_records::delete))
+        .route("/topics/{topic}/delete-records/preview", get(delete_records::preview))
         .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete))
         .route("/groups", get(groups::show))
         .route("/groups/{group}", get(group::show))

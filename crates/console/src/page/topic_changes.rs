@@ -1,12 +1,9 @@
-//! Creating a topic, adding partitions, deleting its records, deleting it.
-
-use std::collections::BTreeMap;
+//! Creating a topic, adding partitions, deleting it.
 
 use askama::Template;
 use axum::extract::Form;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use client::{ClientError, TopicPartition};
 use serde::Deserialize;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
 
@@ -175,7 +172,7 @@ fn losses(topic: &Topic) -> Vec<String> {
     )]
 }
 
-fn records_text(records: i64) -> String {
+pub(super) fn records_text(records: i64) -> String {
     match records {
         1 => "1 record".to_owned(),
         _ => format!("{} records", count(records)),
@@ -208,33 +205,4 @@ pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>
     confirmed(&form.confirm, name)?;
     place.cluster.client.delete_topic(name).await?;
     Ok(place.done("/topics", "topic-deleted").await.into_response())
-}
-
-pub(crate) async fn empty_form(Change(place): Change) -> Result<Response, Failure> {
-    let snapshot = place.fresh().await?;
-    let topic = find(&place, &snapshot)?;
-    let name = place.param("topic").to_owned();
-    let page = ConfirmPage {
-        layout: place.layout(Section::Topics),
-        title: format!("Delete all records of {name}"),
-        losses: losses(topic),
-        back: format!("{}/topics/{name}", place.base),
-        name,
-        action: "Delete the records",
-    };
-    Ok(render(StatusCode::OK, &page))
-}
-
-pub(crate) async fn empty(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
-    let name = place.param("topic").to_owned();
-    confirmed(&form.confirm, &name)?;
-    let snapshot = place.snapshot().await?;
-    let partitions = find(&place, &snapshot)?.partitions.iter();
-    // Up to the ends that the page has shown: what came since stays.
-    let ends = partitions.filter_map(|of| Some((TopicPartition::new(name.clone(), of.index), of.end?)));
-    let ends: BTreeMap<_, _> = ends.collect();
-    if let Some(error) = place.cluster.client.delete_records(&ends).await.into_values().find_map(Result::err) {
-        return Err(ClientError::into(error));
-    }
-    Ok(place.done(&format!("/topics/{name}"), "records-deleted").await.into_response())
 }
