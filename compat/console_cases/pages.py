@@ -138,6 +138,24 @@ def case_topic_lifecycle(c):
     assert "lifecycle" not in c.run("topic", "list")
 
 
+def case_a_topic_is_created_like_another(c):
+    c.topic("pattern", partitions=4)
+    c.run("config", "alter", "topic", "pattern", "--set", "retention.ms=3600000", "--set", "max.message.bytes=2000000")
+    c.go("/topics/pattern")
+    c.page.get_by_role("link", name="Create a topic like this").click()
+    expect(c.page.get_by_text("Filled in from pattern")).to_be_visible()
+    expect(c.page.get_by_label("Partitions")).to_have_value("4")
+    expect(c.page.get_by_label("Replicas")).to_have_value(str(c.replicas))
+    assert sorted(c.page.get_by_label("Settings").input_value().split()) == ["max.message.bytes=2000000", "retention.ms=3600000"]
+    c.check("topic-like")
+    c.page.get_by_label("Name").fill("pattern-like")
+    c.page.get_by_role("button", name="Create the topic").click()
+    expect(c.page.locator("h1")).to_have_text("pattern-like")
+    described = c.run("topic", "describe", "pattern-like")
+    assert "retention.ms=3600000" in described and "max.message.bytes=2000000" in described, described
+    assert c.go("/topics/new?like=no-such-topic").status == 404
+
+
 def case_records_are_deleted_up_to_an_offset(c):
     c.topic("shortened", partitions=2)
     c.run("produce", "shortened", "--partition", 0, stdin="".join(f"{at}\n" for at in range(10)))

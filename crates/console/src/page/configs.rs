@@ -87,7 +87,7 @@ pub(crate) async fn config_rows(
     Ok(rows)
 }
 
-async fn describe(context: &RequestContext, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
+pub(super) async fn describe(context: &RequestContext, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
     let mut described = context.cluster.client.describe_configs(std::slice::from_ref(resource), true).await;
     let missing = || ClientError::Missing { address: "the cluster".to_owned(), subject: "settings".to_owned() };
     described.remove(resource).unwrap_or_else(|| Err(missing()))

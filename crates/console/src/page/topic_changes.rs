@@ -1,16 +1,19 @@
 //! Creating a topic, adding partitions, deleting it.
 
 use askama::Template;
-use axum::extract::Form;
+use axum::extract::{Form, Query};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use client::{ConfigEntry, ConfigSource, Resource};
 use serde::Deserialize;
 use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
 
+use super::configs::describe;
 use super::topic::find;
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
+use crate::reassignment::{FOLLOWER_REPLICAS, LEADER_REPLICAS};
 use crate::request_context::{Change, confirmed};
 use crate::snapshot::Topic;
 
@@ -20,6 +23,8 @@ struct CreatePage {
     layout: Layout,
     base: String,
     form: NewTopic,
+    /// The topic that the form was filled in from, or empty.
+    like: String,
     brokers: usize,
     error: Option<String>,
 }
@@ -34,19 +39,36 @@ pub(crate) struct NewTopic {
     configs: String,
 }
 
-pub(crate) async fn create_form(Change(place): Change) -> Result<Response, Failure> {
-    let brokers = place.snapshot().await?.alive();
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Like {
+    /// A topic whose partitions, replicas and settings another one shall have.
+    like: String,
+}
+
+pub(crate) async fn create_form(Change(place): Change, Query(Like { like }): Query<Like>) -> Result<Response, Failure> {
+    let snapshot = place.snapshot_with(|snapshot| like.is_empty() || snapshot.topics.contains_key(&like)).await?;
+    let form = match (like.as_str(), snapshot.topics.get(&like)) {
+        ("", _) => NewTopic::default(),
+        (_, Some(topic)) => NewTopic::like(topic, &describe(&place, &Resource::topic(&like)).await?),
+        (_, None) => return Err(Failure::not_found(format!("there is no topic {like:?}"))),
+    };
     let page = CreatePage {
         layout: place.layout(Section::Topics),
         base: place.base.clone(),
-        form: NewTopic::default(),
-        brokers,
+        form,
+        like,
+        brokers: snapshot.alive(),
         error: None,
     };
     Ok(render(StatusCode::OK, &page))
 }
 
-pub(crate) async fn create(Change(place): Change, Form(form): Form<NewTopic>) -> Result<Response, Failure> {
+pub(crate) async fn create(
+    Change(place): Change,
+    Query(Like { like }): Query<Like>,
+    Form(form): Form<NewTopic>,
+) -> Result<Response, Failure> {
     let created = match form.topic() {
         Ok(topic) => place.cluster.client.create_topic(topic).await.map_err(|error| error.to_string()),
         Err(reason) => Err(reason),
@@ -56,13 +78,27 @@ pub(crate) async fn create(Change(place): Change, Form(form): Form<NewTopic>) ->
         Err(error) => {
             let brokers = place.snapshot().await?.alive();
             let (layout, base) = (place.layout(Section::Topics), place.base.clone());
-            let page = CreatePage { layout, base, form, brokers, error: Some(error) };
+            let page = CreatePage { layout, base, form, like, brokers, error: Some(error) };
             Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page))
         }
     }
 }
 
 impl NewTopic {
+    /// Without a name, and without what throttles moves of the other topic's replicas.
+    fn like(topic: &Topic, configs: &[ConfigEntry]) -> Self {
+        let own = configs.iter().filter(|entry| {
+            entry.source == ConfigSource::DynamicTopic && ![LEADER_REPLICAS, FOLLOWER_REPLICAS].contains(&&*entry.name)
+        });
+        let lines = own.filter_map(|entry| Some(format!("{}={}", entry.name, entry.value.as_ref()?)));
+        Self {
+            name: String::new(),
+            partitions: topic.partitions.len().to_string(),
+            replicas: topic.replication_factor().to_string(),
+            configs: lines.collect::<Vec<_>>().join("\n"),
+        }
+    }
+
     fn topic(&self) -> Result<CreatableTopic, String> {
         let number = |what: &str, text: &str| match text.trim() {
             // The broker's default.
@@ -205,4 +241,39 @@ pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>
     confirmed(&form.confirm, name)?;
     place.cluster.client.delete_topic(name).await?;
     Ok(place.done("/topics", "topic-deleted").await.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use client::ConfigType;
+
+    use super::*;
+    use crate::snapshot::Partition;
+
+    #[test]
+    fn a_topic_like_another_has_the_settings_that_were_set_on_that_one() {
+        let entry = |name: &str, value: Option<&str>, source| ConfigEntry {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            source,
+            is_read_only: false,
+            is_sensitive: value.is_none(),
+            synonyms: Vec::new(),
+            config_type: ConfigType::String,
+            documentation: None,
+        };
+        let configs = [
+            entry("cleanup.policy", Some("compact"), ConfigSource::DynamicTopic),
+            entry("retention.ms", Some("1000"), ConfigSource::StaticBroker),
+            entry("secret", None, ConfigSource::DynamicTopic),
+            entry("segment.bytes", Some("2000000"), ConfigSource::DynamicTopic),
+            entry(LEADER_REPLICAS, Some("0:1"), ConfigSource::DynamicTopic),
+            entry(FOLLOWER_REPLICAS, Some("0:2"), ConfigSource::DynamicTopic),
+        ];
+        let partition = |index| Partition { index, replicas: vec![1, 2, 3], ..Partition::default() };
+        let topic = Topic { partitions: vec![partition(0), partition(1)], ..Topic::default() };
+        let form = NewTopic::like(&topic, &configs);
+        assert_eq!([&*form.name, &*form.partitions, &*form.replicas], ["", "2", "3"]);
+        assert_eq!(form.configs, "cleanup.policy=compact\nsegment.bytes=2000000");
+    }
 }

@@ -11,8 +11,8 @@ use crate::snapshot::Snapshot;
 
 const LEADER_RATE: &str = "leader.replication.throttled.rate";
 const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";
-const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
-const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
+pub(crate) const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
+pub(crate) const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 /// Requests that change settings at the same time.
 const REQUESTS_AT_ONCE: usize = 8;
 
