@@ -24,7 +24,11 @@ impl Broker {
 
     /// One with flags of its own.
     pub fn start_with(flags: &[&str]) -> Self {
-        let data_dir = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), flags)
+    }
+
+    /// One with data from before.
+    pub fn start_in(data_dir: tempfile::TempDir, flags: &[&str]) -> Self {
         let (process, line) = Self::serve(data_dir.path(), "127.0.0.1:0", flags);
         let console = line.trim_end().split(", console on http://").nth(1).map(str::to_owned);
         Self { process, address: address(&line), data_dir, console }

@@ -83,7 +83,9 @@ fn target(target: &TargetFacts) -> String {
     let TargetFacts { label, version, brokers, is_local, .. } = target;
     let brokers = format::counted(*brokers as usize, "broker");
     let note = if *is_local { ", on the machine that puts the load" } else { "" };
-    format!("{label}: {version}, {brokers}{note}")
+    // A cluster that runs somewhere does not tell what it is.
+    let version = if version.is_empty() { String::new() } else { format!("{version}, ") };
+    format!("{label}: {version}{brokers}{note}")
 }
 
 fn scale(scale: Option<f64>) -> String {

@@ -65,8 +65,8 @@ pub struct Plan {
     pub directory: PathBuf,
     /// The command line.
     pub command: String,
-    /// What `--case ID` can be added to, to run a case alone.
-    pub command_for_case: String,
+    /// What `--case ID` can be added to, to run a case alone. `None` where only all of them can be run.
+    pub command_for_case: Option<String>,
     pub program_version: String,
     pub wall_ms: fn() -> i64,
     /// Wall time for people: RFC 3339 of milliseconds since 1970.
@@ -413,7 +413,10 @@ impl<'a> Session<'a> {
             target: target.label.clone(),
             repetition: turn.repetition,
             started: (self.plan.format_time)((self.plan.wall_ms)()),
-            reproduce: format!("{} --case '{}'", self.plan.command_for_case, case.id),
+            reproduce: match &self.plan.command_for_case {
+                Some(command) => format!("{command} --case '{}'", case.id),
+                None => self.plan.command.clone(),
+            },
             host: self.facts.host.clone(),
             preflight: self.facts.preflight.clone(),
             published: case.published.clone(),

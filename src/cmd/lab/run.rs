@@ -89,7 +89,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         data_parent: args.targets.data_dir(),
         directory,
         command: command_line(),
-        command_for_case,
+        command_for_case: Some(command_for_case),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_ms: time::now_ms,
         format_time: time::format_time,

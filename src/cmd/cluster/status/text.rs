@@ -80,10 +80,12 @@ fn render_brokers(brokers: &[BrokerStatus]) -> String {
 fn render_counts(counts: &Counts) -> String {
     let Counts { topics, total, offline, under_min_isr, at_min_isr, under_replicated, led_by_another, .. } = counts;
     let part = *led_by_another as f64 * 100.0 / (*total).max(1) as f64;
+    let s = if *topics == 1 { "" } else { "s" };
+    let hint = if *led_by_another == 0 { "" } else { ": 'parshall partition elect --all' has those lead" };
     format!(
-        "\npartitions: {total} in {topics} topics\n  \
+        "\npartitions: {total} in {topics} topic{s}\n  \
          {offline} offline, {under_min_isr} under min ISR, {at_min_isr} at min ISR, {under_replicated} under-replicated\n  \
-         {led_by_another} not led by the first of their replicas ({part:.1} %)\n"
+         {led_by_another} not led by the first of their replicas ({part:.1} %){hint}\n"
     )
 }
 
@@ -168,9 +170,9 @@ BROKER  ADDRESS  RACK  STATE    LEADERS  PREFERRED  REPLICAS  OUT-OF-SYNC
 2       h2:9092  -     fenced   0        0          2         0
 3       -        -     missing  0        0          2         0
 
-partitions: 2 in 1 topics
+partitions: 2 in 1 topic
   2 offline, 0 under min ISR, 0 at min ISR, 0 under-replicated
-  1 not led by the first of their replicas (50.0 %)
+  1 not led by the first of their replicas (50.0 %): 'parshall partition elect --all' has those lead
 
 TOPIC   PARTITION  LEADER  REPLICAS  ISR  MIN-ISR  STATE
 orders  0          none    1,2       -    0        offline
