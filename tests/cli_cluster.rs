@@ -229,6 +229,48 @@ fn a_node_that_has_left_for_good_is_removed() {
     process.wait().unwrap();
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test damages files")]
+fn replicas_that_differ_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["cluster", "start", "--nodes", "2", "--port", "0", "--data-dir", "c"];
+    let (mut process, address, _) = start(dir.path(), &flags);
+    let [_, second] = brokers(&mut process);
+    let run = |args: &[&str]| {
+        let output = parshall(dir.path(), &[args, &["--bootstrap-server", &address]].concat()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for topic in ["plain", "compacted"] {
+        run(&["topic", "create", topic, "--replica-assignment", "1:2", "--config", "cleanup.policy=compact"]);
+        for value in ["one", "two", "three"] {
+            assert_eq!(run(&["produce", topic, "--key", value, "--value", value]).0, Some(0));
+        }
+    }
+    run(&["config", "alter", "topic", "plain", "--delete", "cleanup.policy"]);
+    let verify = ["partition", "verify-replicas"];
+    let (code, text) = run(&[&verify[..], &["plain", "compacted:0"]].concat());
+    let line = |topic| format!("{topic}-0  offsets 0 to 3, 3 batches, leader 1: alike on 2\n");
+    assert_eq!((code, text), (Some(0), line("compacted") + &line("plain")));
+    let (_, text) = run(&[&verify[..], &["plain", "--last", "1", "--json"]].concat());
+    let verified: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&verified[0]["from"], &verified[0]["to"], &verified[0]["batches"]), (&2.into(), &3.into(), &1.into()));
+
+    let log = dir.path().join("c/broker-2/plain-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let (code, text) = run(&[&verify[..], &["plain", "compacted"]].concat());
+    assert_eq!(code, Some(1));
+    assert!(text.contains("plain-0  broker 2: what is at offset 0 is damaged"), "{text}");
+    assert!(text.contains(&line("compacted")), "{text}");
+
+    assert!(Command::new("kill").args(["-9", &second]).status().unwrap().success());
+    let (code, text) = run(&[&verify[..], &["compacted"]].concat());
+    assert!(code == Some(1) && text.contains("compacted-0  broker 2: cannot connect to "), "{text}");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
 /// The file that Apache Kafka ships, with ports and a directory of this test.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test has files")]

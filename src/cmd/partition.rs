@@ -1,12 +1,13 @@
-//! `parshall partition`: who leads partitions, and which brokers have them.
+//! `parshall partition`: who leads partitions, which brokers have them, and whether those have the same.
 
 use anyhow::Result;
 use clap::Subcommand;
 
 mod elect;
 mod reassign;
+mod verify_replicas;
 
-/// Elect leaders of partitions, and move partitions to other brokers.
+/// Elect leaders of partitions, move partitions to other brokers, and compare replicas.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -19,6 +20,7 @@ enum Command {
     Elect(elect::Elect),
     Reassign(reassign::Reassign),
     Reassignments(reassign::List),
+    VerifyReplicas(verify_replicas::VerifyReplicas),
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -26,5 +28,6 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Command::Elect(args) => elect::run(args).await,
         Command::Reassign(args) => reassign::run(args).await,
         Command::Reassignments(args) => reassign::list(args).await,
+        Command::VerifyReplicas(args) => verify_replicas::run(args).await,
     }
 }

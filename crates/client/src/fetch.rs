@@ -53,6 +53,22 @@ impl Client {
         });
         self.ask_leaders(&wanted.collect(), PATIENCE, ask).await
     }
+
+    /// What the replica on this broker has from an offset on, as far as one answer goes. Followers answer consumers up
+    /// to their high watermark (KIP-392).
+    pub async fn fetch_from(
+        &self,
+        broker: i32,
+        partition: &TopicPartition,
+        offset: i64,
+    ) -> Result<FetchedBatches, ClientError> {
+        let topic_id = self.describe(&[&partition.topic]).await?.topic(&partition.topic)?.id;
+        let connection = self.broker(broker).await?;
+        let address = connection.address().to_owned();
+        let wanted = BTreeMap::from([(partition.clone(), Start { topic_id, offset })]);
+        let missing = || ClientError::Missing { address, subject: partition.to_string() };
+        ask(connection, wanted).await?.remove(partition).unwrap_or_else(|| Err(missing()))
+    }
 }
 
 async fn ask(
