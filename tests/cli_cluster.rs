@@ -181,7 +181,7 @@ fn what_is_wrong_is_in_the_first_line_and_the_exit_status() {
     broker.ok(&["topic", "create", "fine", "--partitions", "3"]);
     let (code, text) = status(&broker.address);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("\npartitions: 3 in 1 topics\n  0 offline, 0 under min ISR, 3 at min ISR, "), "{text}");
+    assert!(text.contains("\npartitions: 3 in 1 topic\n  0 offline, 0 under min ISR, 3 at min ISR, "), "{text}");
     broker.ok(&["topic", "create", "short", "--partitions", "30", "--config", "min.insync.replicas=2"]);
     let (code, text) = status(&broker.address);
     assert_eq!(code, Some(1), "{text}");
