@@ -41,6 +41,7 @@ mod serve;
 mod table;
 pub(crate) mod time;
 mod topic;
+mod versions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Partition(partition::Args),
     LogDirs(log_dirs::Args),
     Config(config::Args),
+    ApiVersions(versions::ApiVersions),
+    Features(versions::Features),
     Dump(dump::Args),
     Recover(recover::Args),
     #[cfg(feature = "lab")]
@@ -88,6 +91,8 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Partition(args) => partition::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::LogDirs(args) => log_dirs::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::ApiVersions(args) => versions::api_versions(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
         Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "lab")]

@@ -89,6 +89,20 @@ fn patterns_and_kafkas_own_forms_are_understood() {
 }
 
 #[test]
+fn a_broker_says_what_it_speaks() {
+    let broker = Broker::start();
+    let text = broker.ok(&["api-versions"]);
+    assert!(text.starts_with(&format!("broker 1, {}\nAPI ", broker.address)), "{text}");
+    let produce: Vec<_> = text.lines().find(|line| line.starts_with("Produce ")).unwrap().split_whitespace().collect();
+    let highest = produce[2].split('-').nth(1).unwrap();
+    assert_eq!((produce[1], produce[3]), ("0", highest), "{text}");
+    let documents: Value = serde_json::from_str(&broker.ok(&["api-versions", "--broker", "1", "--json"])).unwrap();
+    assert_eq!((&documents[0]["broker"], &documents[0]["apis"][0]["name"]), (&1.into(), &"Produce".into()));
+    assert!(broker.fails(&["api-versions", "--broker", "7"], "").contains("broker 7"));
+    assert!(broker.ok(&["features"]).lines().all(|line| line.contains("roker")));
+}
+
+#[test]
 fn every_codec_brings_back_what_went_in() {
     let broker = Broker::start();
     broker.ok(&["topic", "create", "t", "--partitions", "3"]);

@@ -1,0 +1,219 @@
+//! `parshall api-versions` and `parshall features`: what brokers speak, and which feature levels a cluster has.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use client::Client;
+use serde::Serialize;
+use wire::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+
+use super::args::Connection;
+use super::output;
+use super::table::Column::{Fitted, Right};
+use super::table::table;
+
+/// Show the APIs of each broker, the versions that it speaks, and the one that this program would use.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall api-versions
+  parshall api-versions --broker 2
+  parshall api-versions --json")]
+pub(crate) struct ApiVersions {
+    /// Ask only this broker
+    #[arg(long, value_name = "ID")]
+    broker: Option<i32>,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Show the features of each broker: the levels that it supports, and the finalized one.
+///
+/// A broker that tells of none has none to be changed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  parshall features
+  parshall features --json")]
+pub(crate) struct Features {
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Serialize)]
+struct Api {
+    key: i16,
+    /// `None` where this program does not know it.
+    name: Option<&'static str>,
+    min_version: i16,
+    max_version: i16,
+    /// What both speak.
+    usable_version: Option<i16>,
+}
+
+#[derive(Serialize)]
+struct Feature {
+    feature: String,
+    supported_min_version: i16,
+    supported_max_version: i16,
+    finalized_version_level: i16,
+    epoch: i64,
+}
+
+/// What belongs to one broker.
+#[derive(Serialize)]
+struct OfBroker<T> {
+    broker: i32,
+    address: String,
+    #[serde(flatten)]
+    of_it: T,
+}
+
+#[derive(Serialize)]
+struct Apis {
+    apis: Vec<Api>,
+}
+
+#[derive(Serialize)]
+struct FeaturesOf {
+    features: Vec<Feature>,
+}
+
+async fn ask<T>(
+    client: &Client,
+    only: Option<i32>,
+    read: impl Fn(ApiVersionsResponse) -> T,
+) -> Result<Vec<OfBroker<T>>> {
+    let request = ApiVersionsRequest {
+        client_software_name: "parshall".to_owned(),
+        client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let ids = match only {
+        Some(id) => vec![id],
+        None => BTreeMap::from_iter(client.brokers().await?).into_keys().collect(),
+    };
+    let mut answers = Vec::new();
+    for broker in ids {
+        let connection = client.broker(broker).await?;
+        let of_it = read(connection.send(&request).await.map_err(client::ClientError::from)?);
+        answers.push(OfBroker { broker, address: connection.address().to_owned(), of_it });
+    }
+    Ok(answers)
+}
+
+fn apis(response: ApiVersionsResponse) -> Apis {
+    let apis = response.api_keys.into_iter().map(|theirs| {
+        let ours = wire::api::find(theirs.api_key);
+        let usable = ours.and_then(|ours| {
+            let highest = theirs.max_version.min(*ours.versions.end());
+            (highest >= theirs.min_version.max(*ours.versions.start())).then_some(highest)
+        });
+        Api {
+            key: theirs.api_key,
+            name: ours.map(|ours| ours.name),
+            min_version: theirs.min_version,
+            max_version: theirs.max_version,
+            usable_version: usable,
+        }
+    });
+    Apis { apis: apis.collect() }
+}
+
+fn features(response: ApiVersionsResponse) -> FeaturesOf {
+    let finalized: BTreeMap<_, _> =
+        response.finalized_features.into_iter().map(|feature| (feature.name, feature.max_version_level)).collect();
+    let supported = response.supported_features.into_iter().map(|feature| Feature {
+        finalized_version_level: finalized.get(&feature.name).copied().unwrap_or(0),
+        feature: feature.name,
+        supported_min_version: feature.min_version,
+        supported_max_version: feature.max_version,
+        epoch: response.finalized_features_epoch,
+    });
+    FeaturesOf { features: supported.collect() }
+}
+
+pub(crate) async fn api_versions(args: ApiVersions) -> Result<()> {
+    let client = args.connection.client("api-versions").await?;
+    let answers = ask(&client, args.broker, apis).await?;
+    if args.json {
+        return Ok(output::print_json(&answers)?);
+    }
+    for OfBroker { broker, address, of_it } in &answers {
+        let mut rows = vec![["API", "KEY", "VERSIONS", "USED"].map(str::to_owned)];
+        rows.extend(of_it.apis.iter().map(|api| {
+            [
+                api.name.unwrap_or("unknown").to_owned(),
+                api.key.to_string(),
+                format!("{}-{}", api.min_version, api.max_version),
+                api.usable_version.map_or_else(|| "-".to_owned(), |version| version.to_string()),
+            ]
+        }));
+        output::print(&format!("broker {broker}, {address}\n"))?;
+        output::print(&table(&rows, &[Fitted(0), Right(0), Right(0), Right(0)], "  "))?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn show_features(args: Features) -> Result<()> {
+    let client = args.connection.client("features").await?;
+    let answers = ask(&client, None, features).await?;
+    if args.json {
+        return Ok(output::print_json(&answers)?);
+    }
+    let mut text = String::new();
+    for OfBroker { broker, of_it, .. } in &answers {
+        if of_it.features.is_empty() {
+            text.push_str(&format!("broker {broker} tells of no features\n"));
+        }
+        for feature in &of_it.features {
+            // As kafka-features.sh describe.
+            text.push_str(&format!(
+                "Feature: {}\tSupportedMinVersion: {}\tSupportedMaxVersion: {}\tFinalizedVersionLevel: {}\t\
+                 Epoch: {}\tBroker: {broker}\n",
+                output::visible(&feature.feature),
+                feature.supported_min_version,
+                feature.supported_max_version,
+                feature.finalized_version_level,
+                feature.epoch
+            ));
+        }
+    }
+    Ok(output::print(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::api::api_versions::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
+
+    #[test]
+    fn what_both_speak_is_used() {
+        let api = |(api_key, min_version, max_version)| ApiVersion { api_key, min_version, max_version };
+        let api_keys = [(3, 0, 99), (18, 90, 99), (999, 0, 1)].map(api).to_vec();
+        let apis = apis(ApiVersionsResponse { api_keys, ..Default::default() }).apis;
+        let usable: Vec<_> = apis.iter().map(|api| (api.name, api.usable_version)).collect();
+        let metadata = wire::api::find(3).map(|api| *api.versions.end());
+        assert_eq!(usable, [(Some("Metadata"), metadata), (Some("ApiVersions"), None), (None, None)]);
+    }
+
+    #[test]
+    fn a_feature_that_is_not_finalized_has_level_0() {
+        let supported = |name: &str| SupportedFeatureKey { name: name.to_owned(), min_version: 0, max_version: 2 };
+        let finalized =
+            FinalizedFeatureKey { name: "group.version".to_owned(), max_version_level: 1, min_version_level: 1 };
+        let response = ApiVersionsResponse {
+            supported_features: vec![supported("group.version"), supported("share.version")],
+            finalized_features: vec![finalized],
+            ..Default::default()
+        };
+        let levels = features(response).features.into_iter().map(|of| (of.feature, of.finalized_version_level));
+        let expected = [("group.version".to_owned(), 1), ("share.version".to_owned(), 0)];
+        assert_eq!(levels.collect::<Vec<_>>(), expected);
+    }
+}
