@@ -20,6 +20,7 @@ mod console_lab;
 #[cfg(feature = "console")]
 mod console_listener;
 mod consume;
+mod debug;
 mod dump;
 pub(crate) mod failure;
 mod group;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     ApiVersions(versions::ApiVersions),
     Features(versions::Features),
     Dump(dump::Args),
+    Debug(debug::Args),
     Recover(recover::Args),
     #[cfg(feature = "lab")]
     Perf(perf::Args),
@@ -94,6 +96,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::ApiVersions(args) => versions::api_versions(args).await.map(|()| ExitCode::SUCCESS),
         Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
+        Command::Debug(args) => debug::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "lab")]
         Command::Perf(args) => perf::run(args).await,

@@ -103,6 +103,36 @@ fn a_broker_says_what_it_speaks() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn a_bundle_has_what_somebody_who_helps_would_ask_for() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "orders"]);
+    broker.ok_with(&["produce", "orders"], "what nobody else should read\n");
+    let dir = tempfile::tempdir().unwrap();
+    let [out, log] = ["bundle.tar.gz", "a.log"].map(|name| dir.path().join(name).to_str().unwrap().to_owned());
+    std::fs::write(&log, "a line of a log\n").unwrap();
+    let args = ["debug", "bundle", "--out", &out, "--log", &log, "--metrics", "http://127.0.0.1:1/metrics"];
+    assert_eq!(broker.ok(&args), format!("{out} has 12 files\n"));
+    let mut unpack = std::process::Command::new("tar");
+    unpack.args(["--extract", "--gzip", "--strip-components=1", "--file", &out, "--directory"]).arg(dir.path());
+    assert!(unpack.status().unwrap().success());
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap_or_else(|_| panic!("{}", read(name)));
+    assert_eq!(json("status.json")["is_healthy"], true);
+    assert_eq!(json("topics.json")[0]["topic"], "orders");
+    assert!(json("configs-broker-1.json").as_array().unwrap().len() > 100);
+    for name in ["groups", "reassignments", "log-dirs", "api-versions", "features", "configs-default"] {
+        assert!(json(&format!("{name}.json")).is_array(), "{name}");
+    }
+    assert!(read("version.txt").starts_with("parshall ") && read("log-1.txt") == "a line of a log\n");
+    assert!(read("metrics-1.txt").starts_with("http://127.0.0.1:1/metrics: "), "{}", read("metrics-1.txt"));
+    let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let secret = b"nobody else";
+    assert!(entries.into_iter().all(|bytes| !bytes.windows(secret.len()).any(|part| part == secret)));
+    assert!(broker.fails(&["debug", "bundle", "--out", &out], "").contains("File exists"));
+}
+
+#[test]
 fn every_codec_brings_back_what_went_in() {
     let broker = Broker::start();
     broker.ok(&["topic", "create", "t", "--partitions", "3"]);

@@ -1,5 +1,6 @@
 //! Flags that several subcommands have.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -39,6 +40,15 @@ impl Connection {
 
     pub(crate) fn command_config(&self) -> Option<&Path> {
         self.command_config.as_deref()
+    }
+
+    /// The flags, for another command.
+    pub(crate) fn flags(&self) -> Vec<OsString> {
+        let mut flags = vec!["--bootstrap-server".into(), self.bootstrap_server.join(",").into()];
+        if let Some(path) = &self.command_config {
+            flags.extend(["--command-config".into(), path.clone().into_os_string()]);
+        }
+        flags
     }
 
     /// The same with security, and servers where there are any, that were not named by these flags.

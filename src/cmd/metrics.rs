@@ -67,13 +67,18 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
 }
 
-async fn read(url: &str) -> Result<Exposition> {
+/// The text of a page.
+pub(crate) async fn page(url: &str) -> Result<String> {
     let url = url.to_owned();
     let text = tokio::task::spawn_blocking(move || {
         let agent = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).build().new_agent();
         agent.get(&url).call()?.body_mut().with_config().limit(PAGE_BYTES_MAX).read_to_string()
     });
-    let page = Exposition::new(text.await.context("reading a page does not panic")??);
+    Ok(text.await.context("reading a page does not panic")??)
+}
+
+async fn read(url: &str) -> Result<Exposition> {
+    let page = Exposition::new(page(url).await?);
     if page.sum("parshall_uptime_seconds").is_none() {
         bail!("it is not the metrics of a broker");
     }
