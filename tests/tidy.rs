@@ -189,6 +189,7 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("In trouble", "Critical"),
     ("NOT WELL", "UNHEALTHY"),
     ("Not all in sync", "Under-replicated"),
+    ("Processor, of one core", "CPU, of one core"),
     ("Greatest lag", "Max lag"),
     ("Lag, records", "Lag (records)"),
     ("Write a record", "Produce message"),

@@ -52,7 +52,7 @@ Examples:
   parshall cluster status")]
 pub(super) struct Args {
     /// How many brokers [default: 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
+    #[arg(long, alias = "brokers", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=99))]
     nodes: Option<u16>,
     /// Port of the first broker; 0: any ports that are free [default: 9092]
     #[arg(long, value_name = "PORT")]

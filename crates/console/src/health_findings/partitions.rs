@@ -41,7 +41,7 @@ fn under_replicated(snapshot: &Snapshot) -> Option<Finding> {
     (under_replicated > 0).then(|| {
         Finding::new(
             Severity::Warn,
-            format!("{} with a replica that is not in sync.", have(under_replicated)),
+            format!("{} under-replicated.", have(under_replicated)),
             "A replica catches up by itself when its broker is back. If all brokers are up, look at the disk and the \
              network of the one that is behind.",
             "/partitions?show=under-replicated",

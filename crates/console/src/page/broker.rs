@@ -97,13 +97,13 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
 
 fn tiles(context: &RequestContext, broker: &Broker) -> Vec<(&'static str, String)> {
     let mut tiles = vec![
-        ("Leads", count(broker.leaders as u64)),
+        ("Leaders", count(broker.leaders as u64)),
         ("Replicas", count(broker.replicas as u64)),
         ("Not in sync", count(broker.out_of_sync as u64)),
         ("Logs", bytes(broker.size_bytes)),
     ];
     if let Some(rates) = context.cluster.history().node_rates(broker.id) {
-        tiles.push(("Processor, of one core", percent(rates.cpu)));
+        tiles.push(("CPU, of one core", percent(rates.cpu)));
         tiles.push(("Records in", rate(rates.received_records)));
         tiles.push(("Network in", byte_rate(rates.network_received_bytes)));
         tiles.push(("Network out", byte_rate(rates.network_sent_bytes)));

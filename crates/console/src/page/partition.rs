@@ -103,7 +103,7 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
 fn verdict(partition: &Partition) -> (&'static str, &'static str) {
     match partition {
         _ if partition.is_offline() => ("offline", "bad"),
-        _ if partition.is_under_replicated() => ("not all in sync", "warn"),
+        _ if partition.is_under_replicated() => ("under-replicated", "warn"),
         _ => ("all in sync", "good"),
     }
 }

@@ -18,7 +18,7 @@ const SHOWS: [(&str, &str); 6] = [
     ("all", "all"),
     ("offline", "those without a leader"),
     ("under-min-isr", "those under min.insync.replicas"),
-    ("under-replicated", "those not in sync"),
+    ("under-replicated", "those under-replicated"),
     ("not-preferred", "those not led as preferred"),
     ("moving", "those that move"),
 ];

@@ -87,7 +87,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
 fn verdict(topic: &Topic) -> (String, &'static str) {
     match (topic.offline(), topic.under_replicated()) {
         (0, 0) => ("all in sync".to_owned(), "good"),
-        (0, under_replicated) => (format!("{} not in sync", counted(under_replicated, "partition")), "warn"),
+        (0, under_replicated) => (format!("{} under-replicated", counted(under_replicated, "partition")), "warn"),
         (offline, _) => (format!("{} offline", counted(offline, "partition")), "bad"),
     }
 }
