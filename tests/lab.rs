@@ -108,6 +108,8 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     assert_eq!(again.matches("[kept]").count(), 5, "{again}");
     let error = fails(dir.path(), &["run", "quick", "--out", "results"], 1);
     assert!(error.contains("results holds another run (small)"), "{error}");
+    let error = fails(dir.path(), &["run", "mine.toml", "--duration", "3s", "--out", "results"], 1);
+    assert!(error.contains("results holds another run (small)"), "{error}");
 
     let compared: Value = serde_json::from_str(&ok(dir.path(), &["compare", "results", "results", "--json"])).unwrap();
     assert_eq!(compared["cases"].as_array().unwrap().len(), 4);
@@ -117,6 +119,26 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     let text = ok(dir.path(), &["compare", "results", "results"]);
     assert_eq!(text.matches("no conclusion: it takes two repetitions").count(), 4, "{text}");
     assert!(ok(dir.path(), &["report", "results"]).contains("results/report.html"));
+}
+
+#[test]
+fn the_time_of_a_run_is_set_and_told_beforehand() {
+    let dir = scenario(SMALL);
+    let planned = |flags: &[&str]| {
+        let text = ok(dir.path(), &[&["plan", "mine.toml", "--json"], flags].concat());
+        serde_json::from_str::<Value>(&text).unwrap()["seconds"].as_f64().unwrap()
+    };
+    let longer = planned(&["--duration", "30s"]) - planned(&["--duration", "10s"]);
+    assert_eq!(longer, 4.0 * 20.0, "the fifth case needs three brokers");
+    let seconds = planned(&["--budget", "10m"]);
+    assert!((595.0..=600.0).contains(&seconds), "{seconds}");
+    let error = fails(dir.path(), &["run", "mine.toml", "--budget", "5s"], 2);
+    assert!(error.contains("--budget is too small for 4 runs"), "{error}");
+
+    let text = ok(dir.path(), &["run", "mine.toml", "--case", "read", "--duration", "1s", "--out", "results"]);
+    assert!(text.starts_with("Small <cases> on parshall: 1 run, about ") && text.contains(" MiB of disk"), "{text}");
+    let html = read(&dir.path().join("results/report.html"));
+    assert!(html.contains("each case for 1 s") && html.contains("--duration 1s --case"), "the command for a case");
 }
 
 #[test]

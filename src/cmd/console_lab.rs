@@ -9,7 +9,7 @@ use ::console::{Compared, Laboratory, Order, Run, RunState, Suite};
 use lab::Results;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::lab::{compare, plan, source};
+use super::lab::{compare, outlook, source};
 use super::time;
 
 const REPORT: &str = "report.html";
@@ -102,7 +102,7 @@ impl Laboratory for Runs {
         let suites = lab::suites().iter().filter_map(|suite| source::scenario(suite.name, &[]).ok());
         suites
             .map(|scenario| Suite {
-                seconds: plan::seconds(&scenario),
+                seconds: outlook::seconds(&scenario),
                 cases: scenario.cases.len(),
                 brokers: scenario.cases.iter().map(|case| case.load.brokers_min()).max().unwrap_or(1),
                 name: scenario.name,

@@ -8,6 +8,7 @@ use clap::Subcommand;
 mod capacity;
 pub(super) mod compare;
 mod display;
+pub(super) mod outlook;
 pub(super) mod plan;
 mod run;
 pub(super) mod source;

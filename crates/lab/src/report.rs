@@ -62,7 +62,7 @@ pub fn report_html(run: &RunFacts, cases: &[CaseResult]) -> String {
         style: include_str!("../templates/report.css"),
         when: when(&run.started),
         targets: run.targets.iter().map(target).collect(),
-        scale: scale(run.scale),
+        scale: scale(run.scale, run.duration_s),
         summary: summary::summary(run, &groups),
         charts: charts.chain(scatter::figure(run, &groups)).collect(),
         comparisons: comparison::comparisons(run, &groups),
@@ -88,8 +88,9 @@ fn target(target: &TargetFacts) -> String {
     format!("{label}: {version}{brokers}{note}")
 }
 
-fn scale(scale: Option<f64>) -> String {
+fn scale(scale: Option<f64>, duration_s: Option<f64>) -> String {
     match scale {
+        None if duration_s.is_some() => format!("each case for {} s", duration_s.unwrap_or_default()),
         None => "each case for the scenario's own time".to_owned(),
         Some(1.0) => "all of the scenario's records".to_owned(),
         Some(part) => format!("{} % of the scenario's records", format::trimmed(&format::number(part * 100.0))),

@@ -27,6 +27,9 @@ pub struct RunFacts {
     pub scenario: String,
     /// `None`: each case runs for the scenario's own time. Otherwise the part of the scenario's records that is sent.
     pub scale: Option<f64>,
+    /// How many seconds each case is measured, where that is not the scenario's own time.
+    #[serde(default)]
+    pub duration_s: Option<f64>,
     /// Wall clock, RFC 3339 in UTC.
     pub started: String,
     /// The command line that made it.

@@ -172,7 +172,8 @@ fn earlier(plan: &Plan) -> Result<Option<Results>, RunError> {
         return Ok(None);
     }
     let results = Results::read(&plan.directory)?;
-    let is_same = results.run.scenario == plan.scenario.text && results.run.scale == plan.extent.scale();
+    let of_run = (&results.run.scenario, results.run.scale, results.run.duration_s);
+    let is_same = of_run == (&plan.scenario.text, plan.extent.scale(), plan.scenario.duration_s);
     if !is_same {
         return Err(RunError::OtherRun { path: plan.directory.clone(), name: results.run.name });
     }
@@ -226,6 +227,7 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         description,
         scenario: text,
         scale: plan.extent.scale(),
+        duration_s: plan.scenario.duration_s,
         started: (plan.format_time)((plan.wall_ms)()),
         command: plan.command.clone(),
         program_version: plan.program_version.clone(),

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub description: String,
     pub cases: Vec<Case>,
     pub charts: Vec<Chart>,
+    /// How long each case is measured, where that is not its own time.
+    pub duration_s: Option<f64>,
     /// As it was read.
     pub text: String,
 }
@@ -124,7 +126,14 @@ impl Scenario {
         }
         let charts = if parsed.charts.is_empty() { default_charts(&cases) } else { parsed.charts };
         let ScenarioToml { name, title, description, .. } = parsed;
-        Ok(Self { name, title, description, cases, charts, text: text.to_owned() })
+        Ok(Self { name, title, description, cases, charts, duration_s: None, text: text.to_owned() })
+    }
+
+    /// Each case measured for so many seconds, whatever it says.
+    pub fn lasting(mut self, duration_s: f64) -> Self {
+        self.duration_s = Some(duration_s);
+        self.cases.iter_mut().for_each(|case| case.load.duration_s = duration_s);
+        self
     }
 
     /// Only the cases whose id, or group, is one of these.

@@ -51,7 +51,7 @@ impl Display {
         }
     }
 
-    fn line(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         self.clear();
         if !self.is_quiet {
             // A reader that has gone does not end the run: its results are in files.

@@ -1,19 +1,14 @@
 //! `parshall lab list`, `show` and `plan`: what there is, and what would run.
 
 use anyhow::Result;
-use lab::{Case, Extent, Load, Scenario, TargetSpec};
+use lab::{Case, Load, Scenario};
 use serde_json::json;
 
+use super::outlook::{Estimate, Length, Outlook, seconds, span};
 use super::source;
 use super::target::Targets;
 use crate::cmd::output;
 use crate::cmd::table::{Column, table};
-
-/// What starting, settling and cleaning up take, for each case.
-const OVERHEAD_S: f64 = 1.5;
-/// Taken where nobody knows how fast a case will be.
-const ASSUMED_MIB_PER_S: f64 = 300.0;
-const MIB: f64 = 1_048_576.0;
 
 /// List the suites that are built in.
 #[derive(Debug, clap::Args)]
@@ -45,6 +40,7 @@ pub(super) struct Show {
 Examples:
   parshall lab plan huawei-dms
   parshall lab plan huawei-dms --scale 1 --repeat 3
+  parshall lab plan huawei-dms --budget 10m
   parshall lab plan mine.toml --case D3")]
 pub(super) struct Args {
     /// Name of a suite, or a scenario's file
@@ -52,9 +48,8 @@ pub(super) struct Args {
     /// Only the cases of this id, as often as needed
     #[arg(long, value_name = "ID")]
     case: Vec<String>,
-    /// The part of each case's records that is sent; 1 is the report's own size
-    #[arg(long, value_parser = scale)]
-    scale: Option<f64>,
+    #[command(flatten)]
+    length: Length,
     /// Run each case so often
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
@@ -63,16 +58,6 @@ pub(super) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// A part, or a multiple.
-pub(super) fn scale(text: &str) -> Result<f64, String> {
-    let scale = text.parse::<f64>().ok().filter(|scale| *scale > 0.0 && *scale <= 1000.0);
-    scale.ok_or_else(|| "a scale is a number above 0, for example 0.1".to_owned())
-}
-
-pub(super) fn extent(scale: Option<f64>) -> Extent {
-    scale.map_or(Extent::Time, Extent::Scale)
 }
 
 pub(super) fn list(args: &List) -> Result<()> {
@@ -102,11 +87,6 @@ pub(super) fn list(args: &List) -> Result<()> {
     Ok(())
 }
 
-/// About how long a scenario takes when each case runs for its own time.
-pub(in crate::cmd) fn seconds(scenario: &Scenario) -> f64 {
-    scenario.cases.iter().map(|case| estimate(case, Extent::Time, None).seconds).sum()
-}
-
 pub(super) fn show(args: &Show) -> Result<()> {
     if args.keys {
         let defaults = Load::default().parameters();
@@ -128,86 +108,43 @@ pub(super) fn show(args: &Show) -> Result<()> {
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let scenario = source::scenario(&args.scenario, &args.case)?;
-    let extent = extent(args.scale);
-    let targets = args.targets.specs()?;
-    let labels: Vec<_> = targets.iter().map(TargetSpec::label).collect();
-    // How many brokers a cluster has that runs already is not known before it is asked.
-    let is_started = |target: &&TargetSpec| !matches!(target, TargetSpec::Servers { .. });
-    let has_too_few = |case: &Case| case.load.brokers_min() > u32::from(args.targets.brokers());
-    let targets_of = |case: &Case| match has_too_few(case) {
-        true => targets.len() - targets.iter().filter(is_started).count(),
-        false => targets.len(),
-    };
-    let runs = |case: &Case| args.repeat.unwrap_or(case.repeat) as usize * targets_of(case);
-    let estimates: Vec<_> =
-        scenario.cases.iter().map(|case| (case, estimate(case, extent, Some(runs(case))))).collect();
-    let seconds: f64 = estimates.iter().map(|(_, estimate)| estimate.seconds).sum();
-    let disk_mib = estimates.iter().map(|(_, estimate)| estimate.disk_mib).fold(0.0, f64::max);
+    let outlook = Outlook::new(scenario, &args.length, args.repeat, &args.targets)?;
+    let cases = &outlook.scenario.cases;
     if args.json {
-        let row = |(case, estimate): &(&Case, Estimate)| {
+        let row = |case: &Case| {
+            let Estimate { seconds, disk_mib } = outlook.estimate(case);
             json!({
-                "id": case.id, "title": case.title, "runs": runs(case), "seconds": estimate.seconds,
-                "disk_mib": estimate.disk_mib, "parameters": case.load.parameters(),
+                "id": case.id, "title": case.title, "runs": outlook.runs(case), "seconds": seconds,
+                "disk_mib": disk_mib, "parameters": case.load.parameters(),
             })
         };
+        let Estimate { seconds, disk_mib } = outlook.total();
         return Ok(output::print_json(&json!({
-            "name": scenario.name, "targets": labels, "seconds": seconds, "disk_mib": disk_mib,
-            "cases": estimates.iter().map(row).collect::<Vec<_>>(),
+            "name": outlook.scenario.name, "targets": outlook.labels(), "seconds": seconds, "disk_mib": disk_mib,
+            "cases": cases.iter().map(row).collect::<Vec<_>>(),
         }))?);
     }
     let mut rows = vec![["CASE", "RUNS", "TIME", "DISK", "LOAD"].map(str::to_owned)];
-    rows.extend(estimates.iter().map(|(case, estimate)| {
-        let disk = format!("{:.0} MiB", estimate.disk_mib);
-        let skipped = match targets_of(case) == targets.len() {
-            true => String::new(),
-            false => format!("skipped: needs --brokers {}; ", case.load.brokers_min()),
+    rows.extend(cases.iter().map(|case| {
+        let Estimate { seconds, disk_mib } = outlook.estimate(case);
+        let skipped = match outlook.is_skipped_somewhere(case) {
+            true => format!("skipped: needs --brokers {}; ", case.load.brokers_min()),
+            false => String::new(),
         };
-        [case.id.clone(), runs(case).to_string(), span(estimate.seconds), disk, skipped + &of_load(&case.load)]
+        let (runs, load) = (outlook.runs(case).to_string(), skipped + &of_load(&case.load));
+        [case.id.clone(), runs, span(seconds), format!("{disk_mib:.0} MiB"), load]
     }));
     let columns = [Column::Fitted(0), Column::Right(0), Column::Right(0), Column::Right(0), Column::Fixed(0)];
     let mut text = table(&rows, &columns, "  ");
-    text.push_str(&format!(
-        "\n{} on {}: {} runs, about {}, at most about {disk_mib:.0} MiB of disk at a time (topics are deleted behind each case)\n",
-        scenario.title,
-        labels.join(" and "),
-        scenario.cases.iter().map(runs).sum::<usize>(),
-        span(seconds),
-    ));
-    if args.scale.is_none() {
-        text.push_str("Each case runs for its own time; --scale 1 sends as many records as the report did.\n");
+    text.push_str(&format!("\n{}\n", outlook.summary()));
+    if args.length.is_own() {
+        text.push_str(
+            "Each case runs for its own time; --scale 1 sends as many records as the report did, --duration and \
+             --budget set the time.\n",
+        );
     }
     output::print(&text)?;
     Ok(())
-}
-
-struct Estimate {
-    seconds: f64,
-    /// At most, at a time.
-    disk_mib: f64,
-}
-
-fn estimate(case: &Case, extent: Extent, runs: Option<usize>) -> Estimate {
-    let load = &case.load;
-    let bytes = load.record_size_bytes.sizes.mean_bytes().max(1.0);
-    let published =
-        case.published.as_ref().and_then(|published| published.records_per_s.or(published.consumed_records_per_s));
-    let rate = load.rate().or(published).unwrap_or(ASSUMED_MIB_PER_S * MIB / bytes);
-    let (seconds, records) = match extent {
-        Extent::Scale(scale) if load.records > 0 => {
-            let records = load.records as f64 * scale;
-            (records / rate, records)
-        }
-        _ => {
-            let seconds = load.warm_up_s + load.duration_s;
-            // How fast it will be here nobody knows, only how fast it was there.
-            let rate = load.rate().unwrap_or_else(|| rate.max(ASSUMED_MIB_PER_S * MIB / bytes));
-            let records = if load.records > 0 { (load.records as f64).min(rate * seconds) } else { rate * seconds };
-            (seconds, records)
-        }
-    };
-    let runs = runs.unwrap_or(case.repeat as usize) as f64;
-    let disk_mib = if runs > 0.0 { records * bytes * f64::from(load.replicas) / MIB } else { 0.0 };
-    Estimate { seconds: (seconds + OVERHEAD_S) * runs, disk_mib }
 }
 
 fn of_load(load: &Load) -> String {
@@ -231,32 +168,4 @@ fn of_load(load: &Load) -> String {
     }
     parts.extend(load.producer.iter().chain(&load.consumer).map(|(name, value)| format!("{name}={value}")));
     parts.join(", ")
-}
-
-fn span(seconds: f64) -> String {
-    match seconds {
-        s if s < 90.0 => format!("{s:.0} s"),
-        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_short() {
-        assert_eq!([30.0, 600.0, 7200.0].map(span), ["30 s", "10 min", "2.0 h"]);
-    }
-
-    #[test]
-    fn an_estimate_is_bounded_by_what_the_report_sent() {
-        let mut case = Case::plain("a", Load { records: 1000, ..Load::default() });
-        case.load.rate_records_per_s = 100.0;
-        let timed = estimate(&case, Extent::Time, None);
-        assert_eq!((timed.seconds, timed.disk_mib), (19.5, 1000.0 * 1024.0 / MIB));
-        let whole = estimate(&case, Extent::Scale(0.5), Some(2));
-        assert_eq!((whole.seconds, whole.disk_mib), (13.0, 500.0 * 1024.0 / MIB));
-    }
 }

@@ -10,7 +10,7 @@ use lab::{Criterion, Event, Outcome, Plan, Results};
 use serde_json::json;
 
 use super::display::Display;
-use super::plan::{extent, scale};
+use super::outlook::{Length, Outlook};
 use super::source;
 use super::target::Targets;
 use crate::cmd::args::quoted;
@@ -23,14 +23,15 @@ const RESULTS: &str = "parshall-results";
 
 /// Run a suite or a scenario, and write its results and a report.
 ///
-/// Without --scale each case runs for the scenario's own time, which makes a built-in suite about ten minutes;
-/// --scale 1 sends as many records as the report did. Several targets take turns, case by case. A run that was
-/// interrupted goes on when it is started again with the same --out.
+/// Without --scale, --duration and --budget each case runs for the scenario's own time, which makes a built-in suite
+/// about ten minutes; --scale 1 sends as many records as the report did. Several targets take turns, case by case. A
+/// run that was interrupted goes on when it is started again with the same --out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall lab run quick
   parshall lab run huawei-dms --repeat 3 --out results
+  parshall lab run google-managed --budget 5m --brokers 3
   parshall lab run design-analysis --case D2 --case D3 --bootstrap-server kafka:9092
   parshall lab run quick --target embedded --target kafka --kafka-home /opt/kafka
   parshall lab run mine.toml --fail-if 'p99 > 20ms' --fail-if 'failed_records > 0'")]
@@ -40,9 +41,8 @@ pub(super) struct Args {
     /// Only the cases of this id, as often as needed
     #[arg(long, value_name = "ID")]
     case: Vec<String>,
-    /// The part of each case's records that is sent, in place of each case's time
-    #[arg(long, value_parser = scale)]
-    scale: Option<f64>,
+    #[command(flatten)]
+    length: Length,
     /// Run each case so often, for its spread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: Option<u32>,
@@ -76,13 +76,14 @@ pub(super) fn report(args: &Report) -> Result<()> {
 pub(super) async fn run(args: Args) -> Result<ExitCode> {
     let scenario = source::scenario(&args.scenario, &args.case)?;
     let directory = args.out.clone().unwrap_or_else(|| own_directory(&scenario.name));
-    let mut command_for_case = format!("parshall lab run {}{}", quoted(&args.scenario), args.targets.flags());
-    if let Some(scale) = args.scale {
-        command_for_case.push_str(&format!(" --scale {scale}"));
-    }
+    let outlook = Outlook::new(scenario, &args.length, args.repeat, &args.targets)?;
+    let mut display = Display::new(args.json);
+    display.line(&format!("{}\n", outlook.summary()));
+    let (targets, length) = (args.targets.flags(), args.length.flag(&outlook.scenario));
+    let command_for_case = format!("parshall lab run {}{targets}{length}", quoted(&args.scenario));
     let plan = Plan {
-        scenario,
-        extent: extent(args.scale),
+        scenario: outlook.scenario,
+        extent: outlook.extent,
         repeat: args.repeat,
         targets: args.targets.specs()?,
         brokers: args.targets.brokers(),
@@ -94,7 +95,6 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         wall_ms: time::now_ms,
         format_time: time::format_time,
     };
-    let mut display = Display::new(args.json);
     let stop = stop_on_interrupt();
     let results = lab::run(&plan, &stop, |event: Event<'_>| display.show(&event)).await;
     display.clear();

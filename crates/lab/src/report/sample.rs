@@ -50,6 +50,7 @@ pub(super) fn run() -> RunFacts {
                 .to_owned(),
         scenario: String::new(),
         scale: None,
+        duration_s: None,
         started: "2026-11-22T04:10:02.548Z".to_owned(),
         command: "parshall lab run huawei-dms --target parshall --target kafka=localhost:9092 --repeat 3".to_owned(),
         program_version: "0.1.0".to_owned(),
