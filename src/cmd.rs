@@ -28,6 +28,7 @@ pub(crate) mod kafka_forms;
 #[cfg(feature = "lab")]
 mod lab;
 mod log_dirs;
+mod man;
 mod metrics;
 mod names;
 mod output;
@@ -68,7 +69,7 @@ pub(crate) enum Command {
     #[cfg(feature = "console")]
     Console(console::Args),
     Completion(completion::Args),
-    Man(completion::ManArgs),
+    Man(man::Args),
 }
 
 impl Command {
@@ -106,6 +107,6 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         #[cfg(feature = "console")]
         Command::Console(args) => console::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Completion(args) => completion::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
-        Command::Man(args) => completion::run_man(&args, crate::command()).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => man::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
     }
 }
