@@ -38,8 +38,7 @@ pub(crate) fn all(failed: Vec<ClientError>) -> anyhow::Result<()> {
 
 /// What could not be done with a file or a directory, in the system's words without Rust's number behind them.
 pub(crate) fn of_file(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
-    let reason = error.to_string();
-    anyhow::anyhow!("cannot {what} {}: {}", path.display(), reason.split(" (os error").next().unwrap_or_default())
+    anyhow::anyhow!("cannot {what} {}: {}", path.display(), client::system_error::reason(error))
 }
 
 /// Prints an error of a subcommand.

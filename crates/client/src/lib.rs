@@ -33,7 +33,7 @@ mod reassignment_plan;
 mod sasl;
 mod security;
 mod security_error;
-mod system_error;
+pub mod system_error;
 mod tls;
 mod transaction;
 
