@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use client::Client;
 use serde::Serialize;
+use serde_json::json;
 use wire::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 
 use super::args::Connection;
@@ -58,38 +59,18 @@ struct Api {
 }
 
 #[derive(Serialize)]
-struct Feature {
-    feature: String,
+struct Feature<'a> {
+    feature: &'a str,
     supported_min_version: i16,
     supported_max_version: i16,
     finalized_version_level: i16,
     epoch: i64,
 }
 
-/// What belongs to one broker.
-#[derive(Serialize)]
-struct OfBroker<T> {
-    broker: i32,
-    address: String,
-    #[serde(flatten)]
-    of_it: T,
-}
+/// A broker, its address, and what it answers.
+type Answer = (i32, String, ApiVersionsResponse);
 
-#[derive(Serialize)]
-struct Apis {
-    apis: Vec<Api>,
-}
-
-#[derive(Serialize)]
-struct FeaturesOf {
-    features: Vec<Feature>,
-}
-
-async fn ask<T>(
-    client: &Client,
-    only: Option<i32>,
-    read: impl Fn(ApiVersionsResponse) -> T,
-) -> Result<Vec<OfBroker<T>>> {
+async fn ask(client: &Client, only: Option<i32>) -> Result<Vec<Answer>> {
     let request = ApiVersionsRequest {
         client_software_name: "parshall".to_owned(),
         client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -101,52 +82,49 @@ async fn ask<T>(
     let mut answers = Vec::new();
     for broker in ids {
         let connection = client.broker(broker).await?;
-        let of_it = read(connection.send(&request).await.map_err(client::ClientError::from)?);
-        answers.push(OfBroker { broker, address: connection.address().to_owned(), of_it });
+        let answer = connection.send(&request).await.map_err(client::ClientError::from)?;
+        answers.push((broker, connection.address().to_owned(), answer));
     }
     Ok(answers)
 }
 
-fn apis(response: ApiVersionsResponse) -> Apis {
-    let apis = response.api_keys.into_iter().map(|theirs| {
+fn apis(answer: &ApiVersionsResponse) -> Vec<Api> {
+    let apis = answer.api_keys.iter().map(|theirs| {
         let ours = wire::api::find(theirs.api_key);
-        let usable = ours.and_then(|ours| {
-            let highest = theirs.max_version.min(*ours.versions.end());
-            (highest >= theirs.min_version.max(*ours.versions.start())).then_some(highest)
-        });
         Api {
             key: theirs.api_key,
             name: ours.map(|ours| ours.name),
             min_version: theirs.min_version,
             max_version: theirs.max_version,
-            usable_version: usable,
+            usable_version: ours.and_then(|ours| ours.highest_common_version(theirs.min_version, theirs.max_version)),
         }
     });
-    Apis { apis: apis.collect() }
+    apis.collect()
 }
 
-fn features(response: ApiVersionsResponse) -> FeaturesOf {
-    let finalized: BTreeMap<_, _> =
-        response.finalized_features.into_iter().map(|feature| (feature.name, feature.max_version_level)).collect();
-    let supported = response.supported_features.into_iter().map(|feature| Feature {
-        finalized_version_level: finalized.get(&feature.name).copied().unwrap_or(0),
-        feature: feature.name,
+fn features(answer: &ApiVersionsResponse) -> Vec<Feature<'_>> {
+    let finalized = |name: &str| answer.finalized_features.iter().find(|feature| feature.name == name);
+    let supported = answer.supported_features.iter().map(|feature| Feature {
+        feature: &feature.name,
         supported_min_version: feature.min_version,
         supported_max_version: feature.max_version,
-        epoch: response.finalized_features_epoch,
+        finalized_version_level: finalized(&feature.name).map_or(0, |feature| feature.max_version_level),
+        epoch: answer.finalized_features_epoch,
     });
-    FeaturesOf { features: supported.collect() }
+    supported.collect()
 }
 
 pub(crate) async fn api_versions(args: ApiVersions) -> Result<()> {
     let client = args.connection.client("api-versions").await?;
-    let answers = ask(&client, args.broker, apis).await?;
+    let answers = ask(&client, args.broker).await?;
     if args.json {
-        return Ok(output::print_json(&answers)?);
+        let row =
+            |(broker, address, answer): &Answer| json!({ "broker": broker, "address": address, "apis": apis(answer) });
+        return Ok(output::print_json(&answers.iter().map(row).collect::<Vec<_>>())?);
     }
-    for OfBroker { broker, address, of_it } in &answers {
+    for (broker, address, answer) in &answers {
         let mut rows = vec![["API", "KEY", "VERSIONS", "USED"].map(str::to_owned)];
-        rows.extend(of_it.apis.iter().map(|api| {
+        rows.extend(apis(answer).iter().map(|api| {
             [
                 api.name.unwrap_or("unknown").to_owned(),
                 api.key.to_string(),
@@ -162,21 +140,23 @@ pub(crate) async fn api_versions(args: ApiVersions) -> Result<()> {
 
 pub(crate) async fn show_features(args: Features) -> Result<()> {
     let client = args.connection.client("features").await?;
-    let answers = ask(&client, None, features).await?;
+    let answers = ask(&client, None).await?;
     if args.json {
-        return Ok(output::print_json(&answers)?);
+        let row = |(broker, address, answer): &Answer| json!({ "broker": broker, "address": address, "features": features(answer) });
+        return Ok(output::print_json(&answers.iter().map(row).collect::<Vec<_>>())?);
     }
     let mut text = String::new();
-    for OfBroker { broker, of_it, .. } in &answers {
-        if of_it.features.is_empty() {
+    for (broker, _, answer) in &answers {
+        let features = features(answer);
+        if features.is_empty() {
             text.push_str(&format!("broker {broker} tells of no features\n"));
         }
-        for feature in &of_it.features {
+        for feature in &features {
             // As kafka-features.sh describe.
             text.push_str(&format!(
                 "Feature: {}\tSupportedMinVersion: {}\tSupportedMaxVersion: {}\tFinalizedVersionLevel: {}\t\
                  Epoch: {}\tBroker: {broker}\n",
-                output::visible(&feature.feature),
+                output::visible(feature.feature),
                 feature.supported_min_version,
                 feature.supported_max_version,
                 feature.finalized_version_level,
@@ -196,7 +176,7 @@ mod tests {
     fn what_both_speak_is_used() {
         let api = |(api_key, min_version, max_version)| ApiVersion { api_key, min_version, max_version };
         let api_keys = [(3, 0, 99), (18, 90, 99), (999, 0, 1)].map(api).to_vec();
-        let apis = apis(ApiVersionsResponse { api_keys, ..Default::default() }).apis;
+        let apis = apis(&ApiVersionsResponse { api_keys, ..Default::default() });
         let usable: Vec<_> = apis.iter().map(|api| (api.name, api.usable_version)).collect();
         let metadata = wire::api::find(3).map(|api| *api.versions.end());
         assert_eq!(usable, [(Some("Metadata"), metadata), (Some("ApiVersions"), None), (None, None)]);
@@ -212,8 +192,8 @@ mod tests {
             finalized_features: vec![finalized],
             ..Default::default()
         };
-        let levels = features(response).features.into_iter().map(|of| (of.feature, of.finalized_version_level));
-        let expected = [("group.version".to_owned(), 1), ("share.version".to_owned(), 0)];
+        let levels = features(&response).into_iter().map(|of| (of.feature, of.finalized_version_level));
+        let expected = [("group.version", 1), ("share.version", 0)];
         assert_eq!(levels.collect::<Vec<_>>(), expected);
     }
 }

@@ -471,9 +471,8 @@ fn common_versions(response: &ApiVersionsResponse) -> [i16; KEYS] {
     let mut versions = [-1; KEYS];
     for theirs in &response.api_keys {
         let Some(ours) = wire::api::find(theirs.api_key) else { continue };
-        let highest = theirs.max_version.min(*ours.versions.end());
-        if highest >= theirs.min_version.max(*ours.versions.start()) {
-            versions[ours.key as usize] = highest;
+        if let Some(version) = ours.highest_common_version(theirs.min_version, theirs.max_version) {
+            versions[ours.key as usize] = version;
         }
     }
     versions

@@ -73,6 +73,14 @@ pub struct Api {
     pub elements_max: usize,
 }
 
+impl Api {
+    /// The highest version that this table and another side speak, whose lowest and highest ones these are.
+    pub fn highest_common_version(&self, lowest: i16, highest: i16) -> Option<i16> {
+        let common = highest.min(*self.versions.end());
+        (common >= lowest.max(*self.versions.start())).then_some(common)
+    }
+}
+
 /// For APIs that name partitions or topics: 200,000 partitions is as large as Kafka's designers aim for in one cluster,
 /// and a request of 8 MiB, the most that is taken of all but Produce, names a few more.
 const PARTITIONS: usize = 250_000;
