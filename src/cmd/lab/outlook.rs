@@ -207,9 +207,8 @@ mod tests {
     }
 
     fn outlook(text: &str, repeat: u32) -> Outlook {
-        let (scenario, specs) = (Scenario::parse(text).unwrap(), Vec::new());
-        let embedded = TargetSpec::Embedded { program: "parshall".into(), settings: Vec::new() };
-        let specs = [specs, vec![embedded]].concat();
+        let scenario = Scenario::parse(text).unwrap();
+        let specs = vec![TargetSpec::Embedded { program: "parshall".into(), settings: Vec::new() }];
         Outlook { scenario, extent: Extent::Time, repeat: Some(repeat), brokers: 1, specs }
     }
 
