@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -24,9 +25,46 @@ fn parshall(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// A process that does not outlive its test, whatever comes of that.
+struct Running(Child);
+
+impl Running {
+    fn spawn(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// Its exit code, when it has ended by itself, and the rest of its standard error.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.0.stderr.as_mut().unwrap().read_to_string(&mut text).unwrap();
+        (self.0.wait().unwrap().code(), text)
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a process that says when it is ready, and where.
-fn start(dir: &Path, args: &[&str]) -> (Child, String, String) {
-    let mut process = parshall(dir, args).spawn().unwrap();
+fn start(dir: &Path, args: &[&str]) -> (Running, String, String) {
+    let mut process = Running::spawn(&mut parshall(dir, args));
     let mut line = String::new();
     BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(", data").next());
@@ -48,13 +86,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn ended(process: Child) -> (Option<i32>, String) {
-    let output: Output = process.wait_with_output().unwrap();
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
-}
-
 /// The processes of the first brokers, of which the command has told on its standard error.
-fn brokers<const N: usize>(process: &mut Child) -> [String; N] {
+fn brokers<const N: usize>(process: &mut Running) -> [String; N] {
     let told = BufReader::new(process.stderr.as_mut().unwrap()).lines().map(Result::unwrap);
     let mut processes = told.filter_map(|line| Some(line.split(": process ").nth(1)?.split(',').next()?.to_owned()));
     [(); N].map(|()| processes.next().unwrap())
@@ -75,7 +108,7 @@ fn a_cluster_says_where_it_is_and_stops_when_it_is_told_to() {
     let (code, text) = status(&first);
     assert!(code == Some(0) && text.starts_with("the cluster is healthy\n"), "{text}");
     signal(&process, "-TERM");
-    let (code, text) = ended(process);
+    let (code, text) = process.ended();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("broker 1 stops\n"), "{text}");
 
@@ -83,7 +116,7 @@ fn a_cluster_says_where_it_is_and_stops_when_it_is_told_to() {
     let (process, second, _) = start(dir.path(), &args);
     assert_eq!(first, second);
     signal(&process, "-INT");
-    assert_eq!(ended(process).0, Some(0));
+    assert_eq!(process.ended().0, Some(0));
     let output = parshall(dir.path(), &["cluster", "start", "--nodes", "2", "--data-dir", "new/c"]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -114,15 +147,19 @@ fn a_broker_that_cannot_start_says_why() {
     let last = failed(&["cluster", "start", "--nodes", "3", "--port", &port.to_string()]);
     let advice = "choose others with --port, for example --port 19092";
     assert_eq!(last, format!("error: port {port} is in use, perhaps by 'parshall serve': {advice}"));
-    // What the command cannot look at before.
     let last = failed(&["cluster", "start", "--nodes", "3", "--port", "0", "--console-port", &port.to_string()]);
+    let advice = "choose others with --console-port, for example --console-port 19644";
+    assert_eq!(last, format!("error: port {port} is in use: {advice}"));
+    assert!(!dir.path().join("parshall-cluster").exists(), "nothing was begun");
+    // What the command cannot look at before.
+    let last = failed(&["cluster", "start", "--nodes", "3", "--port", "0", "--set", "num.partitions=-1"]);
     assert!(last.starts_with("error: broker "), "{last}");
     assert!(last.contains(" ended while it started (exit status: "), "{last}");
     // It has never run, and may get other ports.
     let args = ["cluster", "start", "--nodes", "1", "--port", "0"];
     let (process, ..) = start(dir.path(), &args);
     signal(&process, "-TERM");
-    assert_eq!(ended(process).0, Some(0));
+    assert_eq!(process.ended().0, Some(0));
 }
 
 #[test]
@@ -139,10 +176,8 @@ fn a_broker_that_is_killed_can_be_started_again() {
     let again = text.lines().find_map(|line| line.split(" again with: ").nth(1)).unwrap();
     let words: Vec<_> = again.split(' ').collect();
     assert_eq!(words[0], PARSHALL);
-    let (mut process, second, _) = start(dir.path(), &words[1..]);
+    let (_process, second, _) = start(dir.path(), &words[1..]);
     assert_eq!(second, address);
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 #[test]
@@ -150,15 +185,13 @@ fn a_node_has_a_number_a_rack_and_a_directory_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let voters = format!("7@127.0.0.1:{}", free_port());
     let args = ["serve", "--node-id", "7", "--controller-quorum-voters", &voters, "--rack", "r1"];
-    let (mut process, address, line) = start(dir.path(), &[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    let (_process, address, line) = start(dir.path(), &[&args[..], &["--listen", "127.0.0.1:0"]].concat());
     assert!(line.ends_with(", data in ./parshall-data-7\n"), "{line}");
     let described =
         parshall(dir.path(), &["cluster", "status", "--json", "--bootstrap-server", &address]).output().unwrap();
     let described: Value = serde_json::from_slice(&described.stdout).unwrap();
     let [broker] = &described["brokers"].as_array().unwrap()[..] else { panic!("{described}") };
     assert_eq!((&broker["id"], &broker["rack"]), (&7.into(), &"r1".into()));
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 #[test]
@@ -168,7 +201,7 @@ fn a_node_that_waits_can_be_stopped() {
     let voters = format!("1@127.0.0.1:{},2@127.0.0.1:1", free_port());
     let args = ["serve", "--node-id", "1", "--controller-quorum-voters", &voters];
     let mut command = parshall(dir.path(), &args);
-    let mut process = command.env("PARSHALL_LISTENERS", "PLAINTEXT://127.0.0.1:0").spawn().unwrap();
+    let mut process = Running::spawn(command.env("PARSHALL_LISTENERS", "PLAINTEXT://127.0.0.1:0"));
     until("it has begun", || dir.path().join("parshall-data-1").exists());
     signal(&process, "-TERM");
     until("it has ended", || process.try_wait().unwrap().is_some());
@@ -225,8 +258,6 @@ fn a_node_that_has_left_for_good_is_removed() {
     );
     let (_, text) = status(&address);
     assert!(text.starts_with("UNHEALTHY: 1 partition is under-replicated\n"), "{text}");
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 #[test]
@@ -267,8 +298,6 @@ fn replicas_that_differ_are_found() {
     assert!(Command::new("kill").args(["-9", &second]).status().unwrap().success());
     let (code, text) = run(&[&verify[..], &["compacted"]].concat());
     assert!(code == Some(1) && text.contains("compacted-0  broker 2: cannot connect to "), "{text}");
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 /// The file that Apache Kafka ships, with ports and a directory of this test.
@@ -287,11 +316,9 @@ fn a_broker_starts_with_kafkas_server_properties() {
         dir = dir.path().display(),
     );
     std::fs::write(dir.path().join("server.properties"), text).unwrap();
-    let (mut process, address, line) = start(dir.path(), &["serve", "--config", "server.properties"]);
+    let (_process, address, line) = start(dir.path(), &["serve", "--config", "server.properties"]);
     assert!(line.contains(&format!("data in {}/data", dir.path().display())), "{line}");
     let args = ["config", "describe", "broker", "5", "--all", "--bootstrap-server", &address];
     let text = String::from_utf8(parshall(dir.path(), &args).output().unwrap().stdout).unwrap();
     assert!(text.contains("num.partitions=4"), "the later one counts: {text}");
-    process.kill().unwrap();
-    process.wait().unwrap();
 }

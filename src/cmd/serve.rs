@@ -259,7 +259,7 @@ mod tests {
         let said = ("advertised.listeners", "PLAINTEXT://kafka.example.com:9092");
         let told = advertised(&[listeners, protocols, said]).unwrap();
         assert_eq!(told, "SECOND://host:9192,PLAINTEXT://kafka.example.com:9092");
-        assert_eq!(advertised(&[("listeners", "PLAINTEXT://0.0.0.0:9092")]), None);
+        assert_eq!(advertised(&[("listeners", "PLAINTEXT://10.0.0.1:9092")]), None);
         assert_eq!(advertised(&[]), None);
     }
 }

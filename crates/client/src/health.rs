@@ -42,7 +42,7 @@ impl Placement<'_> {
     }
 
     /// Whether a replica other than the first leads it.
-    pub fn is_led_by_another(&self) -> bool {
+    pub fn has_non_preferred_leader(&self) -> bool {
         self.leader.is_some() && self.leader != self.replicas.first().copied()
     }
 }
@@ -92,18 +92,18 @@ mod tests {
         let well = Placement { leader: Some(1), replicas: &[1, 2, 3], isr: &[3, 1, 2], adding: &[], min_in_sync: 2 };
         assert!(!well.is_under_replicated() && !well.is_under_min_isr() && !well.is_at_min_isr());
         assert!(!well.is_unavailable(|id| id == 1) && well.is_unavailable(|id| id == 2));
-        assert!(!well.is_led_by_another());
+        assert!(!well.has_non_preferred_leader());
 
         let behind = Placement { leader: Some(2), isr: &[1, 2], ..well };
         assert!(behind.is_under_replicated() && !behind.is_under_min_isr() && behind.is_at_min_isr());
-        assert!(behind.is_led_by_another());
+        assert!(behind.has_non_preferred_leader());
         assert!(!Placement { adding: &[3], ..behind }.is_under_replicated());
 
         let alone = Placement { isr: &[2], ..behind };
         assert!(alone.is_under_min_isr() && !alone.is_at_min_isr());
         // Without a leader none of the ISR takes anything, however many there are.
         let offline = Placement { leader: None, ..well };
-        assert!(offline.is_under_min_isr() && offline.is_unavailable(|_| true) && !offline.is_led_by_another());
+        assert!(offline.is_under_min_isr() && offline.is_unavailable(|_| true) && !offline.has_non_preferred_leader());
     }
 
     #[test]

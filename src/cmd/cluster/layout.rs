@@ -38,7 +38,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of the cluster in a directory, which is there afterwards.
+    /// That of the cluster in a directory. Nothing is written: a new one may turn out not to work.
     pub(super) fn of(dir: &Path, wanted: Wanted) -> Result<Self> {
         let path = dir.join(FILE);
         if let Some(ports) = read(&path)? {
@@ -52,8 +52,15 @@ impl Layout {
                 Usage(format!("{brokers} brokers need {} ports from --port on; {first} is too high", 2 * brokers))
             })?,
         };
-        write(&path, &ports).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { ports, path, is_new: true })
+    }
+
+    /// Makes the directory, and writes down what it does not know yet.
+    pub(super) fn keep(&self) -> Result<()> {
+        match self.is_new {
+            true => write(&self.path, &self.ports).with_context(|| format!("cannot write {}", self.path.display())),
+            false => Ok(()),
+        }
     }
 
     /// A cluster that has never run may get other ports: these may have been the trouble.
@@ -119,8 +126,12 @@ mod tests {
         let dir = dir.path().join("new");
         let wanted = |brokers, port| Wanted { brokers, port };
         let failed = Layout::of(&dir, wanted(Some(3), None)).unwrap();
+        assert!(!dir.exists());
+        failed.keep().unwrap();
         failed.give_up();
-        let first = Layout::of(&dir, wanted(Some(2), Some(0))).unwrap().ports;
+        let kept = Layout::of(&dir, wanted(Some(2), Some(0))).unwrap();
+        kept.keep().unwrap();
+        let first = kept.ports;
         assert_eq!(first.len(), 2);
         for same in [wanted(None, None), wanted(Some(2), Some(0)), wanted(None, Some(first[0].clients))] {
             let layout = Layout::of(&dir, same).unwrap();

@@ -91,20 +91,24 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     // What starts a broker again may be typed elsewhere.
     let dir = std::path::absolute(&args.data_dir).context("cannot find the directory of the data")?;
     let layout = Layout::of(&dir, wanted)?;
-    if let Some(taken) = layout.ports.iter().map(|ports| ports.clients).find(|port| !is_free(*port)) {
+    let mut ports = layout.ports.iter().flat_map(|ports| [ports.clients, ports.brokers]);
+    if let Some(taken) = ports.find(|port| !is_free(*port)) {
         let advice = match layout.is_new {
             true => "choose others with --port, for example --port 19092",
             false => "is this cluster running already?",
         };
-        layout.give_up();
         bail!("port {taken} is in use, perhaps by 'parshall serve': {advice}");
     }
     if args.console_port.is_some_and(|first| usize::from(first) + layout.ports.len() > usize::from(u16::MAX) + 1) {
         bail!(Usage(format!("--console-port needs {} ports", layout.ports.len())));
     }
-    let console_ports = || (CONSOLE_PORT..).take(layout.ports.len());
-    let default_console = || (args.port.is_none() && console_ports().all(is_free)).then_some(CONSOLE_PORT);
+    let taken_console = |first: u16| (first..=u16::MAX).take(layout.ports.len()).find(|port| !is_free(*port));
+    if let Some(taken) = args.console_port.and_then(taken_console) {
+        bail!("port {taken} is in use: choose others with --console-port, for example --console-port 19644");
+    }
+    let default_console = || (args.port.is_none() && taken_console(CONSOLE_PORT).is_none()).then_some(CONSOLE_PORT);
     let console_port = args.console_port.or_else(default_console);
+    layout.keep()?;
     let spec = LocalSpec {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         ports: layout.ports.clone(),

@@ -27,8 +27,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(4);
 ///
 /// The first line says whether it is well, and what is wrong where it is not: the quorum has no leader or does not
 /// answer, a voter is behind, a broker is fenced or does not answer, partitions have no leader, or fewer replicas in
-/// the ISR than they have. A partition that is just at min.insync.replicas, or that another one leads than the first of
-/// its replicas, is counted and nothing is wrong with that.
+/// the ISR than they have. A partition that is just at min.insync.replicas, or has a non-preferred leader, is counted
+/// and nothing is wrong with that.
 ///
 /// Exits with 0 when the cluster is healthy, and with 1 when it is not or cannot be asked.
 #[derive(Debug, clap::Args)]

@@ -178,7 +178,17 @@ pub fn advertised_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, Conf
         }
     }
     let told = |endpoint: Endpoint| advertised.iter().find(|a| a.name == endpoint.name).cloned().unwrap_or(endpoint);
-    Ok(listening.into_iter().map(told).collect())
+    let told: Vec<_> = listening.into_iter().map(told).collect();
+    // As `KafkaConfig.validateValues`. A listener without a host tells the name of the machine.
+    if let Some(endpoint) = told.iter().find(|endpoint| endpoint.is_wildcard() && !endpoint.host.is_empty()) {
+        let Endpoint { name, host, port, .. } = endpoint;
+        let reason = format!(
+            "Clients cannot connect to {host}: name the address that they reach with advertised.listeners, or leave \
+             out the host ({name}://:{port}) to name this machine"
+        );
+        return Err(ConfigError::invalid(LISTENERS, &config.listeners.join(","), reason));
+    }
+    Ok(told)
 }
 
 #[cfg(test)]
@@ -233,7 +243,9 @@ mod tests {
     #[test]
     fn brokers_that_are_all_on_this_machine_are_reached_from_nowhere_else() {
         let at = |pairs: &[(&str, &str)]| {
-            let pairs = [&[("listeners", "PLAINTEXT://0.0.0.0:9092"), ("node.id", "4")], pairs].concat();
+            let listener =
+                [("listeners", "PLAINTEXT://0.0.0.0:9092"), ("advertised.listeners", "PLAINTEXT://node-4:9092")];
+            let pairs = [&listener[..], &[("node.id", "4")], pairs].concat();
             let endpoint = config(&pairs).unwrap().inter_broker_endpoint().unwrap();
             endpoint.map(|endpoint| (endpoint.host, endpoint.port))
         };
@@ -267,6 +279,8 @@ mod tests {
             ("listeners", "", "At least one listener for clients is required"),
             ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "Clients cannot connect to every address: name one"),
             ("advertised.listeners", "SSL://a:9092", "listeners has no SSL"),
+            ("listeners", "PLAINTEXT://0.0.0.0:9092", "leave out the host (PLAINTEXT://:9092) to name this machine"),
+            ("listeners", "PLAINTEXT://[::]:9092", "leave out the host (PLAINTEXT://:9092) to name this machine"),
         ] {
             let error = config(&[(name, value)]).unwrap_err();
             assert!(error.ends_with(reason) && error.contains(name), "{error}");

@@ -72,7 +72,7 @@ pub(super) struct Counts {
     pub(super) at_min_isr: usize,
     pub(super) under_replicated: usize,
     /// Led by another than the first of their replicas.
-    pub(super) led_by_another: usize,
+    pub(super) non_preferred_leaders: usize,
     /// With which something is wrong.
     pub(super) not_well: usize,
 }
@@ -173,7 +173,7 @@ impl Counts {
             counts.under_min_isr += usize::from(placement.is_under_min_isr());
             counts.at_min_isr += usize::from(placement.is_at_min_isr());
             counts.under_replicated += usize::from(placement.is_under_replicated());
-            counts.led_by_another += usize::from(placement.is_led_by_another());
+            counts.non_preferred_leaders += usize::from(placement.has_non_preferred_leader());
             counts.not_well += usize::from(!states(&placement).is_empty());
         }
         counts
@@ -296,7 +296,7 @@ mod tests {
         let status = Status::of(&facts(), 20);
         assert!(status.is_healthy, "{:?}", status.problems);
         assert_eq!(status.listed, []);
-        assert_eq!(status.partitions, Counts { topics: 1, total: 2, led_by_another: 1, ..Default::default() });
+        assert_eq!(status.partitions, Counts { topics: 1, total: 2, non_preferred_leaders: 1, ..Default::default() });
         let quorum = status.quorum.unwrap();
         assert_eq!((quorum.leader, quorum.epoch, quorum.high_watermark), (Some(2), 7, 99));
         let members: Vec<_> = quorum.voters.iter().map(|voter| (voter.lag, voter.caught_up_ms_ago)).collect();

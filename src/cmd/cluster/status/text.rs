@@ -78,14 +78,16 @@ fn render_brokers(brokers: &[BrokerStatus]) -> String {
 }
 
 fn render_counts(counts: &Counts) -> String {
-    let Counts { topics, total, offline, under_min_isr, at_min_isr, under_replicated, led_by_another, .. } = counts;
-    let part = *led_by_another as f64 * 100.0 / (*total).max(1) as f64;
+    let Counts { topics, total, offline, under_min_isr, at_min_isr, under_replicated, non_preferred_leaders, .. } =
+        counts;
+    let part = *non_preferred_leaders as f64 * 100.0 / (*total).max(1) as f64;
     let s = if *topics == 1 { "" } else { "s" };
-    let hint = if *led_by_another == 0 { "" } else { ": 'parshall partition elect --all' has those lead" };
+    let hint =
+        if *non_preferred_leaders == 0 { "" } else { ": 'parshall partition elect --all' elects the preferred ones" };
     format!(
         "\npartitions: {total} in {topics} topic{s}\n  \
          {offline} offline, {under_min_isr} under min ISR, {at_min_isr} at min ISR, {under_replicated} under-replicated\n  \
-         {led_by_another} not led by the first of their replicas ({part:.1} %){hint}\n"
+         {non_preferred_leaders} with a non-preferred leader ({part:.1} %){hint}\n"
     )
 }
 
@@ -148,7 +150,7 @@ mod tests {
                 total: 2,
                 offline: 2,
                 not_well: 2,
-                led_by_another: 1,
+                non_preferred_leaders: 1,
                 ..Default::default()
             },
             listed: vec![listed],
@@ -172,7 +174,7 @@ BROKER  ADDRESS  RACK  STATE    LEADERS  PREFERRED  REPLICAS  OUT-OF-SYNC
 
 partitions: 2 in 1 topic
   2 offline, 0 under min ISR, 0 at min ISR, 0 under-replicated
-  1 not led by the first of their replicas (50.0 %): 'parshall partition elect --all' has those lead
+  1 with a non-preferred leader (50.0 %): 'parshall partition elect --all' elects the preferred ones
 
 TOPIC   PARTITION  LEADER  REPLICAS  ISR  MIN-ISR  STATE
 orders  0          none    1,2       -    0        offline
