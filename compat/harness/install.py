@@ -85,28 +85,42 @@ def browser():
     return _require("chromium", "chromium")
 
 
+def _resolve(directory, artifacts, *options):
+    """Fills a directory with jars from Maven Central."""
+    note(f"resolving {', '.join(name for _, name, _ in artifacts)} from Maven Central")
+    dependencies = "".join(
+        f"<dependency><groupId>{g}</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
+        for g, a, v in artifacts
+    )
+    with tempfile.TemporaryDirectory() as work:
+        pathlib.Path(work, "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>parshall</groupId><artifactId>compat</artifactId>"
+            f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
+        )
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}", *options]
+        _run([_require("mvn", "maven"), "-B", "-q", "-f", f"{work}/pom.xml", *copy])
+
+
 def kafka_libs():
     """The directory with Apache Kafka's server, tools and client jars."""
     directory = CACHE / f"kafka-{KAFKA_VERSION}"
     with _once(directory) as fill:
         if fill:
             _require("java", "default-jdk-headless")
-            note(f"resolving Apache Kafka {KAFKA_VERSION} from Maven Central")
             artifacts = [("org.apache.kafka", name, KAFKA_VERSION) for name in ("kafka_2.13", "kafka-tools")]
             artifacts += [
                 ("org.apache.logging.log4j", name, LOG4J_VERSION) for name in ("log4j-slf4j-impl", "log4j-core")
             ]
-            dependencies = "".join(
-                f"<dependency><groupId>{g}</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
-                for g, a, v in artifacts
-            )
-            with tempfile.TemporaryDirectory() as work:
-                pathlib.Path(work, "pom.xml").write_text(
-                    "<project><modelVersion>4.0.0</modelVersion><groupId>parshall</groupId><artifactId>compat</artifactId>"
-                    f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
-                )
-                copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
-                _run([_require("mvn", "maven"), "-B", "-q", "-f", f"{work}/pom.xml", *copy])
+            _resolve(directory, artifacts)
+    return directory
+
+
+def connect_plugins():
+    """The directory with the connectors for files; Kafka Connect itself is among Kafka's jars."""
+    directory = CACHE / f"connect-{KAFKA_VERSION}"
+    with _once(directory) as fill:
+        if fill:
+            _resolve(directory, [("org.apache.kafka", "connect-file", KAFKA_VERSION)], "-DexcludeTransitive=true")
     return directory
 
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ::console::{HttpUrl, Sources};
 use anyhow::{Result, bail};
 use client::{Client, ConnectionConfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +22,7 @@ Examples:
   parshall console
   parshall console --bootstrap-server kafka:9092
   parshall console --bootstrap-server orders=10.0.0.1:9092,10.0.0.2:9092 --bootstrap-server logs=10.1.0.1:9092
+  parshall console --bootstrap-server kafka:9092 --connect http://connect:8083
   parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
   parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
 pub(crate) struct Args {
@@ -31,6 +33,10 @@ pub(crate) struct Args {
     /// A properties file of Kafka's clients, for all clusters or for the one of this name
     #[arg(long, value_name = "[NAME=]FILE", env = "PARSHALL_COMMAND_CONFIG", hide_env_values = true)]
     command_config: Vec<String>,
+    /// A worker of a Kafka Connect cluster (http://[USER:PASSWORD@]HOST:PORT), as often as there are such clusters;
+    /// with the name of its Kafka cluster where there are several
+    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
+    connect: Vec<NamedUrl>,
     /// Where it listens
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_CONSOLE", default_value = "127.0.0.1:9645")]
     console: ::console::Address,
@@ -51,11 +57,55 @@ fn cluster(text: &str) -> Result<Cluster, String> {
     Ok(Cluster { name: args::name(name.trim())?, servers })
 }
 
+/// The URL of a server that belongs to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedUrl {
+    cluster: Option<String>,
+    url: HttpUrl,
+}
+
+fn named_url(text: &str) -> Result<NamedUrl, String> {
+    // A URL may have an equals sign, too.
+    let (cluster, url) = match text.split_once('=') {
+        Some((name, url)) if !name.contains("://") => (Some(args::name(name.trim())?), url),
+        _ => (None, text),
+    };
+    let url = url.parse().map_err(|error: ::console::HttpUrlError| error.to_string())?;
+    Ok(NamedUrl { cluster, url })
+}
+
+/// Of a cluster, what a flag names for it.
+fn urls_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Result<Vec<HttpUrl>, Usage> {
+    let mut found = Vec::new();
+    for NamedUrl { cluster: wanted, url } in urls {
+        match wanted.as_deref() {
+            Some(wanted) if !names.contains(&wanted) => {
+                return Err(Usage(format!(
+                    "{flag} {wanted}={url}: there is no cluster {wanted}; there are {}",
+                    names.join(", ")
+                )));
+            }
+            None if names.len() > 1 => {
+                return Err(Usage(format!("{flag} {url}: say which cluster it belongs to, NAME={url}")));
+            }
+            Some(wanted) if wanted != cluster => {}
+            _ if found.contains(url) => return Err(Usage(format!("{flag} {url} is named twice"))),
+            _ => found.push(url.clone()),
+        }
+    }
+    Ok(found)
+}
+
 pub(crate) async fn run(args: Args) -> Result<()> {
     let names: Vec<_> = args.bootstrap_server.iter().map(|cluster| cluster.name.as_str()).collect();
     if let Some(twice) = names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name)) {
         bail!(Usage(format!("there are two clusters {twice}: give them names, NAME=HOST:PORT")));
     }
+    let sources = names.iter().map(|name| {
+        let connects = urls_of("--connect", &args.connect, name, &names)?;
+        Ok(((*name).to_owned(), Sources { connects }))
+    });
+    let mut sources = sources.collect::<Result<BTreeMap<_, _>, Usage>>()?;
     let configs: Vec<_> = args.command_config.iter().map(|text| config_of(text, &names)).collect();
     let of_name = |name: &str| configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), of_name(name)?.1.clone())));
@@ -69,7 +119,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         let security = properties::security_of(command_configs.get(&name).map(PathBuf::as_path))?;
         let config = client_config(servers);
         let connection = ConnectionConfig { client_id: "parshall-console".to_owned(), security, ..config.connection };
-        console.add_cluster(name, Client::new(client::ClientConfig { connection, ..config }), false);
+        let client = Client::new(client::ClientConfig { connection, ..config });
+        let sources = sources.remove(&name).unwrap_or_default();
+        console.add_cluster(name, client, false, sources);
     }
     output::print(&format!("the console is on http://{address}\n"))?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -91,6 +143,21 @@ fn config_of<'a>(text: &'a str, names: &[&str]) -> (Option<&'a str>, PathBuf) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_servers_belong_to_a_cluster() {
+        let url = |text: &str| text.parse::<HttpUrl>().unwrap();
+        let named = |text| named_url(text).unwrap();
+        let urls = [named("a=http://c:1"), named("b=http://c:1"), named("a=http://c:2/x=y")];
+        let of = |cluster, names: &[&str]| urls_of("--connect", &urls, cluster, names).map_err(|error| error.0);
+        assert_eq!(of("a", &["a", "b"]), Ok(vec![url("http://c:1"), url("http://c:2/x=y")]));
+        assert_eq!(of("a", &["a"]), Err("--connect b=c:1: there is no cluster b; there are a".to_owned()));
+        let unnamed = [named("http://me:secret@c:1/x=y"), named("http://me:secret@c:1/x=y")];
+        let of = |names: &[&str]| urls_of("--connect", &unnamed, "a", names).map_err(|error| error.0).unwrap_err();
+        assert_eq!(of(&["a", "b"]), "--connect c:1/x=y: say which cluster it belongs to, NAME=c:1/x=y");
+        assert_eq!(of(&["a"]), "--connect c:1/x=y is named twice");
+        assert!(named_url("c:1").is_err() && named_url("=http://c:1").is_err() && named_url("a=https://c:1").is_err());
+    }
 
     #[test]
     fn clusters_have_names() {

@@ -1,5 +1,7 @@
 //! `/api/v1`: what the pages show, as JSON. docs/console.md lists the fields; new ones may come, none goes.
 
+mod connect;
+
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
@@ -36,6 +38,8 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters/{cluster}/partitions/{topic}/{partition}", get(partition))
         .route("/clusters/{cluster}/reassignments", get(reassignments))
         .route("/clusters/{cluster}/quorum", get(quorum))
+        .route("/clusters/{cluster}/connect", get(connect::connects))
+        .route("/clusters/{cluster}/connect/{connect}/{connector}", get(connect::connector))
         .route("/clusters/{cluster}/groups", get(groups))
         .route("/clusters/{cluster}/groups/{group}", get(group))
 }

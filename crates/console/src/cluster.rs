@@ -6,10 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use client::{Client, ClientConfig, ConnectionConfig, Liveness};
+use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::connect::{Connect, Connectors};
 use crate::embedded_broker::Local;
 use crate::history::History;
 use crate::snapshot::{self, Snapshot};
@@ -17,6 +19,8 @@ use crate::snapshot::{self, Snapshot};
 /// How often a cluster is looked at while somebody looks at its pages, and while nobody does.
 const INTERVAL: Duration = Duration::from_secs(2);
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
+/// The same of a Connect cluster.
+const CONNECT_INTERVAL: Duration = Duration::from_secs(3);
 /// Since the last page, nobody looks after this time.
 const ATTENTION: Duration = Duration::from_secs(15);
 /// A page does not wait longer for a snapshot: then it shows the last one, and how old that is.
@@ -71,6 +75,7 @@ pub(crate) struct Cluster {
     /// For pages.
     pub client: Client,
     pub local: Option<Arc<dyn Local>>,
+    pub connects: Vec<Arc<Connect>>,
     look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
     quorum_client: Client,
@@ -86,7 +91,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Looks at the cluster until it is dropped.
-    pub(crate) fn watch(name: String, client: Client, local: Option<Arc<dyn Local>>) -> Arc<Self> {
+    pub(crate) fn watch(
+        name: String,
+        client: Client,
+        local: Option<Arc<dyn Local>>,
+        connects: Vec<Arc<Connect>>,
+    ) -> Arc<Self> {
         let config = client.config();
         let connection = ConnectionConfig {
             connect_timeout: LOOK_DEADLINE,
@@ -106,6 +116,7 @@ impl Cluster {
             liveness: Liveness::new(&config.connection, LOOK_DEADLINE, PROBE_TIMEOUT),
             client,
             local,
+            connects,
             seen: watch::Sender::default(),
             history: Mutex::default(),
             wanted: Notify::new(),
@@ -114,6 +125,9 @@ impl Cluster {
         });
         tokio::spawn(watch(Arc::downgrade(&cluster)));
         tokio::spawn(probe(Arc::downgrade(&cluster)));
+        for connect in &cluster.connects {
+            tokio::spawn(watch_connect(Arc::clone(connect), Arc::downgrade(&cluster)));
+        }
         cluster
     }
 
@@ -125,9 +139,22 @@ impl Cluster {
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, String> {
         let is_watched = self.attend() <= ATTENTION && self.seen.borrow().last.is_some();
         if !is_watched {
+            self.connects.iter().for_each(|connect| connect.want());
             self.wait_for_look(PAGE_PATIENCE).await;
         }
         self.seen.borrow().current()
+    }
+
+    /// The Connect clusters as they were moments ago. Those that do not answer are not waited for.
+    pub(crate) async fn connectors(&self) -> Vec<Connectors> {
+        let is_watched = self.attend() <= ATTENTION;
+        if !is_watched {
+            // Pages of the cluster itself, that come next, take it for watched.
+            self.wanted.notify_one();
+        }
+        let looks = self.connects.iter().filter(|connect| connect.is_waited_for(is_watched));
+        join_all(looks.map(|connect| connect.refresh(PAGE_PATIENCE))).await;
+        self.connects.iter().map(|connect| connect.known()).collect()
     }
 
     /// The cluster as it is from now on. Trouble that was there before may be over.
@@ -174,6 +201,7 @@ impl Cluster {
         let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, self.local.as_deref());
         let taken = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
+                snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();
                 self.history().note(&mut snapshot);
                 Ok(Arc::new(snapshot))
             }
@@ -224,6 +252,14 @@ async fn watch(cluster: Weak<Cluster>) {
     }
 }
 
+async fn watch_connect(connect: Arc<Connect>, cluster: Weak<Cluster>) {
+    loop {
+        connect.look().await;
+        let Some(is_attended) = cluster.upgrade().map(|cluster| cluster.is_attended()) else { return };
+        connect.wait(if is_attended { CONNECT_INTERVAL } else { IDLE_INTERVAL }).await;
+    }
+}
+
 async fn probe(cluster: Weak<Cluster>) {
     loop {
         sleep(PROBE_INTERVAL).await;
@@ -245,7 +281,7 @@ mod tests {
         // Nobody listens there.
         let mut config = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
         config.deadline = Duration::from_millis(20);
-        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None);
+        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None, Vec::new());
         cluster.fresh().await.unwrap_err();
         let since = Instant::now();
         cluster.fresh().await.unwrap_err();

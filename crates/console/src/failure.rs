@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use client::ClientError;
 use wire::ErrorCode;
 
+use crate::connect::RestError;
 use crate::layout::Layout;
 
 /// A page that could not be made, and why.
@@ -49,6 +50,17 @@ impl From<ClientError> for Failure {
             ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => StatusCode::NOT_FOUND,
             ClientError::Refused { .. } | ClientError::GroupInUse { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
+        };
+        Self { status, what: error.to_string() }
+    }
+}
+
+impl From<RestError> for Failure {
+    fn from(error: RestError) -> Self {
+        let status = match &error {
+            RestError::Refused { status: StatusCode::NOT_FOUND, .. } => StatusCode::NOT_FOUND,
+            RestError::Refused { .. } => StatusCode::CONFLICT,
+            RestError::Http { .. } | RestError::NotConnect { .. } => StatusCode::BAD_GATEWAY,
         };
         Self { status, what: error.to_string() }
     }

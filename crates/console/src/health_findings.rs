@@ -1,6 +1,7 @@
 //! Whether a cluster is well, and what is wrong, in words, with what to do.
 
 mod brokers;
+mod connect;
 pub(crate) mod groups;
 mod partitions;
 mod quorum;
@@ -64,6 +65,7 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
         Finding::new(Severity::Warn, what, "It is asked for again every few seconds.", "/")
     }));
     groups::find(snapshot, history, &mut findings);
+    connect::find(snapshot, &mut findings);
     findings.sort_by_key(|finding| Reverse(finding.severity));
     findings
 }

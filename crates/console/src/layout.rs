@@ -10,16 +10,18 @@ pub(crate) enum Section {
     Groups,
     Partitions,
     Quorum,
+    Connect,
     Lab,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 6] = [
+    const ALL: [(Self, &'static str, &'static str); 7] = [
         (Self::Overview, "Overview", ""),
         (Self::Topics, "Topics", "/topics"),
         (Self::Groups, "Groups", "/groups"),
         (Self::Partitions, "Partitions", "/partitions"),
         (Self::Quorum, "Quorum", "/quorum"),
+        (Self::Connect, "Connect", "/connect"),
         (Self::Lab, "Lab", "/lab"),
     ];
 }
@@ -31,6 +33,8 @@ pub(crate) struct Layout {
     pub base: String,
     pub section: Option<Section>,
     pub has_several: bool,
+    /// Whether Connect clusters belong to it.
+    pub has_connects: bool,
     pub has_login: bool,
     pub is_read_only: bool,
     pub is_insecure: bool,
@@ -57,7 +61,8 @@ impl Layout {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        Section::ALL.into_iter().map(|(section, name, path)| Entry {
+        let shown = Section::ALL.into_iter().filter(|(section, ..)| *section != Section::Connect || self.has_connects);
+        shown.map(|(section, name, path)| Entry {
             name,
             href: format!("{}{path}", self.base),
             is_current: self.section == Some(section),

@@ -14,6 +14,7 @@ mod auth;
 mod benchmark_runner;
 mod bodies;
 mod cluster;
+mod connect;
 mod connections;
 mod csrf;
 mod embedded_broker;
@@ -24,6 +25,7 @@ mod health;
 mod health_findings;
 mod history;
 mod host_check;
+mod http_source;
 mod layout;
 mod metrics;
 mod node_metrics;
@@ -44,8 +46,10 @@ use auth::Sessions;
 pub use benchmark_runner::{Compared, Laboratory, Order, Run, RunState, Suite};
 use client::Client;
 use cluster::Cluster;
+use connect::Connect;
 pub use embedded_broker::{Local, NodeReport, Rebalance};
 pub use host_check::Hosts;
+pub use http_source::{HttpUrl, HttpUrlError};
 use metrics::Scrape;
 use parking_lot::RwLock;
 use tokio::net::TcpListener;
@@ -57,6 +61,13 @@ const LOOKS_MAX: usize = 4;
 const FOLLOWERS_MAX: usize = 32;
 /// Pages that listen for news. They take half of the connections, so that there is room for others.
 const LISTENERS_MAX: usize = 128;
+
+/// Other servers that know something of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The REST interfaces of its Connect clusters.
+    pub connects: Vec<HttpUrl>,
+}
 
 /// How the console meets those who ask.
 #[derive(Debug, Default)]
@@ -103,9 +114,10 @@ impl Console {
     }
 
     /// Shows one more cluster, by a name that no other has. `is_own` is the one that the local broker belongs to.
-    pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool) {
+    pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool, sources: Sources) {
         let local = self.local.clone().filter(|_| is_own);
-        let cluster = Cluster::watch(name.into(), client, local);
+        let connects = sources.connects.into_iter().map(Connect::new).collect();
+        let cluster = Cluster::watch(name.into(), client, local, connects);
         self.clusters.write().push(cluster);
     }
 

@@ -3,6 +3,11 @@
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;
+pub(crate) mod connector;
+pub(crate) mod connector_changes;
+pub(crate) mod connector_configs;
+pub(crate) mod connector_new;
+pub(crate) mod connectors;
 pub(crate) mod delete_records;
 pub(crate) mod elections;
 pub(crate) mod follow;

@@ -9,6 +9,7 @@ use axum::response::{Redirect, Response};
 
 use crate::Console;
 use crate::cluster::Cluster;
+use crate::connect::{Connect, FRESH_PATIENCE};
 use crate::failure::Failure;
 use crate::format::{duration, escape, group_of_part};
 use crate::health_findings::AGE_MAX;
@@ -16,7 +17,7 @@ use crate::layout::{Layout, Section};
 use crate::snapshot::Snapshot;
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
-const NOTICES: [(&str, &str); 16] = [
+const NOTICES: [(&str, &str); 24] = [
     ("topic-created", "The topic has been created."),
     ("topic-deleted", "The topic has been deleted."),
     ("partitions-added", "The partitions have been added."),
@@ -33,6 +34,14 @@ const NOTICES: [(&str, &str); 16] = [
     ("reassignments-cancelled", "The reassignments have been cancelled."),
     ("throttle-set", "The throttle has been set."),
     ("throttle-removed", "The throttles have been removed."),
+    ("connector-created", "The connector has been created."),
+    ("connector-deleted", "The connector has been deleted."),
+    ("connector-paused", "The connector is being paused."),
+    ("connector-resumed", "The connector is being resumed."),
+    ("connector-stopped", "The connector is being stopped."),
+    ("connector-restarted", "The connector is being restarted."),
+    ("task-restarted", "The task is being restarted."),
+    ("connector-configs-set", "The configs have been changed."),
 ];
 
 /// A cluster of the console, by the name in the path.
@@ -86,12 +95,25 @@ impl RequestContext {
         group_of_part(self.param("group"))
     }
 
+    /// The Connect cluster of the path.
+    pub(crate) fn connect(&self) -> Result<&Arc<Connect>, Failure> {
+        let name = self.param("connect");
+        let found = self.cluster.connects.iter().find(|connect| connect.name == name);
+        found.ok_or_else(|| Failure::not_found(format!("there is no Connect cluster {name:?} here")))
+    }
+
+    /// The connector of the path, which may have any name.
+    pub(crate) fn connector(&self) -> &str {
+        group_of_part(self.param("connector"))
+    }
+
     pub(crate) fn layout(&self, section: impl Into<Option<Section>>) -> Layout {
         Layout {
             cluster: Some(self.cluster.name.clone()),
             base: self.base.clone(),
             section: section.into(),
             has_several: self.console.clusters().len() > 1,
+            has_connects: !self.cluster.connects.is_empty(),
             notice: self.notice,
             age: self.cluster.age().filter(|age| *age > AGE_MAX).map(|age| duration(age.as_secs_f64())),
             ..Layout::outside(&self.console)
@@ -127,9 +149,19 @@ impl RequestContext {
 
     /// After something was done: back to a page of the cluster, which says so and shows it.
     pub(crate) async fn done(&self, path: &str, notice: &'static str) -> Redirect {
-        debug_assert!(NOTICES.iter().any(|(key, _)| *key == notice), "{notice}");
         // What goes wrong here is said by the page.
         let _ = self.cluster.fresh().await;
+        self.redirect(path, notice)
+    }
+
+    /// The same after something was done to a Connect cluster.
+    pub(crate) async fn done_to(&self, connect: &Connect, path: &str, notice: &'static str) -> Redirect {
+        connect.refresh(FRESH_PATIENCE).await;
+        self.redirect(path, notice)
+    }
+
+    fn redirect(&self, path: &str, notice: &'static str) -> Redirect {
+        debug_assert!(NOTICES.iter().any(|(key, _)| *key == notice), "{notice}");
         let mark = if path.contains('?') { '&' } else { '?' };
         Redirect::to(&format!("{}{path}{mark}done={notice}", self.base))
     }

@@ -8,8 +8,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    broker, clusters, configs, delete_records, elections, follow, group, group_changes, group_reset, groups, lab,
-    message, messages, moves, overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
+    broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
+    delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages, moves,
+    overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -61,6 +62,16 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/delete-records", get(delete_records::form).post(delete_records::delete))
         .route("/topics/{topic}/delete-records/preview", get(delete_records::preview))
         .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete))
+        .route("/connect", get(connectors::show))
+        .route("/connect/new", get(connector_new::form).post(connector_new::create))
+        .route("/connect/{connect}/{connector}", get(connector::show))
+        .route("/connect/{connect}/{connector}/act", post(connector_changes::act))
+        .route("/connect/{connect}/{connector}/tasks/{task}/restart", post(connector_changes::restart_task))
+        .route("/connect/{connect}/{connector}/configs", get(connector_configs::form).post(connector_configs::change))
+        .route(
+            "/connect/{connect}/{connector}/delete",
+            get(connector_changes::delete_form).post(connector_changes::delete),
+        )
         .route("/groups", get(groups::show))
         .route("/groups/{group}", get(group::show))
         .route("/groups/{group}/charts/{chart}", get(group::chart))

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use client::{Placement, TopicPartition};
 
+use crate::connect::Connectors;
 use crate::embedded_broker::Rebalance;
 use crate::format::duration;
 use crate::node_metrics::Figures;
@@ -30,6 +31,8 @@ pub(crate) struct Snapshot {
     pub reassignments: BTreeMap<TopicPartition, client::Reassignment>,
     /// Of all groups, oldest first; those that nodes of ours remember.
     pub rebalances: Vec<Rebalance>,
+    /// The Connect clusters that belong to it.
+    pub connects: Vec<Connectors>,
     /// What could not be asked for, and why.
     pub gaps: Vec<String>,
     /// Why there is no newer one, if the last look has failed.
@@ -169,6 +172,7 @@ impl Snapshot {
             quorum: None,
             reassignments: BTreeMap::new(),
             rebalances: Vec::new(),
+            connects: Vec::new(),
             gaps: Vec::new(),
             trouble: None,
         }

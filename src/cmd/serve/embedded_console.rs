@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use ::console::{Console, NodeReport};
+use ::console::{Console, HttpUrl, NodeReport, Sources};
 use anyhow::Result;
 use broker::Server;
 use client::{Client, ClientConfig};
@@ -17,6 +17,10 @@ pub(super) struct ConsoleArgs {
     /// Where the console is, with metrics and health, or off [default: 127.0.0.1:9644, if the port is free]
     #[arg(long, value_name = "HOST:PORT|off", env = "PARSHALL_CONSOLE")]
     console: Option<::console::Address>,
+    /// A worker of a Kafka Connect cluster that the console shows (http://[USER:PASSWORD@]HOST:PORT), as often as there
+    /// are such clusters
+    #[arg(long, value_name = "URL")]
+    connect: Vec<HttpUrl>,
     #[command(flatten)]
     access: ConsoleAccess,
 }
@@ -25,6 +29,7 @@ pub(super) struct EmbeddedConsole {
     /// `None` with `--console off`, or if the default port is taken.
     running: Option<(SocketAddr, Arc<Console>)>,
     node: Arc<Node>,
+    sources: Sources,
 }
 
 impl EmbeddedConsole {
@@ -34,7 +39,7 @@ impl EmbeddedConsole {
         let listener = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
         let running =
             listener.map(|listener| (listener.address, listener.start(Some(Arc::clone(&node) as _), BTreeMap::new())));
-        Ok(Self { running, node })
+        Ok(Self { running, node, sources: Sources { connects: args.connect.clone() } })
     }
 
     pub(super) fn address(&self) -> Option<SocketAddr> {
@@ -45,7 +50,7 @@ impl EmbeddedConsole {
     pub(super) fn show(&self, server: &Server) {
         self.node.begin(server.metrics());
         if let Some((_, console)) = &self.running {
-            console.add_cluster("local", Client::new(client_config(server)), true);
+            console.add_cluster("local", Client::new(client_config(server)), true, self.sources.clone());
         }
     }
 }

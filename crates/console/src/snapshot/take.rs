@@ -111,6 +111,7 @@ pub(crate) async fn take(
         quorum,
         reassignments,
         rebalances,
+        connects: Vec::new(),
         gaps,
         trouble: None,
     };
