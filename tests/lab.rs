@@ -117,7 +117,7 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     let ids: Vec<_> = compared["cases"].as_array().unwrap().iter().map(|case| &case["id"]).collect();
     assert_eq!(ids, ["rate/rate_records_per_s=500", "rate/rate_records_per_s=1000", "both", "read"]);
     let text = ok(dir.path(), &["compare", "results", "results"]);
-    assert_eq!(text.matches("no conclusion: it takes two repetitions").count(), 4, "{text}");
+    assert_eq!(text.matches("no conclusion: ").count(), 4, "{text}");
     assert!(ok(dir.path(), &["report", "results"]).contains("results/report.html"));
 }
 
