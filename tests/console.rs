@@ -118,6 +118,72 @@ fn nothing_is_changed_for_other_origins_or_without_the_name() {
     assert_eq!(broker.ok(&["topic", "list"]), "");
 }
 
+/// The fields of the form that a page has for what it shows.
+fn hidden_fields(page: &str) -> String {
+    let inputs = page.split("<input type=\"hidden\" name=\"").skip(1);
+    let pairs = inputs.map(|input| {
+        let (name, rest) = input.split_once("\" value=\"").unwrap();
+        format!("{name}={}", rest.split_once('"').unwrap().0)
+    });
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+#[test]
+fn selected_topics_are_changed_at_once_and_internal_ones_never() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    for topic in ["first", "second", "third"] {
+        broker.ok(&["topic", "create", topic]);
+        broker.ok_with(&["produce", topic], "a\nb\n");
+    }
+    // Makes the topic of the committed offsets.
+    broker.ok(&["consume", "first", "--group", "readers", "--from-beginning", "--max-messages", "1"]);
+    let selected = "topic=first&topic=__consumer_offsets&topic=second&topic=none";
+    let review = |action: &str| {
+        let page = get(address, &format!("/clusters/local/selected-topics/{action}{selected}"));
+        assert_eq!(page.status, 200, "{}", page.body);
+        assert!(
+            page.body.contains("it belongs to the brokers") && page.body.contains("does not exist"),
+            "{}",
+            page.body
+        );
+        page.body
+    };
+    let run = |action: &str, form: &str| post(address, &format!("/clusters/local/selected-topics/{action}"), form, &[]);
+
+    let page = review("config?name=retention.ms&value=60000&action=set&");
+    assert!(page.contains("604800000 (7 d) → 60000 (1 min)"), "{page}");
+    let changed = run("config", &hidden_fields(&page));
+    assert!(changed.status == 200 && changed.body.contains("2 of 2 topics done"), "{}", changed.body);
+    let settings = broker.ok(&["config", "describe", "topic", "second"]);
+    assert!(settings.contains("retention.ms=60000"), "{settings}");
+    // What the brokers refuse is known before.
+    let page = review("config?name=retention.ms&value=soon&action=set&");
+    assert!(page.contains("There is nothing to do") && page.contains("soon"), "{page}");
+
+    let page = review("delete-records?");
+    assert!(page.contains("2 records in 1 partition") && page.contains("1 of them that group “readers”"), "{page}");
+    let form = hidden_fields(&page);
+    assert_eq!(run("delete-records", &format!("{form}&confirm=2+topic")).status, 400);
+    // What comes in the meantime stays.
+    broker.ok_with(&["produce", "first"], "later\n");
+    let deleted = run("delete-records", &format!("{form}&confirm=2+topics"));
+    assert!(deleted.status == 200 && deleted.body.contains("deleted in 1 partition"), "{}", deleted.body);
+    let left = broker.ok(&["consume", "first", "--from-beginning", "--max-messages", "1"]);
+    assert_eq!(left.trim(), "later");
+
+    // Another topic with the name of one that was shown is not the one that was meant.
+    let form = hidden_fields(&review("delete?"));
+    broker.ok(&["topic", "delete", "second"]);
+    broker.ok(&["topic", "create", "second"]);
+    let deleted = run("delete", &format!("{form}&confirm=2+topics"));
+    assert!(deleted.status == 409 && deleted.body.contains("1 of 2 topics done"), "{}", deleted.body);
+    assert!(deleted.body.contains("created again since"), "{}", deleted.body);
+    let deleted = run("delete", "topic=__consumer_offsets&topic=third&confirm=2+topics");
+    assert!(deleted.status == 409 && deleted.body.contains("it belongs to the brokers"), "{}", deleted.body);
+    assert_eq!(broker.ok(&["topic", "list"]), "__consumer_offsets\nsecond\n");
+}
+
 #[test]
 fn a_console_that_is_read_only_changes_nothing() {
     let broker = Broker::start_with(&["--console", "127.0.0.1:0", "--console-read-only"]);
@@ -128,6 +194,9 @@ fn a_console_that_is_read_only_changes_nothing() {
         ("topics/orders/delete", "confirm=orders"),
         ("topics/orders/delete-records", "topic_id=&plan=0:1&confirm=orders"),
         ("topics/orders/partitions", "count=3"),
+        ("selected-topics/delete", "topic=orders&confirm=1+topic"),
+        ("selected-topics/delete-records", "topic=orders&confirm=1+topic"),
+        ("selected-topics/config", "topic=orders&name=retention.ms&value=1&action=set"),
         ("topics/orders/configs/retention.ms", "action=set&value=1"),
         ("brokers/1/configs/log.retention.ms", "action=set&value=1"),
         ("lab", "suite=quick"),
@@ -139,7 +208,11 @@ fn a_console_that_is_read_only_changes_nothing() {
     }
     assert_eq!(broker.ok(&["topic", "list"]), "orders\n");
     let page = get(address, "/clusters/local/topics");
-    assert!(!page.body.contains("Create a topic") && page.body.contains("Read-only"), "{}", page.body);
+    assert!(
+        !page.body.contains("Create a topic") && !page.body.contains("Select") && page.body.contains("Read-only"),
+        "{}",
+        page.body
+    );
     let page = get(address, "/clusters/local/topics/orders");
     assert!(page.status == 200 && !page.body.contains("Delete"), "{}", page.body);
 }

@@ -41,7 +41,7 @@ def case_overview(c):
 def case_tables_refresh(c):
     c.topic("news")
     c.go("/topics?q=news")
-    records = c.page.get_by_role("row", name="news").locator("td").nth(4)
+    records = c.page.get_by_role("row", name="news").locator("td").nth(5)
     expect(records).to_have_text("0")
     c.run("produce", "news", stdin="one\ntwo\n")
     expect(records).to_have_text("2")
@@ -154,6 +154,66 @@ def case_a_topic_is_created_like_another(c):
     described = c.run("topic", "describe", "pattern-like")
     assert "retention.ms=3600000" in described and "max.message.bytes=2000000" in described, described
     assert c.go("/topics/new?like=no-such-topic").status == 404
+
+
+def case_several_topics_are_changed_at_once(c):
+    names = [f"several-{letter}" for letter in "abc"]
+    for name in names:
+        c.topic(name, records=20)
+    c.go("/topics?q=several-")
+    box = lambda name: c.page.get_by_label(f"Select {name}", exact=True)
+    everything = c.page.get_by_label("Select all topics of this page")
+    expect(c.page.locator("table tbody th a")).to_have_text(names)
+    everything.check()
+    for name in names:
+        expect(box(name)).to_be_checked()
+    everything.uncheck()
+    expect(box(names[0])).not_to_be_checked()
+    # A refreshed page has the same topics ticked, in whichever row they are then.
+    box("several-b").check()
+    c.topic("several-aa", records=20)
+    expect(c.page.locator("table tbody th a")).to_have_text(["several-a", "several-aa", "several-b", "several-c"])
+    expect(box("several-b")).to_be_checked()
+    expect(box("several-aa")).not_to_be_checked()
+    c.check("topics-selected")
+
+    box("several-c").check()
+    c.page.get_by_role("button", name="Change a config").click()
+    expect(c.page.get_by_text("several-b, several-c.")).to_be_visible()
+    c.page.get_by_label("Config", exact=True).select_option("retention.ms")
+    c.page.get_by_label("Value").fill("3600000")
+    c.check("topics-config")
+    c.page.get_by_role("button", name="Show what setting it would change").click()
+    expect(c.page.get_by_role("region", name="Now, and then").locator("tbody tr")).to_have_count(2)
+    expect(c.page.get_by_role("row", name="several-c")).to_contain_text("→ 3600000 (1 h)")
+    c.page.get_by_role("button", name="Change it").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("2 of 2 topics done")
+    assert "retention.ms=3600000" in c.run("topic", "describe", "several-c")
+    assert "retention.ms=3600000" not in c.run("topic", "describe", "several-a")
+
+    c.go("/topics?q=several-")
+    everything.check()
+    c.page.get_by_role("button", name="Delete the records").click()
+    expect(c.page.get_by_role("row", name="several-a").first).to_contain_text("20 records in 1 partition")
+    c.check("topics-delete-records")
+    c.page.get_by_label("Type 4 topics to confirm").fill("4 topics")
+    c.page.get_by_role("button", name="Delete the records").click()
+    expect(c.page.get_by_role("status").first).to_contain_text("4 of 4 topics done")
+    c.check("topics-results")
+
+    c.go("/topics?q=several-")
+    everything.check()
+    box("several-a").uncheck()
+    c.page.get_by_role("button", name="Delete", exact=True).click()
+    button = c.page.get_by_role("button", name="Delete the topics")
+    expect(button).to_be_disabled()
+    c.run("topic", "delete", "several-c")
+    c.page.get_by_label("Type 3 topics to confirm").fill("3 topics")
+    button.click()
+    expect(c.page.get_by_role("status").first).to_contain_text("2 of 3 topics done")
+    expect(c.page.get_by_role("row", name="several-c")).to_contain_text("does not exist any more")
+    left = c.run("topic", "list").split()
+    assert "several-a" in left and not {"several-aa", "several-b", "several-c"} & set(left), left
 
 
 def case_records_are_deleted_up_to_an_offset(c):

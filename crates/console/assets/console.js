@@ -22,16 +22,23 @@ async function refresh() {
     const answer = await fetch(location.href, { signal: asking.signal, headers: { accept: "text/html" } });
     if (!answer.ok) return;
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // What was ticked stays so, wherever its row is then.
+    const ticked = new Set(rowBoxes().filter((box) => box.checked).map((box) => box.value));
     for (const id of ["live", "status", "age"]) {
       const [now, then] = [document.getElementById(id), next.getElementById(id)];
       if (now && then) morph(now, then);
     }
+    rowBoxes().forEach((box) => (box.checked = ticked.has(box.value)));
     document.title = next.title;
     charts.forEach((chart) => chart.load());
     startCharts();
   } catch (error) {
     if (error.name !== "AbortError") console.warn(error);
   }
+}
+
+function rowBoxes() {
+  return [...document.querySelectorAll(".table input[type=checkbox]")];
 }
 
 function morph(now, then) {
@@ -111,6 +118,8 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+  const form = document.getElementById(event.target.dataset.selects);
+  if (form) for (const box of form.elements) if (box.type === "checkbox") box.checked = event.target.checked;
 });
 
 // ---- charts ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get, post};
 use crate::page::{
     broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
     delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages, moves,
-    overview, partition, partitions, produce, quorum, reassign, topic, topic_changes, topics,
+    overview, partition, partitions, produce, quorum, reassign, selected_topics, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -62,6 +62,12 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/delete-records", get(delete_records::form).post(delete_records::delete))
         .route("/topics/{topic}/delete-records/preview", get(delete_records::preview))
         .route("/topics/{topic}/delete", get(topic_changes::delete_form).post(topic_changes::delete))
+        .route("/selected-topics/config", get(selected_topics::configs::form).post(selected_topics::configs::change))
+        .route("/selected-topics/delete", get(selected_topics::delete_form).post(selected_topics::delete))
+        .route(
+            "/selected-topics/delete-records",
+            get(selected_topics::delete_records_form).post(selected_topics::delete_records),
+        )
         .route("/connect", get(connectors::show))
         .route("/connect/new", get(connector_new::form).post(connector_new::create))
         .route("/connect/{connect}/{connector}", get(connector::show))

@@ -79,7 +79,7 @@ pub(crate) async fn config_rows(
             is_own: entry.source == resource.own_source(),
             source: source_text(entry.source),
             is_read_only: entry.is_read_only,
-            value: shown(&entry),
+            value: value_shown(&entry.name, entry.value.as_deref(), entry.is_sensitive),
             name: entry.name,
         })
         .collect();
@@ -93,13 +93,13 @@ pub(super) async fn describe(context: &RequestContext, resource: &Resource) -> R
     described.remove(resource).unwrap_or_else(|| Err(missing()))
 }
 
-fn shown(entry: &ConfigEntry) -> String {
-    match &entry.value {
-        _ if entry.is_sensitive => "(hidden)".to_owned(),
-        Some(value) if value.is_empty() => "(empty)".to_owned(),
-        Some(value) => match readable(&entry.name, value) {
+pub(super) fn value_shown(name: &str, value: Option<&str>, is_sensitive: bool) -> String {
+    match value {
+        _ if is_sensitive => "(hidden)".to_owned(),
+        Some("") => "(empty)".to_owned(),
+        Some(value) => match readable(name, value) {
             Some(readable) => format!("{value} ({readable})"),
-            None => value.clone(),
+            None => value.to_owned(),
         },
         None => "(none)".to_owned(),
     }

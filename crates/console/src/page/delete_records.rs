@@ -26,7 +26,7 @@ const END: &str = "end";
 const BEFORE: &str = "before-";
 
 /// By partition: the first offset that stays.
-type Plan = BTreeMap<i32, i64>;
+pub(super) type Plan = BTreeMap<i32, i64>;
 
 #[derive(Template)]
 #[template(path = "delete_records.html")]
@@ -167,14 +167,16 @@ fn preview_page(
         here: here(context),
         plan: plan_text(plan),
         losses: losses(snapshot, name, topic, plan),
-        unknown: match to_end(fields) {
-            true => topic.partitions.iter().filter(|of| of.start.is_none() || of.end.is_none()).count(),
-            false => 0,
-        },
+        unknown: if to_end(fields) { unknown(topic) } else { 0 },
         rows: rows.collect(),
         pages: pages.with(query.clone()),
         query,
     }
+}
+
+/// Partitions that nobody could be asked for.
+pub(super) fn unknown(topic: &Topic) -> usize {
+    topic.partitions.iter().filter(|of| of.start.is_none() || of.end.is_none()).count()
 }
 
 fn to_end(fields: &Fields) -> bool {
@@ -188,9 +190,18 @@ fn query(fields: &Fields) -> String {
 }
 
 /// The ends are those of this moment: what comes later stays.
+fn ends(topic: &Topic) -> Plan {
+    topic.partitions.iter().filter_map(|of| of.start.and(of.end).map(|end| (of.index, end))).collect()
+}
+
+/// All that there is to delete now.
+pub(super) fn of_all_records(topic: &Topic) -> Result<Plan, String> {
+    checked(topic, ends(topic))
+}
+
 fn wanted(topic: &Topic, fields: &Fields) -> Result<Plan, String> {
     if to_end(fields) {
-        return Ok(topic.partitions.iter().filter_map(|of| of.start.and(of.end).map(|end| (of.index, end))).collect());
+        return Ok(ends(topic));
     }
     let given = fields.iter().filter(|(_, value)| !value.trim().is_empty());
     let given = given.filter_map(|(name, value)| Some((name.strip_prefix(BEFORE)?, value.trim())));
@@ -230,7 +241,7 @@ fn checked(topic: &Topic, plan: Plan) -> Result<Plan, String> {
     }
 }
 
-fn losses(snapshot: &Snapshot, name: &str, topic: &Topic, plan: &Plan) -> Vec<String> {
+pub(super) fn losses(snapshot: &Snapshot, name: &str, topic: &Topic, plan: &Plan) -> Vec<String> {
     let starts: BTreeMap<_, _> = topic.partitions.iter().map(|of| (of.index, of.start.unwrap_or(0))).collect();
     let gone: i64 = plan.iter().map(|(index, before)| before - starts[index]).sum();
     let mut losses = vec![format!("{} in {}", records_text(gone), counted(plan.len(), "partition"))];
@@ -249,16 +260,16 @@ fn losses(snapshot: &Snapshot, name: &str, topic: &Topic, plan: &Plan) -> Vec<St
     losses
 }
 
-fn plan_text(plan: &Plan) -> String {
+pub(super) fn plan_text(plan: &Plan) -> String {
     plan.iter().map(|(index, before)| format!("{index}:{before}")).collect::<Vec<_>>().join(",")
 }
 
 /// The plan of a form, if it is still about this topic and its records.
-fn confirmed_plan(topic: &Topic, form: &Confirmed) -> Result<Plan, String> {
-    if topic.id != form.topic_id {
+pub(super) fn confirmed_plan(topic: &Topic, topic_id: &str, plan: &str) -> Result<Plan, String> {
+    if topic.id != topic_id {
         return Err("the topic has been deleted and created again since the page was shown".to_owned());
     }
-    let entries = form.plan.split(',').map(|part| part.split_once(':').ok_or("the plan is not that of a page"));
+    let entries = plan.split(',').map(|part| part.split_once(':').ok_or("the plan is not that of a page"));
     let plan = entries.map(|part| part.map_err(str::to_owned).and_then(|(index, offset)| entry(index, offset)));
     checked(topic, plan.collect::<Result<_, _>>()?)
 }
@@ -268,7 +279,7 @@ pub(crate) async fn delete(Change(context): Change, Form(form): Form<Confirmed>)
     confirmed(&form.confirm, name)?;
     let snapshot = context.fresh().await?;
     let topic = find(&context, &snapshot)?;
-    let plan = match confirmed_plan(topic, &form) {
+    let plan = match confirmed_plan(topic, &form.topic_id, &form.plan) {
         Ok(plan) => plan,
         Err(error) => {
             let error = format!("Nothing was deleted: {error}.");
@@ -332,10 +343,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_checked_again_when_it_is_confirmed() {
-        let confirmed = |id: &str, plan: &str| {
-            let form = Confirmed { topic_id: id.to_owned(), plan: plan.to_owned(), confirm: String::new() };
-            confirmed_plan(&topic(), &form).map(|plan| plan_text(&plan))
-        };
+        let confirmed = |id: &str, plan: &str| confirmed_plan(&topic(), id, plan).map(|plan| plan_text(&plan));
         // Of partition 3 retention has deleted these in the meantime.
         assert_eq!(confirmed("first", "0:20,3:5").unwrap(), "0:20");
         assert!(confirmed("second", "0:20").unwrap_err().starts_with("the topic has been deleted"));

@@ -15,7 +15,7 @@ use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
 use crate::reassignment::{FOLLOWER_REPLICAS, LEADER_REPLICAS};
 use crate::request_context::{Change, confirmed};
-use crate::snapshot::Topic;
+use crate::snapshot::{Snapshot, Topic};
 
 #[derive(Template)]
 #[template(path = "topic_new.html")]
@@ -198,14 +198,16 @@ pub(crate) struct Confirmation {
     pub confirm: String,
 }
 
-fn losses(topic: &Topic) -> Vec<String> {
-    let (records, size) = (topic.records(), topic.size_bytes());
-    vec![format!(
-        "{} in {}, {} on disk",
-        records_text(records),
-        counted(topic.partitions.len(), "partition"),
-        bytes(size)
-    )]
+/// What is lost with a topic.
+pub(super) fn losses(snapshot: &Snapshot, name: &str, topic: &Topic) -> Vec<String> {
+    let (records, partitions) = (records_text(topic.records()), counted(topic.partitions.len(), "partition"));
+    let mut losses =
+        vec![format!("{records} in {partitions}, {} on disk", bytes(topic.size_bytes())), "its settings".to_owned()];
+    let groups: Vec<_> = snapshot.groups_of(name).map(|(id, _)| id).collect();
+    if !groups.is_empty() {
+        losses.push(format!("what {} have committed in it: {}", counted(groups.len(), "group"), groups.join(", ")));
+    }
+    losses
 }
 
 pub(super) fn records_text(records: i64) -> String {
@@ -219,16 +221,10 @@ pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failu
     let snapshot = place.fresh().await?;
     let topic = find(&place, &snapshot)?;
     let name = place.param("topic").to_owned();
-    let mut losses = losses(topic);
-    losses.push("its settings".to_owned());
-    let groups: Vec<_> = snapshot.groups_of(&name).map(|(id, _)| id).collect();
-    if !groups.is_empty() {
-        losses.push(format!("what {} have committed in it: {}", counted(groups.len(), "group"), groups.join(", ")));
-    }
     let page = ConfirmPage {
         layout: place.layout(Section::Topics),
         title: format!("Delete topic {name}"),
-        losses,
+        losses: losses(&snapshot, &name, topic),
         back: format!("{}/topics/{name}", place.base),
         name,
         action: "Delete the topic",
