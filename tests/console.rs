@@ -56,6 +56,72 @@ impl Drop for Console {
     }
 }
 
+/// `parshall cluster start` with two nodes, until it is dropped.
+struct Cluster {
+    process: Child,
+    address: String,
+    data_dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let data_dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(PARSHALL);
+        command.args(["cluster", "start", "--nodes", "2", "--port", "0", "--data-dir"]).arg(data_dir.path());
+        command.env("PARSHALL_CONSOLE", "off").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(", data").next());
+        let address = address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned();
+        Self { process, address, data_dir }
+    }
+
+    fn ok(&self, args: &[&str]) {
+        let command = &mut Command::new(PARSHALL);
+        let done =
+            command.args(args).args(["--bootstrap-server", &self.address]).stdin(Stdio::null()).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        common::signal(&self.process, "-TERM");
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn replicas_are_compared_and_the_first_difference_is_shown() {
+    let cluster = Cluster::start();
+    for topic in ["first", "second"] {
+        cluster.ok(&["topic", "create", topic, "--replica-assignment", "1:2"]);
+        for value in ["one", "two", "three"] {
+            cluster.ok(&["produce", topic, "--value", value]);
+        }
+    }
+    let console = Console::start(&["--bootstrap-server", &cluster.address]);
+    let clusters = json(&console.address, "/api/v1/clusters");
+    let name = clusters["clusters"][0].as_str().unwrap();
+    let compare = |query: &str| get(&console.address, &format!("/clusters/{name}/partitions/first/0/compare{query}"));
+    let page = compare("").body;
+    assert!(page.contains("Last records") && !page.contains("Offsets compared"), "{page}");
+    let page = compare("?last=2").body;
+    assert!(page.contains("All replicas have the same") && page.contains("<dd>1 to 3</dd>"), "{page}");
+    assert_eq!(compare("?last=0").status, 400);
+
+    // Another topic's batches are whole, and not those of the leader.
+    let log = |topic: &str| cluster.data_dir.path().join(format!("broker-2/{topic}-0/00000000000000000000.log"));
+    std::fs::copy(log("second"), log("first")).unwrap();
+    let page = compare("?last=1000").body;
+    assert!(page.contains("Not all replicas have what the leader has"), "{page}");
+    assert!(page.contains("it differs from the leader&#39;s replica at offset 0"), "{page}");
+    assert!(page.contains("The first difference on broker 2, at offset 0"), "{page}");
+    assert!(page.contains("<th scope=\"row\">CRC</th><td class=\"mono\"><strong class=\"bad\">"), "{page}");
+    assert!(page.contains("<th scope=\"row\">Leader epoch</th><td class=\"mono\">0</td>"), "{page}");
+}
+
 #[test]
 fn a_password_keeps_others_out() {
     let dir = tempfile::tempdir().unwrap();

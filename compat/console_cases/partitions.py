@@ -204,6 +204,26 @@ def case_replicas_are_compared(c):
     assert page.goto(f"{base}/partitions/{topic}/9").status == 404
 
 
+def case_replicas_are_compared_batch_by_batch(c):
+    topic = c.topic(unique_name("orders"), records=500)
+    c.go(f"/partitions/{topic}/0")
+    c.page.get_by_role("link", name="Compare the replicas").click()
+    if c.replicas == 1:
+        expect(c.page.get_by_role("status")).to_contain_text("It has one replica")
+        c.check("replicas")
+        return
+    expect(c.page.get_by_label("Last records")).to_have_value("1000")
+    c.page.get_by_label("Last records").fill("100")
+    c.page.get_by_role("button", name="Compare the replicas").click()
+    expect(c.page.get_by_role("status")).to_have_text("All replicas have the same")
+    expect(c.page.locator(".tiles div", has_text="Offsets compared").locator("dd")).to_have_text("400 to 500")
+    rows = c.page.get_by_role("region", name="Replicas").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("the leader")
+    expect(rows.last).to_contain_text("like the leader's")
+    c.check("replicas")
+
+
 def case_an_unclean_election_needs_a_partition_without_a_leader(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = unique_name("orders")

@@ -26,6 +26,7 @@ pub(crate) mod partitions;
 pub(crate) mod produce;
 pub(crate) mod quorum;
 pub(crate) mod reassign;
+pub(crate) mod replicas;
 pub(crate) mod selected_topics;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;

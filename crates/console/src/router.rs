@@ -10,7 +10,8 @@ use axum::routing::{MethodRouter, get, post};
 use crate::page::{
     broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
     delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages, moves,
-    overview, partition, partitions, produce, quorum, reassign, selected_topics, topic, topic_changes, topics,
+    overview, partition, partitions, produce, quorum, reassign, replicas, selected_topics, topic, topic_changes,
+    topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -43,6 +44,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/partitions/reassign/json", plan_route(post(reassign::download)))
         .route("/partitions/reassign/run", plan_route(post(reassign::run)))
         .route("/partitions/{topic}/{partition}", get(partition::show))
+        .route("/partitions/{topic}/{partition}/compare", get(replicas::compare))
         .route("/partitions/{topic}/{partition}/cancel", post(moves::cancel_one))
         .route("/partitions/{topic}/{partition}/elect", get(elections::unclean_form).post(elections::elect_unclean))
         .route("/quorum", get(quorum::show))
