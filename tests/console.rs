@@ -314,6 +314,42 @@ fn several_clusters_are_shown_and_one_that_is_down_says_so() {
 }
 
 #[test]
+fn alerts_are_shown_as_they_would_fire() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["topic", "create", "orders"]);
+    broker.ok(&["produce", "orders", "--value", "a"]);
+    broker.ok(&["consume", "orders", "--group", "late", "--from-beginning", "--max-messages", "1"]);
+    let rule = |name: &str| {
+        let alerts = json(address, "/api/v1/clusters/local/alerts");
+        let rules = alerts["rules"].as_array().unwrap();
+        rules.iter().find(|rule| rule["name"] == name).unwrap().clone()
+    };
+    assert_eq!((&rule("BrokerDown")["state"], &rule("GroupBehind")["state"]), (&"inactive".into(), &"inactive".into()));
+    // One that has been waiting since long ago.
+    broker.ok(&["produce", "orders", "--value", "b", "--timestamp", "2020-01-01T00:00:00Z"]);
+    let behind = loop {
+        match rule("GroupBehind") {
+            behind if behind["state"] == "pending" => break behind,
+            _ => sleep(Duration::from_millis(100)),
+        }
+    };
+    assert_eq!((&behind["severity"], &behind["for_seconds"]), (&"warning".into(), &300.into()));
+    let summary = behind["alerts"][0]["summary"].as_str().unwrap();
+    assert!(summary.starts_with("group late is ") && summary.ends_with(" behind in orders"), "{summary}");
+    let page = get(address, "/clusters/local/alerts").body;
+    assert!(page.contains(summary) && page.contains("it fires in"), "{page}");
+    let rules = get(address, "/clusters/local/alerts/alerts.yml");
+    assert_eq!(rules.body, include_str!("../docs/examples/alerts.yml"));
+
+    // Others do not tell their metrics to a console.
+    let console = Console::start(&["--bootstrap-server", &format!("here={}", broker.address)]);
+    let page = get(&console.address, "/clusters/here/alerts").body;
+    assert!(page.contains("tell this console no metrics") && !page.contains("inactive"), "{page}");
+    assert!(!get(&console.address, "/clusters/here").body.contains(">Alerts<"));
+}
+
+#[test]
 fn programs_get_json() {
     let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
     let address = broker.console.as_deref().unwrap();

@@ -30,6 +30,7 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters", get(clusters))
         .route("/clusters/{cluster}", get(cluster))
         .route("/clusters/{cluster}/status", get(status))
+        .route("/clusters/{cluster}/alerts", get(alerts))
         .route("/clusters/{cluster}/brokers", get(brokers))
         .route("/clusters/{cluster}/topics", get(topics))
         .route("/clusters/{cluster}/topics/{topic}", get(topic))
@@ -105,6 +106,32 @@ async fn status(context: ContextResult) -> Result<Response, Refused> {
     let (verdict, class) = verdict(&findings);
     let status = if class == "bad" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     Ok((status, Json(json!({ "status": verdict, "findings": findings }))).into_response())
+}
+
+/// The rules for Prometheus, and what each is true of.
+async fn alerts(context: ContextResult) -> Answer {
+    let context = context?;
+    context.snapshot().await?;
+    let alerts = context.cluster.alerts();
+    let rules = alerts.rules().into_iter().map(|(rule, state, alerts)| {
+        let alerts = alerts.iter().map(|alert| {
+            json!({
+                "state": alert.state.name(),
+                "summary": alert.summary,
+                "since_ms": alert.since_ms,
+                "active_seconds": alert.active.as_secs(),
+            })
+        });
+        json!({
+            "name": rule.name,
+            "severity": rule.severity(),
+            "state": state.name(),
+            "expr": rule.condition.promql(),
+            "for_seconds": rule.hold.as_secs(),
+            "alerts": alerts.collect::<Vec<_>>(),
+        })
+    });
+    Ok(Json(json!({ "began_ms": alerts.began_ms(), "rules": rules.collect::<Vec<_>>() })))
 }
 
 async fn brokers(context: ContextResult) -> Answer {

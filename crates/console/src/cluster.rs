@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::alerts::Alerts;
 use crate::connect::{Connect, Connectors};
 use crate::embedded_broker::Local;
 use crate::history::History;
@@ -82,6 +83,7 @@ pub(crate) struct Cluster {
     liveness: Liveness,
     seen: watch::Sender<Seen>,
     history: Mutex<History>,
+    alerts: Mutex<Alerts>,
     /// Wakes who looks at the cluster.
     wanted: Notify,
     began: Instant,
@@ -119,6 +121,7 @@ impl Cluster {
             connects,
             seen: watch::Sender::default(),
             history: Mutex::default(),
+            alerts: Mutex::default(),
             wanted: Notify::new(),
             began: Instant::now(),
             asked_ms: AtomicU64::new(0),
@@ -133,6 +136,10 @@ impl Cluster {
 
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock()
+    }
+
+    pub(crate) fn alerts(&self) -> MutexGuard<'_, Alerts> {
+        self.alerts.lock()
     }
 
     /// The cluster as it was moments ago, or as it was seen last where it is slow to answer.
@@ -203,6 +210,7 @@ impl Cluster {
             Ok(Ok(mut snapshot)) => {
                 snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();
                 self.history().note(&mut snapshot);
+                self.alerts().note(&snapshot);
                 Ok(Arc::new(snapshot))
             }
             Ok(Err(error)) => Err(error.to_string()),

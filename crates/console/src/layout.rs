@@ -10,17 +10,19 @@ pub(crate) enum Section {
     Groups,
     Partitions,
     Quorum,
+    Alerts,
     Connect,
     Lab,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 7] = [
+    const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Overview, "Overview", ""),
         (Self::Topics, "Topics", "/topics"),
         (Self::Groups, "Groups", "/groups"),
         (Self::Partitions, "Partitions", "/partitions"),
         (Self::Quorum, "Quorum", "/quorum"),
+        (Self::Alerts, "Alerts", "/alerts"),
         (Self::Connect, "Connect", "/connect"),
         (Self::Lab, "Lab", "/lab"),
     ];
@@ -33,6 +35,8 @@ pub(crate) struct Layout {
     pub base: String,
     pub section: Option<Section>,
     pub has_several: bool,
+    /// Whether its brokers tell this console their metrics.
+    pub has_metrics: bool,
     /// Whether Connect clusters belong to it.
     pub has_connects: bool,
     pub has_login: bool,
@@ -61,7 +65,12 @@ impl Layout {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        let shown = Section::ALL.into_iter().filter(|(section, ..)| *section != Section::Connect || self.has_connects);
+        let is_shown = move |section| match section {
+            Section::Alerts => self.has_metrics,
+            Section::Connect => self.has_connects,
+            _ => true,
+        };
+        let shown = Section::ALL.into_iter().filter(move |(section, ..)| is_shown(*section));
         shown.map(|(section, name, path)| Entry {
             name,
             href: format!("{}{path}", self.base),

@@ -8,6 +8,7 @@
 //! ours knows comes from the one in the same process, as [`Local`].
 
 mod address;
+mod alerts;
 mod api;
 mod assets;
 mod auth;

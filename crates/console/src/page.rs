@@ -1,5 +1,6 @@
 //! The pages, one file each: what it shows, and which forms it takes. Their HTML is in `templates/`.
 
+pub(crate) mod alerts;
 pub(crate) mod broker;
 pub(crate) mod clusters;
 pub(crate) mod configs;

@@ -113,6 +113,7 @@ impl RequestContext {
             base: self.base.clone(),
             section: section.into(),
             has_several: self.console.clusters().len() > 1,
+            has_metrics: self.cluster.local.is_some(),
             has_connects: !self.cluster.connects.is_empty(),
             notice: self.notice,
             age: self.cluster.age().filter(|age| *age > AGE_MAX).map(|age| duration(age.as_secs_f64())),

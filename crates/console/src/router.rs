@@ -8,7 +8,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
+    alerts, broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
     delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages, moves,
     overview, partition, partitions, produce, quorum, reassign, replicas, selected_topics, topic, topic_changes,
     topics,
@@ -27,6 +27,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/", get(overview::show))
         .route("/events", get(events::show))
         .route("/charts/{chart}", get(overview::chart))
+        .route("/alerts", get(alerts::show))
+        .route("/alerts/alerts.yml", get(alerts::download))
         .route("/brokers/{broker}", get(broker::show))
         .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
         .route("/lab", get(lab::show).post(lab::start))
