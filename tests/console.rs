@@ -31,21 +31,30 @@ fn json(address: &str, path: &str) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// `parshall console`, until it is dropped.
+/// `parshall console`, until it is dropped. It keeps clusters in a directory of its own.
 struct Console {
     process: Child,
     address: String,
+    _state: Option<tempfile::TempDir>,
 }
 
 impl Console {
     fn start(flags: &[&str]) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let mut console = Self::start_in(state.path(), flags);
+        console._state = Some(state);
+        console
+    }
+
+    fn start_in(state: &std::path::Path, flags: &[&str]) -> Self {
         let mut command = Command::new(PARSHALL);
         command.args(["console", "--console", "127.0.0.1:0"]).args(flags).env_remove("PARSHALL_BOOTSTRAP_SERVER");
+        command.env("XDG_STATE_HOME", state);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().split_once("http://").unwrap_or_else(|| panic!("no console: {line:?}")).1;
-        Self { address: address.to_owned(), process }
+        Self { address: address.to_owned(), process, _state: None }
     }
 }
 
@@ -311,6 +320,59 @@ fn several_clusters_are_shown_and_one_that_is_down_says_so() {
     assert!(page.contains("first") && !page.contains("second"), "{page}");
     assert_eq!(get(&console.address, "/clusters/elsewhere").status, 404);
     assert_eq!(get(&console.address, "/metrics").status, 404, "there is no broker in the process");
+}
+
+#[test]
+fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
+    let (orders, logs) = (Broker::start(), Broker::start());
+    let state = tempfile::tempdir().unwrap();
+    let flags = ["--bootstrap-server", &format!("orders={}", orders.address)];
+    let console = Console::start_in(state.path(), &flags);
+    let names = |console: &Console| json(&console.address, "/api/v1/clusters")["clusters"].clone();
+    let add = |console: &Console, form: &str| post(&console.address, "/add-cluster", form, &[]);
+    assert!(get(&console.address, "/clusters").body.contains("Add a cluster"));
+    assert!(get(&console.address, "/add-cluster").body.contains("Test and save it"));
+
+    // Nobody listens there, or speaks as was said: nothing is saved, and no secret comes back.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let login = "&protocol=SASL_PLAINTEXT&mechanism=PLAIN&user=me&password=sesame";
+    let servers = [(free.to_string(), ""), (logs.address.clone(), login)];
+    for (server, more) in &servers {
+        let refused = add(&console, &format!("name=logs&servers={server}{more}"));
+        assert_eq!(refused.status, 422, "{}", refused.body);
+        assert!(refused.body.contains("it was not saved") && !refused.body.contains("sesame"), "{}", refused.body);
+    }
+    let file = state.path().join("parshall/console-clusters.json");
+    assert!(!file.exists());
+    assert_eq!(add(&console, &format!("name=orders&servers={}", logs.address)).status, 422, "the name is taken");
+    let foreign = [("Origin", "http://evil.example")];
+    let form = format!("name=logs&servers={}", logs.address);
+    assert_eq!(post(&console.address, "/add-cluster", &form, &foreign).status, 403);
+
+    let added = add(&console, &form);
+    assert!(added.status == 200 && added.body.contains("reachable: 1 broker, cluster id"), "{}", added.body);
+    assert_eq!(names(&console), serde_json::json!(["orders", "logs"]));
+    assert!(std::fs::read_to_string(&file).unwrap().contains(&logs.address));
+    logs.ok(&["topic", "create", "second"]);
+    assert_eq!(json(&console.address, "/api/v1/clusters/logs/topics/second")["name"], "second");
+    drop(console);
+
+    // It is there again, also without a cluster of a flag. A console that is read-only shows it.
+    let console = Console::start_in(state.path(), &["--console-read-only"]);
+    assert_eq!(names(&console), serde_json::json!(["logs"]));
+    assert!(!get(&console.address, "/clusters").body.contains("remove it"));
+    assert_eq!(add(&console, &form).status, 403);
+    assert_eq!(post(&console.address, "/clusters/logs/remove", "confirm=logs", &[]).status, 403);
+    drop(console);
+    let console = Console::start_in(state.path(), &flags);
+    let page = get(&console.address, "/clusters").body;
+    assert!(page.contains("by a flag") && page.matches("remove it").count() == 1, "{page}");
+    let of_flag = post(&console.address, "/clusters/orders/remove", "confirm=orders", &[]);
+    assert!(of_flag.status == 400 && of_flag.body.contains("leave it out there"), "{}", of_flag.body);
+    assert_eq!(post(&console.address, "/clusters/logs/remove", "confirm=log", &[]).status, 400);
+    assert_eq!(post(&console.address, "/clusters/logs/remove", "confirm=logs", &[]).status, 303);
+    assert_eq!(names(&console), serde_json::json!(["orders"]));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("logs"));
 }
 
 #[test]

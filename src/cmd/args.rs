@@ -6,11 +6,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Result;
-use client::{Client, ClientConfig, ConnectionConfig, Security};
+use client::{Client, ClientConfig, ConnectionConfig, Security, bootstrap_server};
 
 use super::properties;
 
-const DEFAULT_PORT: u16 = 9092;
 /// The longest string that old versions of the protocol can carry.
 const NAME_BYTES_MAX: usize = i16::MAX as usize;
 
@@ -19,7 +18,7 @@ pub(crate) struct Connection {
     /// Brokers to ask first, separated by commas; the port is 9092 where none is given
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_BOOTSTRAP_SERVER", default_value = "127.0.0.1:9092")]
     #[arg(alias = "broker-list")]
-    #[arg(value_delimiter = ',', value_parser = server, hide_env_values = true)]
+    #[arg(value_delimiter = ',', value_parser = bootstrap_server, hide_env_values = true)]
     bootstrap_server: Vec<String>,
     /// A properties file of Kafka's clients: security.protocol, sasl.jaas.config, ssl.truststore.location ...
     #[arg(long, value_name = "FILE", env = "PARSHALL_COMMAND_CONFIG", hide_env_values = true)]
@@ -55,7 +54,7 @@ impl Connection {
     #[cfg(feature = "lab")]
     pub(crate) fn with(&self, servers: Option<&str>, security: Security) -> Result<Self, String> {
         let bootstrap_server = match servers {
-            Some(servers) => servers.split(',').map(|text| server(text.trim())).collect::<Result<_, _>>()?,
+            Some(servers) => servers.split(',').map(|text| bootstrap_server(text.trim())).collect::<Result<_, _>>()?,
             None => self.bootstrap_server.clone(),
         };
         Ok(Self { bootstrap_server, command_config: self.command_config.clone(), security: security.into() })
@@ -80,25 +79,6 @@ impl Connection {
         }
         let security = properties::security_of(self.command_config())?;
         Ok(self.security.get_or_init(|| security).clone())
-    }
-}
-
-pub(crate) fn server(text: &str) -> Result<String, String> {
-    let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && !port.contains(']')
-    });
-    match text {
-        "" => Err("a server is HOST:PORT".to_owned()),
-        _ if has_port => match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
-            Some(Ok(_)) => Ok(text.to_owned()),
-            _ => Err("the port is a number up to 65535".to_owned()),
-        },
-        _ if text.ends_with(':') => Err("the port is missing behind the colon".to_owned()),
-        _ if text.contains("://") => Err("a server is HOST:PORT, without a scheme".to_owned()),
-        _ if text.contains(':') && !text.starts_with('[') => {
-            Err("the port is a number; an IPv6 address needs brackets: [::1]:9092".to_owned())
-        }
-        _ => Ok(format!("{text}:{DEFAULT_PORT}")),
     }
 }
 
@@ -140,17 +120,6 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_without_a_port_gets_kafkas() {
-        assert_eq!(server("kafka"), Ok("kafka:9092".to_owned()));
-        assert_eq!(server("kafka:1"), Ok("kafka:1".to_owned()));
-        assert_eq!(server("[::1]:9093"), Ok("[::1]:9093".to_owned()));
-        assert_eq!(server("[::1]"), Ok("[::1]:9092".to_owned()));
-        for wrong in ["", "kafka:", "kafka:99999", "kafka:port", "http://kafka", "PLAINTEXT://kafka:9092x"] {
-            assert!(server(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn durations_have_units() {

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ::console::{HttpUrl, Sources};
+use ::console::{HttpUrl, SavedClusters, Sources, client_config};
 use anyhow::{Result, bail};
-use client::{Client, ConnectionConfig};
+use client::{Client, ConnectionConfig, bootstrap_server};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::console_listener::{ConsoleAccess, ConsoleListener, client_config};
+use super::console_listener::{ConsoleAccess, ConsoleListener};
 use super::failure::Usage;
 use super::{args, output, properties};
 
 /// Show clusters in the browser: any Kafka, several at once.
 ///
 /// It shows what their protocol can tell; brokers of ours, which show more, have a console of their own in `parshall
-/// serve`. Nothing is stored.
+/// serve`. Clusters that are added in the page are all that is stored.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,11 +25,13 @@ Examples:
   parshall console --bootstrap-server orders=10.0.0.1:9092,10.0.0.2:9092 --bootstrap-server logs=10.1.0.1:9092
   parshall console --bootstrap-server kafka:9092 --connect http://connect:8083
   parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
+  parshall console --console-clusters-file clusters.json
   parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
 pub(crate) struct Args {
-    /// Brokers to ask first, separated by commas, as often as there are clusters; with a name to show them by
+    /// Brokers to ask first, separated by commas, as often as there are clusters; with a name to show them by [default:
+    /// 127.0.0.1:9092, if no cluster was added in the page]
     #[arg(long, value_name = "[NAME=]HOST:PORT,...", env = "PARSHALL_BOOTSTRAP_SERVER", hide_env_values = true)]
-    #[arg(default_value = "127.0.0.1:9092", value_parser = cluster)]
+    #[arg(value_parser = cluster)]
     bootstrap_server: Vec<Cluster>,
     /// A properties file of Kafka's clients, for all clusters or for the one of this name
     #[arg(long, value_name = "[NAME=]FILE", env = "PARSHALL_COMMAND_CONFIG", hide_env_values = true)]
@@ -40,6 +43,10 @@ pub(crate) struct Args {
     /// Where it listens
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_CONSOLE", default_value = "127.0.0.1:9645")]
     console: ::console::Address,
+    /// Where clusters are kept that are added in the page, with their credentials; nobody else may read it [default:
+    /// parshall/console-clusters.json in $XDG_STATE_HOME]
+    #[arg(long, value_name = "FILE")]
+    console_clusters_file: Option<PathBuf>,
     #[command(flatten)]
     access: ConsoleAccess,
 }
@@ -53,7 +60,7 @@ struct Cluster {
 
 fn cluster(text: &str) -> Result<Cluster, String> {
     let (name, servers) = text.split_once('=').unwrap_or((text, text));
-    let servers = servers.split(',').map(|server| args::server(server.trim())).collect::<Result<_, _>>()?;
+    let servers = servers.split(',').map(|server| bootstrap_server(server.trim())).collect::<Result<_, _>>()?;
     Ok(Cluster { name: args::name(name.trim())?, servers })
 }
 
@@ -96,7 +103,20 @@ fn urls_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Resu
     Ok(found)
 }
 
-pub(crate) async fn run(args: Args) -> Result<()> {
+/// In the directory for what programs keep, as freedesktop.org has it.
+fn default_clusters_file() -> Option<PathBuf> {
+    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")))?;
+    Some(state.join("parshall/console-clusters.json"))
+}
+
+pub(crate) async fn run(mut args: Args) -> Result<()> {
+    let file = args.console_clusters_file.take().or_else(default_clusters_file);
+    let saved_clusters = file.map(|path| Arc::new(SavedClusters::new(path)));
+    let saved = saved_clusters.as_ref().map_or_else(|| Ok(Vec::new()), |saved| saved.read())?;
+    if args.bootstrap_server.is_empty() && saved.is_empty() {
+        args.bootstrap_server = vec![cluster("127.0.0.1:9092").map_err(Usage)?];
+    }
     let names: Vec<_> = args.bootstrap_server.iter().map(|cluster| cluster.name.as_str()).collect();
     if let Some(twice) = names.iter().enumerate().find_map(|(at, name)| names[..at].contains(name).then_some(name)) {
         bail!(Usage(format!("there are two clusters {twice}: give them names, NAME=HOST:PORT")));
@@ -110,7 +130,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let of_name = |name: &str| configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), of_name(name)?.1.clone())));
     let command_configs: BTreeMap<_, _> = named.collect();
-    let Some(listener) = ConsoleListener::bind(Some(&args.console), &args.access).await? else {
+    let Some(listener) = ConsoleListener::bind(Some(&args.console), &args.access, saved_clusters).await? else {
         bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
     };
     let address = listener.address;
@@ -122,6 +142,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         let client = Client::new(client::ClientConfig { connection, ..config });
         let sources = sources.remove(&name).unwrap_or_default();
         console.add_cluster(name, client, false, sources);
+    }
+    for cluster in saved {
+        if let Err(error) = console.add_saved_cluster(&cluster) {
+            tracing::warn!("the cluster {} that was added in the page is not shown: {error}", cluster.name);
+        }
     }
     output::print(&format!("the console is on http://{address}\n"))?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

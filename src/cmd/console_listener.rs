@@ -4,19 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::console::{Console, Hosts, Local, Options, Password};
+use ::console::{Console, Hosts, Local, Options, Password, SavedClusters};
 use anyhow::{Context, Result, bail};
-use client::ClientConfig;
 use tokio::net::TcpListener;
 
 use super::console_lab::Runs;
 use super::failure::Usage;
-
-/// A page is not waited for longer than this.
-const DEADLINE: Duration = Duration::from_secs(15);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whom a console lets in, and what they may do.
 #[derive(Clone, Debug, clap::Args)]
@@ -45,7 +39,11 @@ pub(crate) struct ConsoleListener {
 
 impl ConsoleListener {
     /// `None` if there is to be no console, or nobody asked for one and its port is taken.
-    pub(crate) async fn bind(asked: Option<&::console::Address>, access: &ConsoleAccess) -> Result<Option<Self>> {
+    pub(crate) async fn bind(
+        asked: Option<&::console::Address>,
+        access: &ConsoleAccess,
+        saved_clusters: Option<Arc<SavedClusters>>,
+    ) -> Result<Option<Self>> {
         let place = asked.cloned().unwrap_or_default();
         let Some(address) = place.resolve().map_err(|error| Usage(format!("--console {place}: {error}")))? else {
             return Ok(None);
@@ -68,6 +66,7 @@ impl ConsoleListener {
             password,
             is_insecure: is_open,
             is_read_only: access.console_read_only,
+            saved_clusters,
         };
         match TcpListener::bind(address).await {
             Ok(listener) => {
@@ -106,12 +105,4 @@ impl ConsoleAccess {
             password => Ok(Some(Password::new(password))),
         }
     }
-}
-
-/// Of a client whose answers a page waits for.
-pub(crate) fn client_config(bootstrap_servers: Vec<String>) -> ClientConfig {
-    let mut config = ClientConfig::new(bootstrap_servers);
-    config.deadline = DEADLINE;
-    config.connection.request_timeout = REQUEST_TIMEOUT;
-    config
 }

@@ -11,6 +11,7 @@
 //! know.
 
 mod admin;
+mod bootstrap_server;
 mod by_partition;
 mod client;
 mod connection;
@@ -43,6 +44,7 @@ pub use admin::{
     ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupMember, ListedGroup, ListedGroups, LogDir,
     LogDirReplica, OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
 };
+pub use bootstrap_server::bootstrap_server;
 pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, PendingFrame, PendingResponse};
 pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};

@@ -77,6 +77,8 @@ pub(crate) struct Cluster {
     pub client: Client,
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
+    /// Whether it was added in the page, and not when the console was started.
+    pub is_saved: bool,
     look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
     quorum_client: Client,
@@ -98,6 +100,7 @@ impl Cluster {
         client: Client,
         local: Option<Arc<dyn Local>>,
         connects: Vec<Arc<Connect>>,
+        is_saved: bool,
     ) -> Arc<Self> {
         let config = client.config();
         let connection = ConnectionConfig {
@@ -119,6 +122,7 @@ impl Cluster {
             client,
             local,
             connects,
+            is_saved,
             seen: watch::Sender::default(),
             history: Mutex::default(),
             alerts: Mutex::default(),
@@ -289,7 +293,7 @@ mod tests {
         // Nobody listens there.
         let mut config = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
         config.deadline = Duration::from_millis(20);
-        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None, Vec::new());
+        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None, Vec::new(), false);
         cluster.fresh().await.unwrap_err();
         let since = Instant::now();
         cluster.fresh().await.unwrap_err();

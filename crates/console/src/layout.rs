@@ -34,7 +34,8 @@ pub(crate) struct Layout {
     pub cluster: Option<String>,
     pub base: String,
     pub section: Option<Section>,
-    pub has_several: bool,
+    /// Whether there are others, or may be.
+    pub has_clusters: bool,
     /// Whether its brokers tell this console their metrics.
     pub has_metrics: bool,
     /// Whether Connect clusters belong to it.
@@ -57,6 +58,7 @@ impl Layout {
     /// Of a page that is about no cluster.
     pub(crate) fn outside(console: &Console) -> Self {
         Self {
+            has_clusters: console.clusters().len() > 1 || console.options.saved_clusters.is_some(),
             has_login: console.options.password.is_some(),
             is_read_only: console.options.is_read_only,
             is_insecure: console.options.is_insecure,

@@ -36,6 +36,7 @@ mod reassignment;
 mod rebalances;
 mod request_context;
 mod router;
+mod saved_clusters;
 mod snapshot;
 mod text;
 
@@ -53,6 +54,7 @@ pub use host_check::Hosts;
 pub use http_source::{HttpUrl, HttpUrlError};
 use metrics::Scrape;
 use parking_lot::RwLock;
+pub use saved_clusters::{SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, client_config};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -80,6 +82,8 @@ pub struct Options {
     pub is_insecure: bool,
     /// Nothing can be changed.
     pub is_read_only: bool,
+    /// Where clusters that are added in the page are kept; without, none can be added.
+    pub saved_clusters: Option<Arc<SavedClusters>>,
 }
 
 /// What all requests share.
@@ -118,8 +122,34 @@ impl Console {
     pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool, sources: Sources) {
         let local = self.local.clone().filter(|_| is_own);
         let connects = sources.connects.into_iter().map(Connect::new).collect();
-        let cluster = Cluster::watch(name.into(), client, local, connects);
+        let cluster = Cluster::watch(name.into(), client, local, connects, false);
         self.clusters.write().push(cluster);
+    }
+
+    /// Shows one that was added in the page, unless another has its name.
+    pub fn add_saved_cluster(&self, saved: &SavedCluster) -> Result<(), SavedClusterError> {
+        if self.has_cluster(&saved.name) {
+            return Err(SavedClusterError::TakenName);
+        }
+        self.show_saved(&saved.name, saved.client()?);
+        Ok(())
+    }
+
+    fn has_cluster(&self, name: &str) -> bool {
+        self.clusters.read().iter().any(|cluster| cluster.name == name)
+    }
+
+    /// Whether there will be a cluster in a moment, of the broker in this process.
+    fn is_starting(&self) -> bool {
+        self.clusters.read().is_empty() && self.options.saved_clusters.is_none()
+    }
+
+    fn show_saved(&self, name: &str, client: Client) {
+        self.clusters.write().push(Cluster::watch(name.to_owned(), client, None, Vec::new(), true));
+    }
+
+    fn hide_saved(&self, name: &str) {
+        self.clusters.write().retain(|cluster| !(cluster.is_saved && cluster.name == name));
     }
 
     fn clusters(&self) -> Vec<Arc<Cluster>> {

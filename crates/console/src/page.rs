@@ -2,6 +2,7 @@
 
 pub(crate) mod alerts;
 pub(crate) mod broker;
+pub(crate) mod cluster_new;
 pub(crate) mod clusters;
 pub(crate) mod configs;
 pub(crate) mod connector;

@@ -67,7 +67,7 @@ where
         let params: Vec<_> = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let name = params.iter().find(|(name, _)| name == "cluster").map_or("", |(_, value)| value);
         let cluster = console.clusters().into_iter().find(|cluster| cluster.name == name);
-        let cluster = cluster.ok_or_else(|| match console.clusters().is_empty() {
+        let cluster = cluster.ok_or_else(|| match console.is_starting() {
             true => Failure::unavailable("the broker is starting: try again in a moment"),
             false => Failure::not_found(format!("there is no cluster {name:?} here")),
         })?;
@@ -112,7 +112,6 @@ impl RequestContext {
             cluster: Some(self.cluster.name.clone()),
             base: self.base.clone(),
             section: section.into(),
-            has_several: self.console.clusters().len() > 1,
             has_metrics: self.cluster.local.is_some(),
             has_connects: !self.cluster.connects.is_empty(),
             notice: self.notice,

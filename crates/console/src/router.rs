@@ -8,9 +8,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    alerts, broker, clusters, configs, connector, connector_changes, connector_configs, connector_new, connectors,
-    delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages, moves,
-    overview, partition, partitions, produce, quorum, reassign, replicas, selected_topics, topic, topic_changes,
+    alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
+    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
+    moves, overview, partition, partitions, produce, quorum, reassign, replicas, selected_topics, topic, topic_changes,
     topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
@@ -26,6 +26,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
     let cluster = Router::new()
         .route("/", get(overview::show))
         .route("/events", get(events::show))
+        .route("/remove", get(cluster_new::remove_form).post(cluster_new::remove))
         .route("/charts/{chart}", get(overview::chart))
         .route("/alerts", get(alerts::show))
         .route("/alerts/alerts.yml", get(alerts::download))
@@ -91,7 +92,9 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/groups/{group}/delete", get(group_changes::delete_form).post(group_changes::delete))
         .layer(from_fn_with_state(Arc::clone(&console), request_context::with_navigation));
     Router::new()
-        .route("/", get(clusters::show))
+        .route("/", get(clusters::show_first))
+        .route("/clusters", get(clusters::show))
+        .route("/add-cluster", get(cluster_new::form).post(cluster_new::add))
         .nest("/clusters/{cluster}", cluster)
         .nest("/api/v1", api::routes())
         .route("/assets/{name}", get(assets::show))

@@ -73,7 +73,8 @@ impl Targets {
             return Err(Usage("--metrics goes with one --bootstrap-server".to_owned()).into());
         }
         for servers in &self.bootstrap_server {
-            let servers = servers.split(',').map(|server| args::server(server.trim())).collect::<Result<_, _>>();
+            let servers =
+                servers.split(',').map(|server| client::bootstrap_server(server.trim())).collect::<Result<_, _>>();
             let (security, metrics) = (security.clone(), self.metrics.clone());
             specs.push(TargetSpec::Servers { bootstrap: servers.map_err(Usage)?, security, metrics });
         }

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use ::console::{Console, HttpUrl, NodeReport, Sources};
+use ::console::{Console, HttpUrl, NodeReport, Sources, client_config};
 use anyhow::Result;
 use broker::Server;
 use client::{Client, ClientConfig};
 
-use crate::cmd::console_listener::{self, ConsoleAccess, ConsoleListener};
+use crate::cmd::console_listener::{ConsoleAccess, ConsoleListener};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ConsoleArgs {
@@ -36,7 +36,7 @@ impl EmbeddedConsole {
     /// Answers from now on, also while the broker starts.
     pub(super) async fn start(args: &ConsoleArgs) -> Result<Self> {
         let node = Arc::new(Node::default());
-        let listener = ConsoleListener::bind(args.console.as_ref(), &args.access).await?;
+        let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, None).await?;
         let running =
             listener.map(|listener| (listener.address, listener.start(Some(Arc::clone(&node) as _), BTreeMap::new())));
         Ok(Self { running, node, sources: Sources { connects: args.connect.clone() } })
@@ -50,7 +50,7 @@ impl EmbeddedConsole {
     pub(super) fn show(&self, server: &Server) {
         self.node.begin(server.metrics());
         if let Some((_, console)) = &self.running {
-            console.add_cluster("local", Client::new(client_config(server)), true, self.sources.clone());
+            console.add_cluster("local", Client::new(client_of(server)), true, self.sources.clone());
         }
     }
 }
@@ -99,12 +99,12 @@ fn report(of: broker::NodeReport) -> NodeReport {
 }
 
 /// The console is a client like others, of the broker that it is part of.
-fn client_config(server: &Server) -> ClientConfig {
+fn client_of(server: &Server) -> ClientConfig {
     // An address that stands for all of this machine's is reached by loopback.
     let reachable = |address: &SocketAddr| match address.ip() {
         ip if !ip.is_unspecified() => *address,
         IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, address.port()).into(),
         IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, address.port()).into(),
     };
-    console_listener::client_config(server.addresses().iter().map(|address| reachable(address).to_string()).collect())
+    client_config(server.addresses().iter().map(|address| reachable(address).to_string()).collect())
 }

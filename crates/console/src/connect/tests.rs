@@ -149,7 +149,8 @@ async fn refusals_have_connects_own_words() {
 async fn one_that_hangs_keeps_no_page_waiting() {
     let hanging = fake(|_| None);
     let cluster = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
-    let cluster = Cluster::watch("c".to_owned(), Client::new(cluster), None, vec![Arc::clone(&hanging), fake(healthy)]);
+    let connects = vec![Arc::clone(&hanging), fake(healthy)];
+    let cluster = Cluster::watch("c".to_owned(), Client::new(cluster), None, connects, false);
     // It is waited for once, and not for as long as a call of it may take.
     let known = timeout(Duration::from_secs(8), cluster.connectors()).await.unwrap();
     assert_eq!((known[0].at, known[1].connectors.len()), (None, 2));

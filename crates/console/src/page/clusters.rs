@@ -1,4 +1,4 @@
-//! `/`: all clusters; with one only, that.
+//! `/clusters`: all clusters. `/` is the same, and with one only, that.
 
 use std::sync::Arc;
 
@@ -19,11 +19,14 @@ use crate::layout::Layout;
 struct Page {
     layout: Layout,
     rows: Vec<Row>,
+    /// Whether clusters can be added.
+    can_add: bool,
 }
 
 struct Row {
     name: String,
     href: String,
+    is_saved: bool,
     verdict: (&'static str, &'static str),
     /// The worst that is wrong.
     finding: String,
@@ -33,19 +36,27 @@ struct Row {
     groups: String,
 }
 
+fn address(name: &str) -> String {
+    format!("/clusters/{}", escape(name))
+}
+
+pub(crate) async fn show_first(State(console): State<Arc<Console>>) -> Result<Response, Failure> {
+    match console.clusters().as_slice() {
+        [only] => Ok(Redirect::to(&address(&only.name)).into_response()),
+        _ => show(State(console)).await,
+    }
+}
+
 pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response, Failure> {
     let clusters = console.clusters();
-    let address = |name: &str| format!("/clusters/{}", escape(name));
-    match clusters.as_slice() {
-        [] => return Err(Failure::unavailable("the broker is starting: try again in a moment")),
-        [only] => return Ok(Redirect::to(&address(&only.name)).into_response()),
-        _ => {}
+    if console.is_starting() {
+        return Err(Failure::unavailable("the broker is starting: try again in a moment"));
     }
     // All at the same time: one that does not answer keeps nobody waiting for the others.
     let snapshots = join_all(clusters.iter().map(|cluster| cluster.snapshot())).await;
     let mut rows = Vec::new();
     for (cluster, snapshot) in clusters.iter().zip(snapshots) {
-        let (name, href) = (cluster.name.clone(), address(&cluster.name));
+        let (name, href, is_saved) = (cluster.name.clone(), address(&cluster.name), cluster.is_saved);
         let row = match snapshot {
             Ok(snapshot) => {
                 let findings = findings(&snapshot, &cluster.history());
@@ -58,6 +69,7 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
                     groups: count(snapshot.groups.len() as u64),
                     name,
                     href,
+                    is_saved,
                 }
             }
             Err(finding) => Row {
@@ -69,9 +81,11 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
                 groups: String::new(),
                 name,
                 href,
+                is_saved,
             },
         };
         rows.push(row);
     }
-    Ok(render(StatusCode::OK, &Page { layout: Layout::outside(&console), rows }))
+    let can_add = console.options.saved_clusters.is_some() && !console.options.is_read_only;
+    Ok(render(StatusCode::OK, &Page { layout: Layout::outside(&console), rows, can_add }))
 }

@@ -1,0 +1,202 @@
+//! Clusters that were added in the page. They are kept in a file of the console's own that only its user may read, for
+//! their credentials are in it, and no page shows those again.
+//!
+//! The file is read anew before each change: another console may have written it.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use client::system_error::reason;
+use client::{Client, ClientConfig, ConnectionConfig, SecurityConfig, SecurityError};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+/// More are not shown: each is asked for all that it has, again and again.
+pub(crate) const CLUSTERS_MAX: usize = 100;
+/// Certificates are the most of it.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// A page is not waited for longer than this.
+const DEADLINE: Duration = Duration::from_secs(15);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The file with the clusters.
+#[derive(Debug)]
+pub struct SavedClusters {
+    path: PathBuf,
+    /// Held while something is changed.
+    pub(crate) changing: Mutex<()>,
+}
+
+/// How to reach a cluster.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedCluster {
+    pub name: String,
+    pub bootstrap_servers: Vec<String>,
+    /// By the names of Kafka's clients: `security.protocol`, `sasl.jaas.config`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub properties: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    clusters: Vec<SavedCluster>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SavedClustersError {
+    #[error("cannot read {}: {}", path.display(), reason(error))]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{} is not a file of clusters ({reason}): repair it, or remove it and add the clusters again", path.display())]
+    Malformed { path: PathBuf, reason: String },
+    #[error("cannot write {}: {}", path.display(), reason(error))]
+    Write { path: PathBuf, error: io::Error },
+}
+
+/// Why a cluster cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedClusterError {
+    #[error("another cluster has its name")]
+    TakenName,
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+}
+
+impl SavedClusters {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, changing: Mutex::default() }
+    }
+
+    /// None where there is no file yet.
+    pub fn read(&self) -> Result<Vec<SavedCluster>, SavedClustersError> {
+        let path = || self.path.clone();
+        let mut text = String::new();
+        let read = OpenOptions::new().read(true).open(&self.path);
+        match read.and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(SavedClustersError::Read { path: path(), error }),
+        }
+        // What serde says of a value may have some of it, and it may be a secret.
+        let place = |error: serde_json::Error| format!("line {}, column {}", error.line(), error.column());
+        let contents = serde_json::from_str::<Contents>(&text).map_err(place);
+        contents
+            .map(|contents| contents.clusters)
+            .map_err(|reason| SavedClustersError::Malformed { path: path(), reason })
+    }
+
+    /// Changes the file as a whole: it has either what it had or what it shall have.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<SavedCluster>)) -> Result<(), SavedClustersError> {
+        let mut clusters = self.read()?;
+        change(&mut clusters);
+        let contents = Contents { clusters };
+        let written = serde_json::to_vec_pretty(&contents).map_err(io::Error::from).and_then(|text| self.write(&text));
+        written.map_err(|error| SavedClustersError::Write { path: self.path.clone(), error })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a file of the console's own")]
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        let mut new = self.path.clone().into_os_string();
+        new.push(format!(".{}", std::process::id()));
+        let result = (|| {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(text)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &self.path)
+        })();
+        if result.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        result
+    }
+}
+
+impl SavedCluster {
+    pub(crate) fn client(&self) -> Result<Client, SecurityError> {
+        let mut security = SecurityConfig::default();
+        for (name, value) in &self.properties {
+            match security.set(name, value) {
+                Err(error) if !error.is_harmless() => return Err(error),
+                _ => {}
+            }
+        }
+        let config = client_config(self.bootstrap_servers.clone());
+        let connection = ConnectionConfig {
+            client_id: "parshall-console".to_owned(),
+            security: security.load()?,
+            ..config.connection
+        };
+        Ok(Client::new(ClientConfig { connection, ..config }))
+    }
+}
+
+/// Of a client whose answers a page waits for.
+pub fn client_config(bootstrap_servers: Vec<String>) -> ClientConfig {
+    let mut config = ClientConfig::new(bootstrap_servers);
+    config.deadline = DEADLINE;
+    config.connection.request_timeout = REQUEST_TIMEOUT;
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn cluster(name: &str) -> SavedCluster {
+        let properties = [("security.protocol".to_owned(), "PLAINTEXT".to_owned())];
+        SavedCluster {
+            name: name.to_owned(),
+            bootstrap_servers: vec!["kafka:9092".to_owned()],
+            properties: properties.into(),
+        }
+    }
+
+    fn names(saved: &SavedClusters) -> Vec<String> {
+        saved.read().unwrap().into_iter().map(|cluster| cluster.name).collect()
+    }
+
+    #[test]
+    fn clusters_are_kept_where_nobody_else_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/clusters.json");
+        let saved = SavedClusters::new(path.clone());
+        assert_eq!(names(&saved), Vec::<String>::new());
+        saved.change(|clusters| clusters.push(cluster("a"))).unwrap();
+        saved.change(|clusters| clusters.push(cluster("b"))).unwrap();
+        // Another console, later.
+        let other = SavedClusters::new(path.clone());
+        assert!(other.read().unwrap() == [cluster("a"), cluster("b")]);
+        other.change(|clusters| clusters.retain(|cluster| cluster.name != "a")).unwrap();
+        assert_eq!(names(&saved), ["b"]);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test has files")]
+    fn a_file_that_is_none_of_clusters_stays_as_it_is_and_is_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("clusters.json");
+        std::fs::write(&path, "{\"clusters\": [\n\"secret\"]}").unwrap();
+        let saved = SavedClusters::new(path.clone());
+        let error = saved.change(Vec::clear).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("repair it") && !error.contains("secret"), "{error}");
+        assert!(std::fs::read_to_string(&path).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn a_client_has_the_security_that_was_saved() {
+        assert!(cluster("a").client().is_ok());
+        let wrong = [("security.protocol".to_owned(), "SASL_PLAINTEXT".to_owned())];
+        let error = SavedCluster { properties: wrong.into(), ..cluster("a") }.client().err().unwrap();
+        assert_eq!(error, SecurityError::NoMechanism);
+    }
+}
