@@ -269,6 +269,7 @@ fn a_console_that_is_read_only_changes_nothing() {
         ("topics/orders/delete", "confirm=orders"),
         ("topics/orders/delete-records", "topic_id=&plan=0:1&confirm=orders"),
         ("topics/orders/partitions", "count=3"),
+        ("topics/orders/messages/many", "count=3&value=x"),
         ("selected-topics/delete", "topic=orders&confirm=1+topic"),
         ("selected-topics/delete-records", "topic=orders&confirm=1+topic"),
         ("selected-topics/config", "topic=orders&name=retention.ms&value=1&action=set"),
@@ -373,6 +374,51 @@ fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
     assert_eq!(post(&console.address, "/clusters/logs/remove", "confirm=logs", &[]).status, 303);
     assert_eq!(names(&console), serde_json::json!(["orders"]));
     assert!(!std::fs::read_to_string(&file).unwrap().contains("logs"));
+}
+
+#[test]
+fn many_records_are_produced_from_templates() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["topic", "create", "orders", "--partitions", "3"]);
+    let many = "/clusters/local/topics/orders/messages/many";
+    let start = |form: &str| {
+        let started = post(address, many, form, &[]);
+        assert_eq!(started.status, 303, "{}", started.body);
+        started.header("location").unwrap().to_owned()
+    };
+    let until = |run: &str, words: &str| loop {
+        let page = get(address, run).body;
+        if page.contains(words) {
+            break page;
+        }
+        sleep(Duration::from_millis(20));
+    };
+    // {"id":{{i}},"die":{{random 1 6}}}
+    let value = "%7B%22id%22:%7B%7Bi%7D%7D,%22die%22:%7B%7Brandom+1+6%7D%7D%7D";
+    let page = until(&start(&format!("count=1000&key=%7B%7Buuid%7D%7D&value={value}")), ">done<");
+    assert!(page.contains("<dd>1,000 of 1,000</dd>") && page.matches("from=offset").count() == 3, "{page}");
+    let records: Vec<Value> =
+        broker.values("orders").iter().map(|value| serde_json::from_str(value).unwrap()).collect();
+    let mut ids: Vec<_> = records.iter().map(|record| record["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (1..=1000).collect::<Vec<_>>());
+    assert!(records.iter().all(|record| (1..=6).contains(&record["die"].as_u64().unwrap())));
+
+    // One that would take long is stopped: what it has written stays.
+    let slow = start("count=1000&rate=1&value=slow&partition=0");
+    until(&slow, " of 1,000</dd>");
+    assert_eq!(post(address, &format!("{slow}/stop"), "", &[]).status, 303);
+    let page = until(&slow, ">stopped<");
+    let written = broker.values("orders").iter().filter(|value| *value == "slow").count();
+    assert!(written < 1000 && page.contains(&format!("<dd>{written} of 1,000</dd>")), "{written}: {page}");
+
+    // What a broker refuses is said once, and is not tried a thousand times.
+    broker.ok(&["config", "alter", "topic", "orders", "--set", "max.message.bytes=100"]);
+    let refused = until(&start(&format!("count=1000&rate=100&value={}", "x".repeat(1000))), ">failed<");
+    assert!(refused.contains("<dd>0 of 1,000</dd>") && refused.contains("MESSAGE_TOO_LARGE"), "{refused}");
+    assert_eq!(post(address, many, "count=5&value=%7B%7Bname%7D%7D", &[]).status, 422);
+    assert_eq!(get(address, &format!("{many}/99")).status, 404);
 }
 
 #[test]

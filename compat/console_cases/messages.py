@@ -285,6 +285,45 @@ def case_transaction_markers_are_skipped(c):
     assert [offset for _, offset, *_ in rows(page)] == [2, 0]
 
 
+def case_many_messages_are_produced_from_templates(c):
+    topic = c.topic("many", partitions=2)
+    c.go(f"/topics/{topic}/messages/new")
+    c.page.get_by_role("link", name="Produce many").click()
+    expect(c.page.get_by_text("{{random 1 100}}")).to_be_visible()
+    c.check("produce-many")
+    c.page.get_by_label("Records", exact=True).fill("300")
+    c.page.get_by_label("Value").fill('{"id": {{i}}, "at": "{{now}}", "of": "{{who}}"}')
+    c.page.get_by_role("button", name="Write the records").click()
+    expect(c.page.get_by_role("alert")).to_contain_text('There is no placeholder "who"')
+    c.page.get_by_label("Value").fill('{"id": {{i}}, "at": "{{now}}"}')
+    c.page.get_by_label("Key").fill("{{uuid}}")
+    c.page.get_by_label("Headers").fill("die={{random 1 6}}")
+    c.page.get_by_role("button", name="Write the records").click()
+    # The page refreshes itself.
+    expect(c.page.locator(".tiles")).to_contain_text("300 of 300", timeout=20_000)
+    expect(c.page.get_by_role("status")).to_have_text("done")
+    expect(c.page.get_by_role("region", name="Where they are").locator("tbody tr")).to_have_count(2)
+    c.check("production")
+    c.page.get_by_role("region", name="Where they are").get_by_role("link").first.click()
+    expect(c.page.get_by_role("table", name="Records", exact=True)).to_contain_text('"id": ')
+    lines = c.run("consume", topic, "--from-beginning", "--max-messages", 300, "--json").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert {json.loads(record["value"])["id"] for record in records} == set(range(1, 301))
+    assert len({record["key"] for record in records}) == 300
+
+    c.go(f"/topics/{topic}/messages/many")
+    c.page.get_by_label("Records", exact=True).fill("1000")
+    c.page.get_by_label("Records per second").fill("1")
+    c.page.get_by_label("Value").fill("slow")
+    c.page.get_by_role("button", name="Write the records").click()
+    expect(c.page.get_by_label("Records written")).to_be_visible()
+    c.check("production-running")
+    c.page.get_by_role("button", name="Stop it").click()
+    expect(c.page.get_by_role("status")).to_have_text("stopped", timeout=20_000)
+    c.go(f"/topics/{topic}/messages/many")
+    expect(c.page.get_by_role("region", name="Those before").locator("tbody tr")).to_have_count(2)
+
+
 def case_produce_message(c):
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = new_topic(broker, 3)

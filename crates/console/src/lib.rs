@@ -31,9 +31,11 @@ mod layout;
 mod metrics;
 mod node_metrics;
 mod page;
+mod production;
 mod reading;
 mod reassignment;
 mod rebalances;
+mod record_template;
 mod request_context;
 mod router;
 mod saved_clusters;
@@ -54,6 +56,7 @@ pub use host_check::Hosts;
 pub use http_source::{HttpUrl, HttpUrlError};
 use metrics::Scrape;
 use parking_lot::RwLock;
+use production::Productions;
 pub use saved_clusters::{SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, client_config};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
@@ -93,6 +96,7 @@ pub struct Console {
     laboratory: Option<Arc<dyn Laboratory>>,
     clusters: RwLock<Vec<Arc<Cluster>>>,
     sessions: Sessions,
+    productions: Productions,
     /// The last page of metrics, held while the next is made: one at a time is enough.
     scrape: Mutex<Option<Scrape>>,
     looks: Arc<Semaphore>,
@@ -110,6 +114,7 @@ impl Console {
             laboratory,
             clusters: RwLock::default(),
             sessions: Sessions::default(),
+            productions: Productions::default(),
             scrape: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),

@@ -26,6 +26,7 @@ pub(crate) mod overview;
 pub(crate) mod partition;
 pub(crate) mod partitions;
 pub(crate) mod produce;
+pub(crate) mod produce_many;
 pub(crate) mod quorum;
 pub(crate) mod reassign;
 pub(crate) mod replicas;

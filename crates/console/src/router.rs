@@ -10,8 +10,8 @@ use axum::routing::{MethodRouter, get, post};
 use crate::page::{
     alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
     connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
-    moves, overview, partition, partitions, produce, quorum, reassign, replicas, selected_topics, topic, topic_changes,
-    topics,
+    moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, selected_topics, topic,
+    topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -59,6 +59,9 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/messages/download", get(messages::download))
         .route("/topics/{topic}/messages/follow", get(follow::show))
         .route("/topics/{topic}/messages/new", get(produce::form).post(produce::produce))
+        .route("/topics/{topic}/messages/many", get(produce_many::form).post(produce_many::start))
+        .route("/topics/{topic}/messages/many/{run}", get(produce_many::show))
+        .route("/topics/{topic}/messages/many/{run}/stop", post(produce_many::stop))
         .route("/topics/{topic}/messages/{partition}/{offset}", get(message::show))
         .route("/topics/{topic}/messages/{partition}/{offset}/{field}", get(message::field))
         .route("/topics/{topic}/configs", get(configs::of_topic))

@@ -38,22 +38,22 @@ struct Page {
 #[serde(default)]
 pub(crate) struct NewRecord {
     /// Empty: by the key.
-    partition: String,
-    key: String,
-    value: String,
-    is_null: Option<String>,
+    pub(super) partition: String,
+    pub(super) key: String,
+    pub(super) value: String,
+    pub(super) is_null: Option<String>,
     /// `name=value` in each line.
-    headers: String,
-    compression: String,
+    pub(super) headers: String,
+    pub(super) compression: String,
 }
 
 impl NewRecord {
-    fn codecs(&self) -> impl Iterator<Item = (&'static str, bool)> {
+    pub(super) fn codecs(&self) -> impl Iterator<Item = (&'static str, bool)> {
         Codec::ALL.into_iter().map(|codec| (codec.name(), codec.name() == self.compression))
     }
 
     /// What to write, and how; an error is a sentence.
-    fn record(&self, partitions: usize, now_ms: i64) -> Result<(ProducerRecord, Codec), String> {
+    pub(super) fn record(&self, partitions: usize, now_ms: i64) -> Result<(ProducerRecord, Codec), String> {
         let partition = match self.partition.trim() {
             "" => None,
             text => match text.parse::<i32>() {
