@@ -377,6 +377,60 @@ fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
 }
 
 #[test]
+fn changes_of_a_partition_are_read_from_the_metadata_again_after_a_restart() {
+    let flags = ["--console", "127.0.0.1:0"];
+    let mut broker = Broker::start_with(&flags);
+    broker.ok(&["topic", "create", "orders"]);
+    let began_ms = json(broker.console.as_deref().unwrap(), "/api/v1/clusters/local")["taken_ms"].as_i64().unwrap();
+    for restarts in 1..=2 {
+        let data_dir = std::mem::replace(&mut broker.data_dir, tempfile::tempdir().unwrap());
+        drop(broker);
+        broker = Broker::start_in(data_dir, &flags);
+        let address = broker.console.as_deref().unwrap();
+        let partition = json(address, "/api/v1/clusters/local/partitions/orders/0");
+        let changes = partition["changes"].as_array().unwrap();
+        let epoch = |of: &Value| of["leader_epoch"].as_i64().unwrap();
+        let epochs: Vec<_> = changes.iter().map(|change| (epoch(&change["before"]), epoch(&change["after"]))).collect();
+        assert_eq!(epochs, (1..=restarts).rev().map(|after| (after - 1, after)).collect::<Vec<_>>(), "{partition}");
+        assert!(changes.iter().all(|change| change["cause"] == "broker 1 was started again"), "{partition}");
+        // When they were made, and not when they were read.
+        let times: Vec<_> = changes.iter().map(|change| change["at_ms"].as_i64().unwrap()).collect();
+        assert!(
+            times.is_sorted_by(|later, earlier| later > earlier) && times.iter().all(|ms| *ms > began_ms),
+            "{times:?}"
+        );
+        assert!(get(address, "/clusters/local/partitions/orders/0").body.contains("broker 1 was started again"));
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn changes_of_other_clusters_are_those_that_were_seen() {
+    let cluster = Cluster::start();
+    cluster.ok(&["topic", "create", "orders", "--replica-assignment", "1:2"]);
+    let console = Console::start(&["--bootstrap-server", &format!("two={}", cluster.address)]);
+    let partition = || json(&console.address, "/api/v1/clusters/two/partitions/orders/0");
+    while partition()["isr"] != serde_json::json!([1, 2]) {
+        sleep(Duration::from_millis(50));
+    }
+    let plan = cluster.data_dir.path().join("plan.json");
+    std::fs::write(&plan, "{\"partitions\":[{\"topic\":\"orders\",\"partition\":0,\"replicas\":[2,1]}]}").unwrap();
+    cluster.ok(&["partition", "reassign", plan.to_str().unwrap(), "--execute"]);
+    while partition()["changes"].as_array().unwrap().is_empty() {
+        sleep(Duration::from_millis(50));
+    }
+    let change = &partition()["changes"][0];
+    assert_eq!(
+        (&change["cause"], &change["before"]["replicas"]),
+        (&"a reassignment".into(), &serde_json::json!([1, 2]))
+    );
+    assert_eq!(change["after"]["replicas"], serde_json::json!([2, 1]));
+    assert!(change["after_ms"].as_i64().unwrap() < change["at_ms"].as_i64().unwrap(), "{change}");
+    let page = get(&console.address, "/clusters/two/partitions/orders/0").body;
+    assert!(page.contains("As this console has seen it since") && page.contains("a reassignment"), "{page}");
+}
+
+#[test]
 fn many_records_are_produced_from_templates() {
     let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
     let address = broker.console.as_deref().unwrap();

@@ -332,6 +332,41 @@ def case_partitions_are_reassigned_and_leaders_elected(c):
         assert leaders == [of[0] for of in wanted], leaders
 
 
+def case_changes_of_a_partition_are_shown(c):
+    page = c.page
+    with cluster_of_four() as cluster:
+        base = cluster_url(page, cluster.console_url)
+        topic = unique_name("orders")
+        parshall(cluster.bootstrap, "topic", "create", topic, "--replica-assignment", "4:2")
+        parshall(cluster.bootstrap, "produce", topic, stdin="one\n")
+        page.goto(f"{base}/partitions/{topic}/0")
+        rows = page.get_by_role("region", name="How it changed").locator("tbody tr")
+        expect(rows).to_have_text("No change is known.")
+        # The page refreshes itself.
+        cluster.kill(4)
+        expect(rows.first).to_contain_text("broker 4 was fenced", timeout=30 * SECONDS)
+        expect(rows.first.locator("td").nth(1)).to_have_text("4 → 2")
+        cluster.restart(4)
+        expect(rows.first).to_contain_text("leader 2 took broker 4 into the ISR", timeout=60 * SECONDS)
+        expect(rows.first.locator("td").nth(3)).to_have_text(re.compile("2 → [24], [24]"))
+        page.goto(f"{base}/partitions/{topic}/0")
+        page.get_by_role("button", name="Elect the preferred leader").click()
+        page.goto(f"{base}/partitions/{topic}/0")
+        expect(rows.first).to_contain_text("preferred election")
+        place(page, base, topic, [[1, 2]])
+        page.goto(f"{base}/partitions/{topic}/0")
+        expect(rows.first).to_contain_text("the reassignment was complete")
+        expect(page.get_by_text("a client asked for a reassignment")).to_be_visible()
+        causes = [change["cause"] for change in answer(base, f"/partitions/{topic}/0")["changes"]]
+        assert causes[-1].startswith("broker 4 was fenced"), causes
+        c.check("partition-changes")
+        # Every broker knows them.
+        elsewhere = cluster_url(page, cluster.console_url_of(2))
+        until("broker 2 has them", lambda: [change["cause"] for change in answer(elsewhere, f"/partitions/{topic}/0")["changes"]] == causes)
+        page.goto("about:blank")
+        c.browser_errors.clear()
+
+
 def case_a_broker_that_hangs_is_shown_by_the_others(c):
     page = c.page
     with cluster_of_four() as cluster:

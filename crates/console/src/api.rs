@@ -307,6 +307,7 @@ async fn partition(context: ContextResult) -> Answer {
     answer["replicas"] = replicas.collect();
     let findings = page::partition::findings(&snapshot, &of, partition);
     answer["findings"] = findings.into_iter().map(|(_, finding)| finding).collect();
+    answer["changes"] = json!(context.cluster.partition_changes(&of).1);
     Ok(Json(answer))
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use client::{Client, ClientConfig, ConnectionConfig, Liveness};
+use client::{Client, ClientConfig, ConnectionConfig, Liveness, TopicPartition};
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::alerts::Alerts;
 use crate::connect::{Connect, Connectors};
-use crate::embedded_broker::Local;
+use crate::embedded_broker::{Local, PartitionChange};
 use crate::history::History;
+use crate::seen_changes::SeenChanges;
 use crate::snapshot::{self, Snapshot};
 
 /// How often a cluster is looked at while somebody looks at its pages, and while nobody does.
@@ -86,6 +87,7 @@ pub(crate) struct Cluster {
     seen: watch::Sender<Seen>,
     history: Mutex<History>,
     alerts: Mutex<Alerts>,
+    seen_changes: Mutex<SeenChanges>,
     /// Wakes who looks at the cluster.
     wanted: Notify,
     began: Instant,
@@ -126,6 +128,7 @@ impl Cluster {
             seen: watch::Sender::default(),
             history: Mutex::default(),
             alerts: Mutex::default(),
+            seen_changes: Mutex::default(),
             wanted: Notify::new(),
             began: Instant::now(),
             asked_ms: AtomicU64::new(0),
@@ -144,6 +147,14 @@ impl Cluster {
 
     pub(crate) fn alerts(&self) -> MutexGuard<'_, Alerts> {
         self.alerts.lock()
+    }
+
+    /// How a partition changed, the newest change first: as the metadata log has it, or as it was seen since then.
+    pub(crate) fn partition_changes(&self, of: &TopicPartition) -> (Option<i64>, Vec<PartitionChange>) {
+        match &self.local {
+            Some(local) => (None, local.partition_changes(&of.topic, of.partition)),
+            None => self.seen_changes.lock().of(of),
+        }
     }
 
     /// The cluster as it was moments ago, or as it was seen last where it is slow to answer.
@@ -215,6 +226,9 @@ impl Cluster {
                 snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();
                 self.history().note(&mut snapshot);
                 self.alerts().note(&snapshot);
+                if let (None, Some(before)) = (&self.local, &self.seen.borrow().taken) {
+                    self.seen_changes.lock().note(before, &snapshot);
+                }
                 Ok(Arc::new(snapshot))
             }
             Ok(Err(error)) => Err(error.to_string()),

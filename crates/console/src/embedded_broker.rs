@@ -11,6 +11,9 @@ pub trait Local: Send + Sync + 'static {
     /// Whether clients may be sent here, and else why not.
     fn check_ready(&self) -> Result<(), String>;
 
+    /// How a partition got its leader and its in-sync replicas, the newest change first.
+    fn partition_changes(&self, topic: &str, partition: i32) -> Vec<PartitionChange>;
+
     /// What each node of its cluster tells of itself.
     fn nodes(&self) -> Pin<Box<dyn Future<Output = Vec<NodeReport>> + Send + '_>>;
 }
@@ -23,6 +26,27 @@ pub struct NodeReport {
     pub metrics: Result<String, String>,
     /// Of the groups that it coordinates.
     pub rebalances: Vec<Rebalance>,
+}
+
+/// A change of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PartitionChange {
+    /// When it was, or was seen, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// When it was not so yet, where that is all that is known.
+    pub after_ms: Option<i64>,
+    /// What it came from, in words.
+    pub cause: String,
+    pub before: PartitionState,
+    pub after: PartitionState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PartitionState {
+    pub leader: Option<i32>,
+    pub leader_epoch: i32,
+    pub isr: Vec<i32>,
+    pub replicas: Vec<i32>,
 }
 
 /// A rebalance of a group.

@@ -39,6 +39,7 @@ mod record_template;
 mod request_context;
 mod router;
 mod saved_clusters;
+mod seen_changes;
 mod snapshot;
 mod text;
 
@@ -51,7 +52,7 @@ pub use benchmark_runner::{Compared, Laboratory, Order, Run, RunState, Suite};
 use client::Client;
 use cluster::Cluster;
 use connect::Connect;
-pub use embedded_broker::{Local, NodeReport, Rebalance};
+pub use embedded_broker::{Local, NodeReport, PartitionChange, PartitionState, Rebalance};
 pub use host_check::Hosts;
 pub use http_source::{HttpUrl, HttpUrlError};
 use metrics::Scrape;

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::apply::MetadataDelta;
 use super::image::MetadataImage;
+use super::partition_history::PartitionHistory;
 
 /// A listener for changes of the metadata, which for example opens and deletes logs.
 pub trait Applied: Send + Sync + 'static {
@@ -21,6 +22,8 @@ pub struct MetadataCache {
     image: ArcSwap<MetadataImage>,
     /// What the quorum has committed. It is published soon.
     committed: ArcSwap<MetadataImage>,
+    /// Of what is committed.
+    pub partition_history: PartitionHistory,
     /// The offset of the published image.
     published: watch::Sender<i64>,
     /// Locked while an image is being published.
@@ -34,6 +37,7 @@ impl Default for MetadataCache {
             published: watch::Sender::new(image.offset()),
             image: ArcSwap::new(Arc::clone(&image)),
             committed: ArcSwap::new(image),
+            partition_history: PartitionHistory::default(),
             listeners: Mutex::default(),
         }
     }

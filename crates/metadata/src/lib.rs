@@ -10,6 +10,7 @@ pub mod changes;
 mod image;
 mod name;
 mod ordered_map;
+mod partition_history;
 mod placement;
 pub mod properties;
 mod requests;
@@ -24,4 +25,5 @@ pub use name::{
     CLUSTER_METADATA, CONSUMER_OFFSETS, InvalidTopicName, LENGTH_MAX as TOPIC_NAME_BYTES_MAX, TRANSACTION_STATE,
     TopicName, is_internal, validate_name,
 };
+pub use partition_history::{ChangeCause, PartitionChange, PartitionHistory};
 pub use requests::Decided;

@@ -68,8 +68,8 @@ pub struct Position {
 
 /// What entries are applied to. All members' machines get the same in the same order.
 pub trait StateMachine: Send + 'static {
-    /// Applies one entry, the last record of which is at `at`.
-    fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError>;
+    /// Applies one entry, the last record of which is at `at`. It was proposed at that time, by its leader's clock.
+    fn apply(&mut self, values: &[Bytes], at: Position, timestamp_ms: i64) -> Result<(), StateMachineError>;
     /// Becomes what a snapshot says.
     fn restore(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError>;
     /// Records that make the state out of nothing.

@@ -633,8 +633,9 @@ impl<M: StateMachine> Node<M> {
             match entry.get_entry_type() {
                 EntryType::EntryNormal if entry.data.is_empty() => {}
                 EntryType::EntryNormal => {
-                    let values = batches::values(&Batch::parse(&entry.data).map_err(QuorumError::corrupt)?)?;
-                    self.machine.apply(&values, Position { offset, epoch })?;
+                    let batch = Batch::parse(&entry.data).map_err(QuorumError::corrupt)?;
+                    let (values, timestamp_ms) = (batches::values(&batch)?, batch.header.max_timestamp);
+                    self.machine.apply(&values, Position { offset, epoch }, timestamp_ms)?;
                     self.state_offset = offset;
                 }
                 _ => self.apply_change(entry)?,

@@ -42,7 +42,7 @@ struct Journal {
 }
 
 impl StateMachine for Journal {
-    fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError> {
+    fn apply(&mut self, values: &[Bytes], at: Position, _timestamp_ms: i64) -> Result<(), StateMachineError> {
         assert!(!values.is_empty());
         assert!(self.at.is_none_or(|before| at.offset > before.offset && at.epoch >= before.epoch));
         self.values.extend_from_slice(values);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
-use ::console::{Console, HttpUrl, NodeReport, Sources, client_config};
+use ::console::{Console, HttpUrl, NodeReport, PartitionChange, PartitionState, Sources, client_config};
 use anyhow::Result;
 use broker::Server;
 use client::{Client, ClientConfig};
@@ -75,11 +75,32 @@ impl ::console::Local for Node {
         metrics.check_ready().map_err(|reason| reason.to_string())
     }
 
+    fn partition_changes(&self, topic: &str, partition: i32) -> Vec<PartitionChange> {
+        let changes = self.0.get().map(|metrics| metrics.partition_changes(topic, partition));
+        changes.into_iter().flatten().map(change).collect()
+    }
+
     fn nodes(&self) -> Pin<Box<dyn Future<Output = Vec<NodeReport>> + Send + '_>> {
         Box::pin(async {
             let Some(metrics) = self.0.get() else { return Vec::new() };
             metrics.nodes().await.into_iter().map(report).collect()
         })
+    }
+}
+
+fn change(of: broker::PartitionChange) -> PartitionChange {
+    let state = |of: &broker::Partition| PartitionState {
+        leader: Some(of.leader).filter(|leader| *leader >= 0),
+        leader_epoch: of.leader_epoch,
+        isr: of.isr.clone(),
+        replicas: of.replicas.clone(),
+    };
+    PartitionChange {
+        at_ms: of.at_ms,
+        after_ms: None,
+        cause: of.cause.to_string(),
+        before: state(&of.before),
+        after: state(&of.after),
     }
 }
 

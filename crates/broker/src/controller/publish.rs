@@ -120,9 +120,10 @@ fn decode(values: &[Bytes]) -> Result<Vec<MetadataRecord>, StateMachineError> {
 }
 
 impl StateMachine for Publisher {
-    fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError> {
+    fn apply(&mut self, values: &[Bytes], at: Position, timestamp_ms: i64) -> Result<(), StateMachineError> {
         let before = self.cache.committed();
         let (image, delta) = before.apply(&decode(values)?, at.offset, at.epoch).map_err(StateMachineError::new)?;
+        self.cache.partition_history.note(&before, &image, &delta, timestamp_ms);
         self.commit(image, delta)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use metadata::PartitionChange;
 use platform::panics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
@@ -47,6 +48,14 @@ impl Metrics {
         let mut page = String::new();
         text::encode(&mut page, &self.registry).expect("a string takes whatever is written to it");
         page
+    }
+
+    /// How a partition got its leader and its in-sync replicas, the newest change first. Empty when the broker has
+    /// stopped.
+    pub fn partition_changes(&self, topic: &str, partition: i32) -> Vec<PartitionChange> {
+        let Some(broker) = self.broker.upgrade() else { return Vec::new() };
+        let topic_id = broker.metadata.load().topic(topic).map(|topic| topic.id);
+        topic_id.map_or_else(Vec::new, |id| broker.metadata.partition_history.of(id, partition))
     }
 
     /// Whether clients may be sent here.

@@ -8,11 +8,14 @@ use axum::response::Response;
 use client::TopicPartition;
 
 use super::partitions::{Filter, is_electable, partition_href};
+use crate::embedded_broker::{PartitionChange, PartitionState};
 use crate::failure::{Failure, render};
-use crate::format::{bytes, count, counted};
+use crate::format::{bytes, count, counted, moment};
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
+
+const CHANGES_SHOWN: usize = 50;
 
 #[derive(Template)]
 #[template(path = "partition.html")]
@@ -27,6 +30,10 @@ struct Page {
     tiles: Vec<(&'static str, String)>,
     findings: Vec<(&'static str, String)>,
     replicas: Vec<Row>,
+    changes: Vec<ChangeRow>,
+    changes_left_out: usize,
+    /// Since when this console looks, where it knows nothing else.
+    seen_since: Option<String>,
     is_offline: bool,
     is_moving: bool,
     /// What elects the preferred replica, if that is possible.
@@ -46,6 +53,34 @@ struct Row {
     lag: String,
     dir: String,
     future: Option<String>,
+}
+
+struct ChangeRow {
+    when: String,
+    cause: String,
+    /// Each as it was and as it is then, where that is different.
+    leader: (String, Option<String>),
+    leader_epoch: (String, Option<String>),
+    isr: (String, Option<String>),
+    replicas: (String, Option<String>),
+}
+
+fn change_row(change: &PartitionChange) -> ChangeRow {
+    let pair = |old: String, new: String| if old == new { (new, None) } else { (old, Some(new)) };
+    let pair_of = |shown: &dyn Fn(&PartitionState) -> String| pair(shown(&change.before), shown(&change.after));
+    let listed = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let leader = |leader: Option<i32>| leader.map_or_else(|| "none".to_owned(), |leader| leader.to_string());
+    ChangeRow {
+        when: match change.after_ms {
+            Some(after_ms) => format!("{} to {}", moment(after_ms), moment(change.at_ms)),
+            None => moment(change.at_ms),
+        },
+        cause: change.cause.clone(),
+        leader: pair_of(&|state| leader(state.leader)),
+        leader_epoch: pair_of(&|state| state.leader_epoch.to_string()),
+        isr: pair_of(&|state| listed(&state.isr)),
+        replicas: pair_of(&|state| listed(&state.replicas)),
+    }
 }
 
 /// The partition of a page's path.
@@ -81,7 +116,11 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
         ("End", known(partition.end)),
         ("Records", known(partition.records())),
     ];
+    let (seen_since_ms, changes) = context.cluster.partition_changes(&of);
     let page = Page {
+        changes: changes.iter().take(CHANGES_SHOWN).map(change_row).collect(),
+        changes_left_out: changes.len().saturating_sub(CHANGES_SHOWN),
+        seen_since: context.cluster.local.is_none().then(|| moment(seen_since_ms.unwrap_or(snapshot.at_ms))),
         layout: context.layout(Section::Partitions),
         base: context.base.clone(),
         events: context.events(),

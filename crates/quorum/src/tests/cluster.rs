@@ -31,7 +31,7 @@ struct Witness {
 }
 
 impl StateMachine for Witness {
-    fn apply(&mut self, values: &[Bytes], at: Position) -> Result<(), StateMachineError> {
+    fn apply(&mut self, values: &[Bytes], at: Position, _timestamp_ms: i64) -> Result<(), StateMachineError> {
         let mut history = self.history.lock();
         let skipped = history.entries.range(self.at + 1..at.offset).next();
         assert!(skipped.is_none() && at.offset > self.at, "{at:?} was applied after {}, past {skipped:?}", self.at);
