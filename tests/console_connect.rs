@@ -1,8 +1,5 @@
 //! Kafka Connect in the console: what it shows of connectors, what it changes, and what it never shows.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,9 +8,12 @@ use serde_json::{Value, json};
 mod common;
 #[path = "common/http.rs"]
 mod http;
+#[path = "common/http_server.rs"]
+mod http_server;
 
 use common::Broker;
 use http::Answer;
+use http_server::HttpServer;
 
 /// A name that would be markup if it were not escaped.
 const NAME: &str = "<b onclick='x'>\"&amp;";
@@ -21,60 +21,11 @@ const ESCAPED: &str = "&#60;b onclick=&#39;x&#39;&#62;&#34;&#38;amp;";
 /// The same in an address.
 const PART: &str = "%3Cb%20onclick%3D%27x%27%3E%22%26amp%3B";
 
-/// A Connect with one connector, which keeps what it was sent.
-struct Connect {
-    address: String,
-    requests: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Connect {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let requests = Arc::<Mutex<Vec<_>>>::default();
-        let kept = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let (line, body) = read(&mut stream);
-                let (status, answer) = answer(&line, &body);
-                if !line.starts_with("GET") {
-                    kept.lock().unwrap().push((line, body));
-                }
-                let answer = answer.to_string();
-                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", answer.len());
-                let _ = stream.write_all(format!("{head}Connection: close\r\n\r\n{answer}").as_bytes());
-            }
-        });
-        Self { address, requests }
-    }
-
-    /// What was sent to change something, since the last time.
-    fn requests(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut self.requests.lock().unwrap())
-    }
-}
-
-fn read(stream: &mut TcpStream) -> (String, Value) {
-    let mut request = Vec::new();
-    let mut part = [0; 8192];
-    loop {
-        let read = stream.read(&mut part).unwrap();
-        request.extend_from_slice(&part[..read]);
-        let text = String::from_utf8_lossy(&request).into_owned();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        assert!(head.contains("Basic bWU6b3BlbiBzZXNhbWU="), "{head}");
-        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        if read == 0 || body.len() >= length.unwrap_or(0) {
-            let line = head.split(" HTTP/1.1").next().unwrap().to_owned();
-            return (line, serde_json::from_str(body).unwrap_or(Value::Null));
-        }
-    }
-}
-
 fn config() -> Value {
     json!({ "connector.class": "a.<i>Sink", "topics": "orders", "db.password": "sesame seed", "name": NAME })
 }
 
+/// Of a Connect with one connector.
 fn answer(line: &str, body: &Value) -> (u16, Value) {
     let here = format!("/connectors/{PART}");
     match line {
@@ -108,9 +59,8 @@ fn post(address: &str, path: &str, form: &str) -> Answer {
     http::request(address, "POST", path, &headers, form)
 }
 
-fn started(connect: &Connect, flags: &[&str]) -> (Broker, String, String) {
-    let url = format!("http://me:open%20sesame@{}", connect.address);
-    let broker = Broker::start_with(&[&["--console", "127.0.0.1:0", "--connect", &url], flags].concat());
+fn started(connect: &HttpServer, flags: &[&str]) -> (Broker, String, String) {
+    let broker = Broker::start_with(&[&["--console", "127.0.0.1:0", "--connect", &connect.url()], flags].concat());
     let address = broker.console.clone().unwrap();
     let here = format!("/clusters/local/connect/{}/{PART}", connect.address.replace(':', "%3A"));
     (broker, address, here)
@@ -118,7 +68,7 @@ fn started(connect: &Connect, flags: &[&str]) -> (Broker, String, String) {
 
 #[test]
 fn connectors_are_shown_without_their_secrets_and_as_text() {
-    let connect = Connect::start();
+    let connect = HttpServer::start(answer);
     let (_broker, address, here) = started(&connect, &[]);
     let pages = ["/clusters/local", "/clusters/local/connect", &here, &format!("{here}/configs")];
     let pages = pages.map(|path| get(&address, path));
@@ -157,7 +107,7 @@ fn connectors_are_shown_without_their_secrets_and_as_text() {
 
 #[test]
 fn connectors_are_changed_by_their_names() {
-    let connect = Connect::start();
+    let connect = HttpServer::start(answer);
     let (_broker, address, here) = started(&connect, &[]);
     let act = |form: &str| post(&address, &format!("{here}/act"), form);
     let lines = || connect.requests().into_iter().map(|(line, _)| line).collect::<Vec<_>>();
@@ -196,7 +146,7 @@ fn connectors_are_changed_by_their_names() {
 
 #[test]
 fn secrets_stay_as_they_are_unless_they_are_replaced() {
-    let connect = Connect::start();
+    let connect = HttpServer::start(answer);
     let (_broker, address, here) = started(&connect, &[]);
     let path = format!("{here}/configs");
     let form = get(&address, &path).body;
@@ -223,7 +173,7 @@ fn secrets_stay_as_they_are_unless_they_are_replaced() {
 
 #[test]
 fn a_console_that_is_read_only_shows_connectors_and_changes_none() {
-    let connect = Connect::start();
+    let connect = HttpServer::start(answer);
     let (_broker, address, here) = started(&connect, &["--console-read-only"]);
     let page = get(&address, &here).body;
     assert!(page.contains(ESCAPED) && !page.contains("method=\"post\"") && !page.contains("/configs\""), "{page}");

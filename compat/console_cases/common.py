@@ -1,8 +1,18 @@
 """Helpers that several case files share."""
 
+import contextlib
 import os
+import pathlib
 import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
 import uuid
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import broker
 
 PARSHALL = os.environ.get("PARSHALL")
 
@@ -26,3 +36,42 @@ def cluster_url(page, console):
     """Opens the console and returns the URL of its only cluster."""
     page.goto(console)
     return page.url.split("?")[0].rstrip("/")
+
+
+@contextlib.contextmanager
+def running(command, log):
+    with open(log, "wb") as out:
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_for(url, log):
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            return urllib.request.urlopen(url, timeout=20).read()
+        time.sleep(0.2)
+    raise AssertionError(f"nobody answers at {url}:\n{pathlib.Path(log).read_text()[-2000:]}")
+
+
+@contextlib.contextmanager
+def console(c, *flags):
+    """A console of the cluster with other flags; the case's page shows it."""
+    port = broker.free_port()
+    command = [PARSHALL, "console", "--console", f"127.0.0.1:{port}", "--bootstrap-server", f"local={c.bootstrap}"]
+    with tempfile.TemporaryDirectory() as home:
+        log = pathlib.Path(home) / "console.log"
+        with running([*command, *flags], log):
+            wait_for(f"http://127.0.0.1:{port}/health/live", log)
+            c.cluster = f"http://127.0.0.1:{port}/clusters/local"
+            yield
+            # Its page ends before its console does.
+            c.page.goto("about:blank")

@@ -3,18 +3,12 @@
 import contextlib
 import json
 import pathlib
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.error
 import urllib.request
 
-from common import PARSHALL, unique_name
-from playwright.sync_api import expect
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from common import console, running, unique_name, wait_for
 from harness import broker, install
+from playwright.sync_api import expect
 
 LOG4J = """status = error
 appender.c.type = Console
@@ -23,30 +17,6 @@ rootLogger.level = WARN
 rootLogger.appenderRef.c.ref = c
 """
 SECRET = "open sesame"
-
-
-@contextlib.contextmanager
-def running(command, log):
-    with open(log, "wb") as out:
-        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def wait_for(url, log):
-    until = time.monotonic() + 90
-    while time.monotonic() < until:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            return urllib.request.urlopen(url, timeout=20).read()
-        time.sleep(0.2)
-    raise AssertionError(f"nobody answers at {url}:\n{pathlib.Path(log).read_text()[-2000:]}")
 
 
 @contextlib.contextmanager
@@ -82,15 +52,9 @@ def with_connect(c, *flags):
     with tempfile.TemporaryDirectory() as home:
         home = pathlib.Path(home)
         with connect_worker(c, home) as (address, worker):
-            port = broker.free_port()
             url = f"http://me:{SECRET.replace(' ', '%20')}@{address}"
-            command = [PARSHALL, "console", "--console", f"127.0.0.1:{port}", "--connect", url]
-            with running([*command, "--bootstrap-server", f"local={c.bootstrap}", *flags], home / "console.log"):
-                wait_for(f"http://127.0.0.1:{port}/health/live", home / "console.log")
-                c.cluster = f"http://127.0.0.1:{port}/clusters/local"
+            with console(c, "--connect", url, *flags):
                 yield home, address, worker
-                # Its page ends before its console does.
-                c.page.goto("about:blank")
 
 
 def create(c, name, config):

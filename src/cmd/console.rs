@@ -24,6 +24,7 @@ Examples:
   parshall console --bootstrap-server kafka:9092
   parshall console --bootstrap-server orders=10.0.0.1:9092,10.0.0.2:9092 --bootstrap-server logs=10.1.0.1:9092
   parshall console --bootstrap-server kafka:9092 --connect http://connect:8083
+  parshall console --bootstrap-server kafka:9092 --schema-registry http://registry:8081
   parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
   parshall console --console-clusters-file clusters.json
   parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
@@ -40,6 +41,10 @@ pub(crate) struct Args {
     /// with the name of its Kafka cluster where there are several
     #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
     connect: Vec<NamedUrl>,
+    /// The schema registry of a cluster (http://[USER:PASSWORD@]HOST:PORT); with the name of the cluster where there
+    /// are several
+    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
+    schema_registry: Vec<NamedUrl>,
     /// Where it listens
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_CONSOLE", default_value = "127.0.0.1:9645")]
     console: ::console::Address,
@@ -110,6 +115,15 @@ fn default_clusters_file() -> Option<PathBuf> {
     Some(state.join("parshall/console-clusters.json"))
 }
 
+/// The same of a flag that names one server for a cluster.
+fn only_url_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Result<Option<HttpUrl>, Usage> {
+    match &urls_of(flag, urls, cluster, names)?[..] {
+        [] => Ok(None),
+        [url] => Ok(Some(url.clone())),
+        [first, second, ..] => Err(Usage(format!("{flag}: {cluster} has one, and not both {first} and {second}"))),
+    }
+}
+
 pub(crate) async fn run(mut args: Args) -> Result<()> {
     let file = args.console_clusters_file.take().or_else(default_clusters_file);
     let saved_clusters = file.map(|path| Arc::new(SavedClusters::new(path)));
@@ -123,7 +137,8 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
     }
     let sources = names.iter().map(|name| {
         let connects = urls_of("--connect", &args.connect, name, &names)?;
-        Ok(((*name).to_owned(), Sources { connects }))
+        let schema_registry = only_url_of("--schema-registry", &args.schema_registry, name, &names)?;
+        Ok(((*name).to_owned(), Sources { connects, schema_registry }))
     });
     let mut sources = sources.collect::<Result<BTreeMap<_, _>, Usage>>()?;
     let configs: Vec<_> = args.command_config.iter().map(|text| config_of(text, &names)).collect();
@@ -182,6 +197,14 @@ mod tests {
         assert_eq!(of(&["a", "b"]), "--connect c:1/x=y: say which cluster it belongs to, NAME=c:1/x=y");
         assert_eq!(of(&["a"]), "--connect c:1/x=y is named twice");
         assert!(named_url("c:1").is_err() && named_url("=http://c:1").is_err() && named_url("a=https://c:1").is_err());
+    }
+
+    #[test]
+    fn a_cluster_has_one_schema_registry() {
+        let urls = ["a=http://r:1", "b=http://r:1", "b=http://r:2"].map(|text| named_url(text).unwrap());
+        let of = |cluster| only_url_of("--schema-registry", &urls, cluster, &["a", "b", "c"]).map_err(|error| error.0);
+        assert_eq!((of("a"), of("c")), (Ok("http://r:1".parse().ok()), Ok(None)));
+        assert_eq!(of("b"), Err("--schema-registry: b has one, and not both r:1 and r:2".to_owned()));
     }
 
     #[test]

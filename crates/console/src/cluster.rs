@@ -15,6 +15,7 @@ use crate::alerts::Alerts;
 use crate::connect::{Connect, Connectors};
 use crate::embedded_broker::{Local, PartitionChange};
 use crate::history::History;
+use crate::schema_registry::SchemaRegistry;
 use crate::seen_changes::SeenChanges;
 use crate::snapshot::{self, Snapshot};
 
@@ -72,13 +73,23 @@ impl Seen {
     }
 }
 
+/// What is known of a cluster besides where its brokers are.
+#[derive(Default)]
+pub(crate) struct Belongings {
+    pub local: Option<Arc<dyn Local>>,
+    pub connects: Vec<Arc<Connect>>,
+    pub registry: Option<SchemaRegistry>,
+    /// Whether it was added in the page, and not when the console was started.
+    pub is_saved: bool,
+}
+
 pub(crate) struct Cluster {
     pub name: String,
     /// For pages.
     pub client: Client,
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
-    /// Whether it was added in the page, and not when the console was started.
+    pub registry: Option<SchemaRegistry>,
     pub is_saved: bool,
     look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
@@ -97,13 +108,8 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Looks at the cluster until it is dropped.
-    pub(crate) fn watch(
-        name: String,
-        client: Client,
-        local: Option<Arc<dyn Local>>,
-        connects: Vec<Arc<Connect>>,
-        is_saved: bool,
-    ) -> Arc<Self> {
+    pub(crate) fn watch(name: String, client: Client, belongings: Belongings) -> Arc<Self> {
+        let Belongings { local, connects, registry, is_saved } = belongings;
         let config = client.config();
         let connection = ConnectionConfig {
             connect_timeout: LOOK_DEADLINE,
@@ -124,6 +130,7 @@ impl Cluster {
             client,
             local,
             connects,
+            registry,
             is_saved,
             seen: watch::Sender::default(),
             history: Mutex::default(),
@@ -307,7 +314,7 @@ mod tests {
         // Nobody listens there.
         let mut config = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
         config.deadline = Duration::from_millis(20);
-        let cluster = Cluster::watch("c".to_owned(), Client::new(config), None, Vec::new(), false);
+        let cluster = Cluster::watch("c".to_owned(), Client::new(config), Belongings::default());
         cluster.fresh().await.unwrap_err();
         let since = Instant::now();
         cluster.fresh().await.unwrap_err();

@@ -8,6 +8,7 @@ use wire::ErrorCode;
 
 use crate::connect::RestError;
 use crate::layout::Layout;
+use crate::schema_registry::RegistryError;
 
 /// A page that could not be made, and why.
 #[derive(Clone, Debug)]
@@ -61,6 +62,16 @@ impl From<RestError> for Failure {
             RestError::Refused { status: StatusCode::NOT_FOUND, .. } => StatusCode::NOT_FOUND,
             RestError::Refused { .. } => StatusCode::CONFLICT,
             RestError::Http { .. } | RestError::NotConnect { .. } => StatusCode::BAD_GATEWAY,
+        };
+        Self { status, what: error.to_string() }
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Self {
+        let status = match &error {
+            RegistryError::Refused { status: StatusCode::NOT_FOUND, .. } => StatusCode::NOT_FOUND,
+            _ => StatusCode::BAD_GATEWAY,
         };
         Self { status, what: error.to_string() }
     }

@@ -1,4 +1,4 @@
-//! Other servers that the console asks over HTTP: the REST of Kafka Connect.
+//! Other servers that the console asks over HTTP: the REST of Kafka Connect, and a schema registry.
 //!
 //! Every call has a deadline and a size that its answer may have. Calls hold up a thread each, of which a server that
 //! does not answer gets a few and no more. What is in a URL before its host is sent and never shown.
@@ -241,9 +241,13 @@ mod tests {
         let url = format!("http://me:secret@{}", listener.local_addr().unwrap());
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 4096];
-            let read = stream.read(&mut request).unwrap();
-            answer(stream, String::from_utf8_lossy(&request[..read]).into_owned());
+            let (mut request, mut part) = (String::new(), [0; 4096]);
+            // A body may come after its head.
+            while !request.contains("\r\n\r\n") || request.starts_with("PUT") && request.ends_with("\r\n\r\n") {
+                let read = stream.read(&mut part).unwrap();
+                request.push_str(str::from_utf8(&part[..read]).unwrap());
+            }
+            answer(stream, request);
         });
         HttpSource::new(url.parse().unwrap())
     }

@@ -12,11 +12,12 @@ pub(crate) enum Section {
     Quorum,
     Alerts,
     Connect,
+    Schemas,
     Lab,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 8] = [
+    const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Overview, "Overview", ""),
         (Self::Topics, "Topics", "/topics"),
         (Self::Groups, "Groups", "/groups"),
@@ -24,6 +25,7 @@ impl Section {
         (Self::Quorum, "Quorum", "/quorum"),
         (Self::Alerts, "Alerts", "/alerts"),
         (Self::Connect, "Connect", "/connect"),
+        (Self::Schemas, "Schemas", "/schemas"),
         (Self::Lab, "Lab", "/lab"),
     ];
 }
@@ -40,6 +42,8 @@ pub(crate) struct Layout {
     pub has_metrics: bool,
     /// Whether Connect clusters belong to it.
     pub has_connects: bool,
+    /// Whether a schema registry does.
+    pub has_schemas: bool,
     pub has_login: bool,
     pub is_read_only: bool,
     pub is_insecure: bool,
@@ -70,6 +74,7 @@ impl Layout {
         let is_shown = move |section| match section {
             Section::Alerts => self.has_metrics,
             Section::Connect => self.has_connects,
+            Section::Schemas => self.has_schemas,
             _ => true,
         };
         let shown = Section::ALL.into_iter().filter(move |(section, ..)| is_shown(*section));

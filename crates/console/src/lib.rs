@@ -39,6 +39,7 @@ mod record_template;
 mod request_context;
 mod router;
 mod saved_clusters;
+mod schema_registry;
 mod seen_changes;
 mod snapshot;
 mod text;
@@ -50,7 +51,7 @@ pub use auth::Password;
 use auth::Sessions;
 pub use benchmark_runner::{Compared, Laboratory, Order, Run, RunState, Suite};
 use client::Client;
-use cluster::Cluster;
+use cluster::{Belongings, Cluster};
 use connect::Connect;
 pub use embedded_broker::{Local, NodeReport, PartitionChange, PartitionState, Rebalance};
 pub use host_check::Hosts;
@@ -59,6 +60,7 @@ use metrics::Scrape;
 use parking_lot::RwLock;
 use production::Productions;
 pub use saved_clusters::{SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, client_config};
+use schema_registry::SchemaRegistry;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -74,6 +76,8 @@ const LISTENERS_MAX: usize = 128;
 pub struct Sources {
     /// The REST interfaces of its Connect clusters.
     pub connects: Vec<HttpUrl>,
+    /// Its schema registry.
+    pub schema_registry: Option<HttpUrl>,
 }
 
 /// How the console meets those who ask.
@@ -128,7 +132,9 @@ impl Console {
     pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool, sources: Sources) {
         let local = self.local.clone().filter(|_| is_own);
         let connects = sources.connects.into_iter().map(Connect::new).collect();
-        let cluster = Cluster::watch(name.into(), client, local, connects, false);
+        let registry = sources.schema_registry.map(SchemaRegistry::new);
+        let belongings = Belongings { local, connects, registry, is_saved: false };
+        let cluster = Cluster::watch(name.into(), client, belongings);
         self.clusters.write().push(cluster);
     }
 
@@ -151,7 +157,8 @@ impl Console {
     }
 
     fn show_saved(&self, name: &str, client: Client) {
-        self.clusters.write().push(Cluster::watch(name.to_owned(), client, None, Vec::new(), true));
+        let belongings = Belongings { is_saved: true, ..Belongings::default() };
+        self.clusters.write().push(Cluster::watch(name.to_owned(), client, belongings));
     }
 
     fn hide_saved(&self, name: &str) {

@@ -30,6 +30,8 @@ pub(crate) mod produce_many;
 pub(crate) mod quorum;
 pub(crate) mod reassign;
 pub(crate) mod replicas;
+pub(crate) mod schema;
+pub(crate) mod schemas;
 pub(crate) mod selected_topics;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::format::{duration, escape, group_of_part};
 use crate::health_findings::AGE_MAX;
 use crate::layout::{Layout, Section};
+use crate::schema_registry::SchemaRegistry;
 use crate::snapshot::Snapshot;
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
@@ -102,6 +103,13 @@ impl RequestContext {
         found.ok_or_else(|| Failure::not_found(format!("there is no Connect cluster {name:?} here")))
     }
 
+    /// The schema registry of the cluster, if it has one.
+    pub(crate) fn registry(&self) -> Result<&SchemaRegistry, Failure> {
+        let none =
+            || Failure::not_found("no schema registry is known here: name one with --schema-registry http://HOST:8081");
+        self.cluster.registry.as_ref().ok_or_else(none)
+    }
+
     /// The connector of the path, which may have any name.
     pub(crate) fn connector(&self) -> &str {
         group_of_part(self.param("connector"))
@@ -114,6 +122,7 @@ impl RequestContext {
             section: section.into(),
             has_metrics: self.cluster.local.is_some(),
             has_connects: !self.cluster.connects.is_empty(),
+            has_schemas: self.cluster.registry.is_some(),
             notice: self.notice,
             age: self.cluster.age().filter(|age| *age > AGE_MAX).map(|age| duration(age.as_secs_f64())),
             ..Layout::outside(&self.console)

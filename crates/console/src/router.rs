@@ -10,8 +10,8 @@ use axum::routing::{MethodRouter, get, post};
 use crate::page::{
     alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
     connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
-    moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, selected_topics, topic,
-    topic_changes, topics,
+    moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, schema, schemas,
+    selected_topics, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -86,6 +86,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
             "/connect/{connect}/{connector}/delete",
             get(connector_changes::delete_form).post(connector_changes::delete),
         )
+        .route("/schemas", get(schemas::show))
+        .route("/schemas/{subject}", get(schema::show))
         .route("/groups", get(groups::show))
         .route("/groups/{group}", get(group::show))
         .route("/groups/{group}/charts/{chart}", get(group::chart))

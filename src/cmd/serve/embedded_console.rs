@@ -21,6 +21,9 @@ pub(super) struct ConsoleArgs {
     /// are such clusters
     #[arg(long, value_name = "URL")]
     connect: Vec<HttpUrl>,
+    /// The schema registry of the cluster (http://[USER:PASSWORD@]HOST:PORT), whose schemas the console shows
+    #[arg(long, value_name = "URL")]
+    schema_registry: Option<HttpUrl>,
     #[command(flatten)]
     access: ConsoleAccess,
 }
@@ -39,7 +42,8 @@ impl EmbeddedConsole {
         let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, None).await?;
         let running =
             listener.map(|listener| (listener.address, listener.start(Some(Arc::clone(&node) as _), BTreeMap::new())));
-        Ok(Self { running, node, sources: Sources { connects: args.connect.clone() } })
+        let sources = Sources { connects: args.connect.clone(), schema_registry: args.schema_registry.clone() };
+        Ok(Self { running, node, sources })
     }
 
     pub(super) fn address(&self) -> Option<SocketAddr> {

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use client::{Client, ClientConfig};
 
 use super::*;
-use crate::cluster::Cluster;
+use crate::cluster::{Belongings, Cluster};
 
 const CONNECTORS: &str = r#"{
     "orders-to-file": {
@@ -150,7 +150,8 @@ async fn one_that_hangs_keeps_no_page_waiting() {
     let hanging = fake(|_| None);
     let cluster = ClientConfig::new(vec!["127.0.0.1:1".to_owned()]);
     let connects = vec![Arc::clone(&hanging), fake(healthy)];
-    let cluster = Cluster::watch("c".to_owned(), Client::new(cluster), None, connects, false);
+    let belongings = Belongings { connects, ..Belongings::default() };
+    let cluster = Cluster::watch("c".to_owned(), Client::new(cluster), belongings);
     // It is waited for once, and not for as long as a call of it may take.
     let known = timeout(Duration::from_secs(8), cluster.connectors()).await.unwrap();
     assert_eq!((known[0].at, known[1].connectors.len()), (None, 2));
