@@ -227,7 +227,9 @@ impl Cluster {
 
     async fn look(&self) {
         let began = Instant::now();
-        let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, self.local.as_deref());
+        let before = self.seen.borrow().taken.clone();
+        let (local, before) = (self.local.as_deref(), before.as_deref());
+        let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, local, before);
         let taken = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
                 snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();

@@ -24,6 +24,7 @@ pub(crate) async fn take(
     client: &Client,
     quorum_client: &Client,
     local: Option<&dyn Local>,
+    before: Option<&Snapshot>,
 ) -> Result<Snapshot, ClientError> {
     let at = Instant::now();
     let metadata = page_client.cluster().await?;
@@ -60,6 +61,10 @@ pub(crate) async fn take(
     );
 
     let mut brokers = brokers(&metadata, described.as_ref().ok());
+    if let (Err(error), Some(before)) = (described, before) {
+        gaps.push(format!("brokers that are fenced ({error})"));
+        add_known(&mut brokers, before);
+    }
     let mut topics = topics(&metadata);
     let reassignments = moves.unwrap_or_else(|error| {
         gaps.push(format!("partitions that move ({error})"));
@@ -118,6 +123,14 @@ pub(crate) async fn take(
     snapshot.groups =
         groups.into_iter().map(|(id, group)| (id.clone(), positioned(&snapshot, &id, group, &lags))).collect();
     Ok(snapshot)
+}
+
+/// Brokers that were there before and that nobody tells of now, as not alive.
+fn add_known(brokers: &mut BTreeMap<i32, Broker>, before: &Snapshot) {
+    for known in before.brokers.values() {
+        let Broker { id, host, port, rack, .. } = known.clone();
+        brokers.entry(id).or_insert_with(|| Broker { id, host, port, rack, ..Broker::default() });
+    }
 }
 
 fn brokers(metadata: &Metadata, described: Option<&ClusterDescription>) -> BTreeMap<i32, Broker> {
@@ -354,6 +367,16 @@ mod tests {
         let mut brokers = BTreeMap::new();
         count_replicas(&mut brokers, &[("t".to_owned(), topic)].into());
         assert_eq!([1, 2, 4].map(|id| brokers[&id].out_of_sync), [0, 1, 0]);
+    }
+
+    #[test]
+    fn brokers_that_nobody_tells_of_now_are_still_known() {
+        let broker = |id| (id, Broker { id, host: "h".to_owned(), port: id, is_alive: true, ..Broker::default() });
+        let before = Snapshot { brokers: [broker(1), broker(2)].into(), ..Snapshot::empty() };
+        let mut brokers = BTreeMap::from([broker(1)]);
+        add_known(&mut brokers, &before);
+        let told = brokers.values().map(|broker| (broker.address(), broker.is_alive));
+        assert_eq!(told.collect::<Vec<_>>(), [("h:1".to_owned(), true), ("h:2".to_owned(), false)]);
     }
 
     #[test]
