@@ -556,10 +556,29 @@ fn disk_and_network_are_measured_and_nothing_is_left() {
     let broker = Broker::start();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
-    let disk = broker.ok(&["perf", "disk", "--dir", path, "--size-mib", "2", "--syncs", "5", "--json"]);
-    let disk: serde_json::Value = serde_json::from_str(&disk).unwrap();
-    assert!(disk["write_mib_per_s"].as_f64().unwrap() > 0.0 && disk["sync_latency_us"]["p50"].as_u64().unwrap() > 0);
-    assert_eq!(broker.ok(&["perf", "disk", "--dir", path, "--size-mib", "1", "--syncs", "1"]).lines().count(), 4);
+    let probe = ["perf", "disk", "--dir", path, "--size-mib", "2", "--syncs", "5"];
+    let sizes = ["--block-size", "4K,512KiB", "--block-size", "2M"];
+    let disk: serde_json::Value =
+        serde_json::from_str(&broker.ok(&[&probe[..], &sizes, &["--json"]].concat())).unwrap();
+    let writes = disk["writes"].as_array().unwrap();
+    let blocks: Vec<_> = writes.iter().map(|write| write["block_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(blocks, [4 << 10, 512 << 10, 2 << 20]);
+    let is_rate = |write: &serde_json::Value, name: &str| write[name].as_f64().unwrap() > 0.0;
+    assert!(writes.iter().all(|write| is_rate(write, "write_mib_per_s") && is_rate(write, "synced_mib_per_s")));
+    assert!(disk["sync_latency_us"]["p50"].as_u64().unwrap() > 0, "{disk}");
+    let text = broker.ok(&[&probe[..], &sizes].concat());
+    let firsts: Vec<_> = text.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(firsts, ["block", "4KiB", "512KiB", "2MiB", "append"], "{text}");
+    for (size, expected) in [
+        ("4G", "a block is 4K to 1G, in steps of 4K"),
+        ("5000", "a block is 4K to 1G, in steps of 4K"),
+        ("big", "a size is a number with KiB, MiB or GiB"),
+        ("4M", "a block of 4MiB needs --size-mib 4 at least"),
+    ] {
+        let output = broker.run(&[&probe[..], &["--block-size", size]].concat(), "");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
+    }
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     let error = broker.fails(&["perf", "disk", "--dir", "/no/such/directory"], "");
     assert!(error.contains("cannot measure the disk under /no/such/directory"), "{error}");

@@ -4,10 +4,11 @@
 //! what they send, [`Stats`] the results; [`consume`] and [`ConsumeStats`] are their counterparts, and [`end_to_end`]
 //! measures single records from producer to consumer. Settings have the names and the meaning that Kafka's own clients
 //! give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
-//! [`probe_disk`] and [`probe_net`] say what the machine could do at all.
+//! [`DiskProbe`] and [`probe_net`] say what the machine could do at all.
 
 mod batches;
 mod bottleneck;
+mod byte_size;
 mod capacity;
 mod compare;
 mod consume;
@@ -39,11 +40,12 @@ mod timer;
 mod transaction;
 
 pub use bottleneck::{Limit, Verdict};
+pub use byte_size::ByteSize;
 pub use capacity::capacity;
 pub use compare::{ComparedCase, ComparedFigure, ComparedSide, Conclusion, Ratio, Side, Spread, compare};
 pub use consume::{Clock, ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use criterion::{Criterion, CriterionError};
-pub use disk_probe::{DiskProbe, DiskResult, probe_disk};
+pub use disk_probe::{DiskProbe, WriteRates};
 pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
 pub use hdr_log::HdrLog;
 pub use metrics::{ProducerMetrics, Sum};

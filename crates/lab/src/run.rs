@@ -20,7 +20,7 @@ use std::time::Duration;
 use client::{Client, ClientError, Resource};
 use tokio::time::sleep;
 
-use crate::disk_probe::{DiskProbe, probe_disk};
+use crate::disk_probe::DiskProbe;
 use crate::net_probe::{NetProbe, probe_net};
 use crate::proc_probe::host_facts;
 use crate::report::report_html;
@@ -34,6 +34,8 @@ use files::write_report;
 pub use files::{FilesError, Results};
 
 const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, part_max: Duration::from_secs(2) };
+/// What the disk probe writes at once.
+const DISK_BLOCK_BYTES: u64 = 1024 * 1024;
 const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };
 /// How often a blocking wait checks whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -258,13 +260,14 @@ async fn durability(client: &Client, broker: Option<i32>) -> Option<Durability> 
 
 async fn disk_facts(path: PathBuf) -> Result<DiskFacts, RunError> {
     let dir = path.clone();
-    let probed = tokio::task::spawn_blocking(move || probe_disk(&dir, DISK_PROBE)).await;
-    let result = probed.expect("a probe does not panic").map_err(|error| RunError::Disk { path, error })?;
+    let probe = move || Ok((DISK_PROBE.write_rates(&dir, DISK_BLOCK_BYTES)?, DISK_PROBE.sync_latency(&dir)?));
+    let probed = tokio::task::spawn_blocking(probe).await.expect("a probe does not panic");
+    let (rates, sync_latency) = probed.map_err(|error| RunError::Disk { path, error })?;
     Ok(DiskFacts {
-        write_mib_per_s: result.write_bytes_per_s / 1_048_576.0,
-        synced_mib_per_s: result.synced_bytes_per_s / 1_048_576.0,
-        sync_p50_us: result.sync_latency.quantile_us(0.5),
-        sync_p99_us: result.sync_latency.quantile_us(0.99),
+        write_mib_per_s: rates.cached_bytes_per_s / 1_048_576.0,
+        synced_mib_per_s: rates.synced_bytes_per_s / 1_048_576.0,
+        sync_p50_us: sync_latency.quantile_us(0.5),
+        sync_p99_us: sync_latency.quantile_us(0.99),
     })
 }
 
