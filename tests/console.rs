@@ -431,6 +431,25 @@ fn changes_of_other_clusters_are_those_that_were_seen() {
 }
 
 #[test]
+fn a_page_waits_a_moment_for_what_a_broker_has_not_heard_of_yet() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    get(address, "/clusters/local");
+    // On a machine that stands still for a second the topic comes too late; it does not do so each time.
+    let is_found = |attempt: u32| {
+        let topic = format!("late-{attempt}");
+        std::thread::scope(|scope| {
+            let page = scope.spawn(|| get(address, &format!("/clusters/local/topics/{topic}/messages")));
+            sleep(Duration::from_millis(300));
+            broker.ok(&["topic", "create", &topic]);
+            page.join().unwrap().status == 200
+        })
+    };
+    assert!((0..5).any(is_found));
+    assert_eq!(get(address, "/clusters/local/topics/never/messages").status, 404);
+}
+
+#[test]
 fn many_records_are_produced_from_templates() {
     let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
     let address = broker.console.as_deref().unwrap();

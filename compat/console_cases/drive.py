@@ -12,6 +12,8 @@ from playwright.sync_api import sync_playwright
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIDTHS = {"wide": 1280, "phone": 390}
+# Of a page on which a case has failed.
+SHOWN_MAX = 1000
 
 
 class Context:
@@ -113,7 +115,8 @@ def main():
                 print(f"ok   {name}", flush=True)
             except Exception:
                 failed += 1
-                print(f"FAIL {name}\n{traceback.format_exc()}\n{context.browser_errors}", flush=True)
+                shown = f"{context.page.url}\n{context.page.locator('body').inner_text()[:SHOWN_MAX]}"
+                print(f"FAIL {name}\n{traceback.format_exc()}\n{context.browser_errors}\n{shown}", flush=True)
                 context.profile.close()
         browser.close()
     return 1 if failed else 0

@@ -21,7 +21,9 @@ def new_topic(broker, partitions=1, **configs):
 class Writer:
     def __init__(self, broker, topic, **settings):
         self.topic = topic
-        self.producer = Producer({"bootstrap.servers": broker, "message.max.bytes": 20_000_000, **settings})
+        # Cases know which offset a record gets, whatever is tried again.
+        own = {"enable.idempotence": True, "message.max.bytes": 20_000_000}
+        self.producer = Producer({"bootstrap.servers": broker, **own, **settings})
 
     def __call__(self, value, key=None, headers=None, partition=0, timestamp=0):
         self.producer.produce(

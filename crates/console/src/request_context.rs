@@ -1,11 +1,13 @@
 //! Somebody's look at a page: which cluster, and what stands around every page.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{FromRef, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{Redirect, Response};
+use tokio::time::{Instant, sleep};
 
 use crate::Console;
 use crate::cluster::Cluster;
@@ -16,6 +18,10 @@ use crate::health_findings::AGE_MAX;
 use crate::layout::{Layout, Section};
 use crate::schema_registry::SchemaRegistry;
 use crate::snapshot::Snapshot;
+
+/// How long a page waits for what it does not find, and how often it looks meanwhile.
+const NEWS_PATIENCE: Duration = Duration::from_secs(1);
+const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
 const NOTICES: [(&str, &str); 24] = [
@@ -138,13 +144,19 @@ impl RequestContext {
         self.cluster.snapshot().await.map_err(Failure::unavailable)
     }
 
-    /// The cluster with something in it that may be younger than the newest snapshot.
+    /// The cluster with something in it that may be younger than the newest snapshot, and than what the broker knows that
+    /// is asked: another one may have made it a moment ago.
     pub(crate) async fn snapshot_with(&self, has: impl Fn(&Snapshot) -> bool) -> Result<Arc<Snapshot>, Failure> {
-        let snapshot = self.snapshot().await?;
-        match has(&snapshot) {
-            true => Ok(snapshot),
-            false => self.fresh().await,
+        let mut snapshot = self.snapshot().await?;
+        let since = Instant::now();
+        while !has(&snapshot) {
+            snapshot = self.fresh().await?;
+            if since.elapsed() >= NEWS_PATIENCE {
+                break;
+            }
+            sleep(NEWS_INTERVAL).await;
         }
+        Ok(snapshot)
     }
 
     /// For pages that name what will be lost.

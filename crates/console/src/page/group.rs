@@ -111,11 +111,7 @@ pub(crate) async fn show(
     Query(listing): Query<Listing>,
     Query(asked): Query<GroupQuery>,
 ) -> Result<Response, Failure> {
-    let mut snapshot = context.snapshot().await?;
-    if find(&context, &snapshot).is_err() {
-        // It may be younger than the snapshot.
-        snapshot = context.fresh().await?;
-    }
+    let snapshot = context.snapshot_with(|snapshot| find(&context, snapshot).is_ok()).await?;
     let group = find(&context, &snapshot)?;
     let id = context.group();
     let (partitions, pages) = listing.cut(found(group, &listing), "partition");

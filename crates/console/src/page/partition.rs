@@ -95,13 +95,9 @@ pub(super) fn find<'a>(
     }
 }
 
-/// A snapshot with the partition of a page's path, if there is one: it may be younger than the last.
+/// A snapshot with the partition of a page's path, if there is one.
 pub(super) async fn look(context: &RequestContext) -> Result<Arc<Snapshot>, Failure> {
-    let snapshot = context.snapshot().await?;
-    match find(context, &snapshot) {
-        Ok(_) => Ok(snapshot),
-        Err(_) => context.cluster.fresh().await.map_err(Failure::unavailable),
-    }
+    context.snapshot_with(|snapshot| find(context, snapshot).is_ok()).await
 }
 
 pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {

@@ -24,11 +24,7 @@ pub(crate) struct Watched {
 }
 
 pub(crate) async fn watched(context: &RequestContext) -> Result<Watched, Failure> {
-    let mut snapshot = context.snapshot().await?;
-    if find(context, &snapshot).is_err() {
-        // It may be younger than the snapshot.
-        snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
-    }
+    let snapshot = context.snapshot_with(|snapshot| find(context, snapshot).is_ok()).await?;
     let topic = find(context, &snapshot)?;
     Ok(Watched { partitions: topic.partitions.iter().map(|partition| partition.index).collect() })
 }
