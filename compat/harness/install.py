@@ -19,6 +19,8 @@ LOG4J_VERSION = "2.25.4"
 PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0", "prometheus-client==0.26.0"]
 BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8", PYTHON_CLIENTS[0]]
 
+MANIFEST_VALIDATOR = ["kubernetes-validate==1.37.0"]
+
 COMPAT = pathlib.Path(__file__).resolve().parent.parent
 PROJECT = COMPAT.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "parshall-compat"
@@ -158,6 +160,11 @@ def python():
 def browser_python():
     """The interpreter of a virtual environment that drives a browser."""
     return _environment("browser", BROWSER_CLIENTS)
+
+
+def manifests_python():
+    """The interpreter of a virtual environment that knows the schemas of Kubernetes."""
+    return _environment("manifests", MANIFEST_VALIDATOR)
 
 
 def parshall():
