@@ -37,12 +37,15 @@ mod partitions;
 #[cfg(feature = "lab")]
 mod perf;
 mod produce;
+mod profile;
+mod profiles;
 mod properties;
 mod recover;
 mod serve;
 mod table;
 pub(crate) mod time;
 mod topic;
+mod user_file;
 mod versions;
 
 #[derive(Debug, Subcommand)]
@@ -68,6 +71,7 @@ pub(crate) enum Command {
     Metrics(metrics::Args),
     #[cfg(feature = "console")]
     Console(console::Args),
+    Profile(profile::Args),
     Completion(completion::Args),
     Man(man::Args),
 }
@@ -106,6 +110,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Metrics(args) => metrics::run(args).await.map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "console")]
         Command::Console(args) => console::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Profile(args) => profile::run(args).map(|()| ExitCode::SUCCESS),
         Command::Completion(args) => completion::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => man::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
     }

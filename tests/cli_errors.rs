@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 fn parshall(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_parshall"));
     command.args(args).stdin(Stdio::null()).env_remove("PARSHALL_BOOTSTRAP_SERVER").env_remove("PARSHALL_LOG");
-    command.env_remove("PARSHALL_COMMAND_CONFIG");
+    // Without profiles.
+    command.env_remove("PARSHALL_COMMAND_CONFIG").env_remove("PARSHALL_PROFILE").env("XDG_CONFIG_HOME", "/dev/null");
     command.output().unwrap()
 }
 
@@ -127,6 +128,9 @@ fn mistakes_in_the_command() {
         (&["topic", "create", "t", "--replica-assignment", "1:1"], "twice"),
         (&["topic", "alter", "t"], "nothing to change"),
         (&["topic", "list", "--bootstrap-server", "http://x"], "scheme"),
+        (&["topic", "list", "--bootstrap-server", "x", "--profile", "a"], "leave one out"),
+        (&["profile", "use"], "<NAME>"),
+        (&["profile", "add", "a"], "--bootstrap-server"),
         (&["produce", "t", "--compression", "rar"], "gzip"),
         (&["produce", "t", "--acks", "2"], "--acks"),
         (&["produce", "t", "--timestamp", "soon"], "not a time"),

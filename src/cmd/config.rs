@@ -182,7 +182,7 @@ async fn alter(args: Alter) -> Result<()> {
         bail!(Usage("nothing to change; give --set or --delete".to_owned()));
     }
     let resource = resource(args.kind, &args.name)?;
-    let client = args.connection.client("config").await?;
+    let client = args.connection.client_for_changes("config").await?;
     client.alter_configs(&resource, &args.set, &args.delete, false).await?;
     let which = if resource == Resource::all_brokers() { "default config" } else { "config" };
     Ok(output::print(&format!("Completed updating {which} for {resource}.\n"))?)

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::console_listener::{ConsoleAccess, ConsoleListener};
 use super::failure::Usage;
+use super::user_file::user_file;
 use super::{args, output, properties};
 
 /// Show clusters in the browser: any Kafka, several at once.
@@ -108,13 +109,6 @@ fn urls_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Resu
     Ok(found)
 }
 
-/// In the directory for what programs keep, as freedesktop.org has it.
-fn default_clusters_file() -> Option<PathBuf> {
-    let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = directory("XDG_STATE_HOME").or_else(|| Some(directory("HOME")?.join(".local/state")))?;
-    Some(state.join("parshall/console-clusters.json"))
-}
-
 /// The same of a flag that names one server for a cluster.
 fn only_url_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Result<Option<HttpUrl>, Usage> {
     match &urls_of(flag, urls, cluster, names)?[..] {
@@ -125,7 +119,8 @@ fn only_url_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> 
 }
 
 pub(crate) async fn run(mut args: Args) -> Result<()> {
-    let file = args.console_clusters_file.take().or_else(default_clusters_file);
+    let default_file = || user_file("XDG_STATE_HOME", ".local/state", "console-clusters.json");
+    let file = args.console_clusters_file.take().or_else(default_file);
     let saved_clusters = file.map(|path| Arc::new(SavedClusters::new(path)));
     let saved = saved_clusters.as_ref().map_or_else(|| Ok(Vec::new()), |saved| saved.read())?;
     if args.bootstrap_server.is_empty() && saved.is_empty() {

@@ -117,6 +117,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         None if args.from_beginning => Start::Beginning,
         None => args.offset.unwrap_or(Start::End),
     };
+    if args.group.is_some() {
+        // It commits offsets.
+        args.connection.tell_profile()?;
+    }
     let client = args.connection.client("consume").await?;
     let reset = if args.from_beginning { ResetOffset::Earliest } else { ResetOffset::Latest };
     let reset = if matches!(start, Start::At(_)) { ResetOffset::Fail } else { reset };

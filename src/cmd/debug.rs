@@ -73,7 +73,7 @@ async fn bundle(args: Bundle) -> Result<()> {
     let mut files = BTreeMap::new();
     for (file, words) in commands(&args.connection).await {
         eprintln!("{}", words.join(" "));
-        let flags = args.connection.flags();
+        let flags = args.connection.flags()?;
         files.insert(file, tokio::task::spawn_blocking(move || printed(&words, &flags)).await??);
     }
     for (number, url) in (1..).zip(&args.metrics) {
@@ -119,6 +119,8 @@ fn printed(words: &[String], flags: &[OsString]) -> Result<Vec<u8>> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut process = Process::new(program);
     process.args(words).stdin(Stdio::null());
+    // The flags say all of it: the properties file of another cluster is not for this one.
+    process.env_remove("PARSHALL_COMMAND_CONFIG");
     if !words[0].starts_with('-') {
         process.args(flags);
     }

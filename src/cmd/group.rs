@@ -131,7 +131,7 @@ async fn list(args: List) -> Result<()> {
 }
 
 async fn delete(args: Delete) -> Result<()> {
-    let client = args.connection.client("group").await?;
+    let client = args.connection.client_for_changes("group").await?;
     let groups = match args.regex {
         true => matching(&client, &args.groups).await?,
         false => args.groups,

@@ -120,7 +120,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         timestamp,
     };
     let mut lines = lines(&args)?;
-    let client = args.connection.client("produce").await?;
+    let client = args.connection.client_for_changes("produce").await?;
     let config = ProducerConfig {
         acks: match args.acks {
             Acks::All => client::Acks::All,

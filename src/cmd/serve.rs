@@ -23,11 +23,12 @@ use crate::push::Push;
 mod embedded_console;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 6] = [
+const OTHER_VARIABLES: [&str; 7] = [
     "PARSHALL_BOOTSTRAP_SERVER",
     "PARSHALL_COMMAND_CONFIG",
     "PARSHALL_CONSOLE",
     "PARSHALL_CONSOLE_PASSWORD_FILE",
+    "PARSHALL_PROFILE",
     logging::LEVELS,
     logging::FORMAT,
 ];

@@ -167,7 +167,7 @@ fn assignment(text: &str) -> Result<Assignment, String> {
 }
 
 async fn create(args: Create) -> Result<()> {
-    let client = args.connection.client("topic").await?;
+    let client = args.connection.client_for_changes("topic").await?;
     let assignments = args.replica_assignment.iter().flat_map(|assignment| &assignment.0).zip(0..);
     let topic = CreatableTopic {
         name: args.topic.clone(),
@@ -225,7 +225,7 @@ async fn alter(args: Alter) -> Result<()> {
     if args.partitions.is_none() && args.config.is_empty() && args.delete_config.is_empty() {
         bail!(Usage("nothing to change; give --partitions, --config or --delete-config".to_owned()));
     }
-    let client = args.connection.client("topic").await?;
+    let client = args.connection.client_for_changes("topic").await?;
     client.existing(&[&args.topic]).await?;
     if let Some(count) = args.partitions {
         client.create_partitions(&args.topic, count, args.replica_assignment.map(|assignment| assignment.0)).await?;
@@ -237,7 +237,7 @@ async fn alter(args: Alter) -> Result<()> {
 }
 
 async fn delete(args: Delete) -> Result<()> {
-    let client = args.connection.client("topic").await?;
+    let client = args.connection.client_for_changes("topic").await?;
     let topics = match args.regex {
         true => matching_own(client.cluster().await?.as_ref(), &args.topics, args.if_exists)?,
         false => args.topics,

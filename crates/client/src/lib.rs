@@ -28,6 +28,7 @@ mod liveness;
 mod metadata;
 mod offsets;
 mod partitioner;
+pub mod private_file;
 mod producer;
 mod protocol;
 mod reassignment_plan;

@@ -4,21 +4,17 @@
 //! The file is read anew before each change: another console may have written it.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use client::system_error::reason;
-use client::{Client, ClientConfig, ConnectionConfig, SecurityConfig, SecurityError};
+use client::{Client, ClientConfig, ConnectionConfig, SecurityConfig, SecurityError, private_file};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 /// More are not shown: each is asked for all that it has, again and again.
 pub(crate) const CLUSTERS_MAX: usize = 100;
-/// Certificates are the most of it.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 /// A page is not waited for longer than this.
 const DEADLINE: Duration = Duration::from_secs(15);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,13 +69,11 @@ impl SavedClusters {
     /// None where there is no file yet.
     pub fn read(&self) -> Result<Vec<SavedCluster>, SavedClustersError> {
         let path = || self.path.clone();
-        let mut text = String::new();
-        let read = OpenOptions::new().read(true).open(&self.path);
-        match read.and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text)) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(SavedClustersError::Read { path: path(), error }),
-        }
+        let Some(text) =
+            private_file::read(&self.path).map_err(|error| SavedClustersError::Read { path: path(), error })?
+        else {
+            return Ok(Vec::new());
+        };
         // What serde says of a value may have some of it, and it may be a secret.
         let place = |error: serde_json::Error| format!("line {}, column {}", error.line(), error.column());
         let contents = serde_json::from_str::<Contents>(&text).map_err(place);
@@ -93,26 +87,9 @@ impl SavedClusters {
         let mut clusters = self.read()?;
         change(&mut clusters);
         let contents = Contents { clusters };
-        let written = serde_json::to_vec_pretty(&contents).map_err(io::Error::from).and_then(|text| self.write(&text));
+        let text = serde_json::to_vec_pretty(&contents).map_err(io::Error::from);
+        let written = text.and_then(|text| private_file::write(&self.path, &text));
         written.map_err(|error| SavedClustersError::Write { path: self.path.clone(), error })
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a file of the console's own")]
-    fn write(&self, text: &[u8]) -> io::Result<()> {
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-        let mut new = self.path.clone().into_os_string();
-        new.push(format!(".{}", std::process::id()));
-        let result = (|| {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(text)?;
-            file.sync_all()?;
-            std::fs::rename(&new, &self.path)
-        })();
-        if result.is_err() {
-            let _ = std::fs::remove_file(&new);
-        }
-        result
     }
 }
 
@@ -146,6 +123,7 @@ pub fn client_config(bootstrap_servers: Vec<String>) -> ClientConfig {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use super::*;
 

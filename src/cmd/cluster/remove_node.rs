@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<ExitCode> {
     let node_id = args.node_id;
-    let client = args.connection.client("cluster").await?;
+    let client = args.connection.client_for_changes("cluster").await?;
     let brokers = client.describe_cluster().await?.brokers;
     let broker = brokers.into_iter().find(|broker| broker.broker.id == node_id);
     if broker.as_ref().is_some_and(|broker| broker.is_fenced != Some(true)) {

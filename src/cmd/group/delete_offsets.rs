@@ -30,7 +30,7 @@ pub(super) struct DeleteOffsets {
 }
 
 pub(super) async fn run(args: DeleteOffsets) -> Result<()> {
-    let client = args.connection.client("group").await?;
+    let client = args.connection.client_for_changes("group").await?;
     let named = partitions::named(&client, &args.topic).await?;
     let deleted = client.delete_offsets(&args.group, &named).await?;
     if args.json {

@@ -104,7 +104,10 @@ struct NewOffset<'a> {
 
 pub(super) async fn run(args: ResetOffsets) -> Result<()> {
     let target = args.target(time::now_ms())?;
-    let client = args.connection.client("group").await?;
+    let client = match args.execute {
+        true => args.connection.client_for_changes("group").await?,
+        false => args.connection.client("group").await?,
+    };
     let named = match args.all_topics {
         true => None,
         false => Some(partitions::named(&client, &args.topic).await?),

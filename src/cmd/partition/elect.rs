@@ -36,7 +36,7 @@ pub(super) struct Elect {
 }
 
 pub(super) async fn run(args: Elect) -> Result<()> {
-    let client = args.connection.client("partition").await?;
+    let client = args.connection.client_for_changes("partition").await?;
     let named = if args.all { None } else { Some(partitions::named(&client, &args.topics).await?) };
     let kind = if args.unclean { ElectionKind::Unclean } else { ElectionKind::Preferred };
     // What is led as it should be is nothing that failed.

@@ -58,7 +58,10 @@ pub(super) struct List {
 
 pub(super) async fn run(args: Reassign) -> Result<()> {
     let plan = client::read_reassignment_plan(&properties::read_bytes(&args.plan)?).map_err(Usage)?;
-    let client = args.connection.client("partition").await?;
+    let client = match args.execute || args.cancel {
+        true => args.connection.client_for_changes("partition").await?,
+        false => args.connection.client("partition").await?,
+    };
     let under_way = client.list_reassignments(Some(&plan.keys().cloned().collect())).await?;
     if args.cancel {
         let cancelled = under_way.into_keys().map(|partition| (partition, None)).collect();

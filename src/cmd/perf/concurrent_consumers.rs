@@ -82,7 +82,7 @@ impl Along {
             return Ok(None);
         }
         let mut settings = ConsumerSettings::default();
-        _ = properties::apply(None, &flags.consumer_property, |name, value| settings.set(name, value))?;
+        _ = properties::apply(&flags.consumer_property, |name, value| settings.set(name, value))?;
         let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
         let starts = ends(&connection.named(&client_id)?, topics).await?;
         let group = settings.group_id.clone().unwrap_or_else(|| "perf-consumer".to_owned());

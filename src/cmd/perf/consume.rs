@@ -192,7 +192,7 @@ fn settings(args: &Args) -> Result<(ConsumerSettings, properties::Given)> {
     let mut set = |name: &str, value: &str| settings.set(name, value);
     set("max.partition.fetch.bytes", &args.fetch_size)
         .map_err(|_| Usage("--fetch-size is a number of bytes up to 2147483647".to_owned()))?;
-    let given = properties::apply(args.connection.command_config(), &args.command_property, set)?;
+    let given = properties::apply(&properties::pairs(&args.connection, &args.command_property)?, set)?;
     if args.from_latest {
         settings.fetch.reset = ResetOffset::Latest;
     }

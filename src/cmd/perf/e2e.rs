@@ -101,10 +101,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let (Some(topic), Some(records), Some(value_bytes)) = (args.topic, args.num_records, args.record_size) else {
         return Err(Usage("--topic, --num-records and --record-size are needed".to_owned()).into());
     };
-    let mut given = properties::apply(args.connection.command_config(), &[], |_, _| Ok(()))?;
+    let mut given = properties::apply(&properties::pairs(&args.connection, &[])?, |_, _| Ok(()))?;
     // The brokers of the older form count more than those of the file.
     given.servers = given.servers.filter(|_| !is_positional);
     let connection = properties::connection(given, &args.connection)?;
+    connection.tell_profile()?;
     let load = EndToEndLoad {
         topic,
         records,

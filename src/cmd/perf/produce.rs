@@ -147,6 +147,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     }
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
     let connection = properties::connection(given, &args.connection)?;
+    connection.tell_profile()?;
     // A broker that is not there is an error before the clock starts.
     connection.named(&client_id)?.any_broker().await?;
     if args.output == Output::Kafka && args.warmup_records > 0 {
@@ -311,7 +312,7 @@ fn report(
 fn settings(args: &Args) -> Result<(ProducerSettings, properties::Given)> {
     let mut settings = ProducerSettings::default();
     let set = |name: &str, value: &str| settings.set(name, value);
-    let given = properties::apply(args.connection.command_config(), &args.command_property, set)?;
+    let given = properties::apply(&properties::pairs(&args.connection, &args.command_property)?, set)?;
     let made_up = || args.transaction_duration_ms.map(|_| format!("performance-producer-{}", random()));
     let transactional_id = args.transactional_id.clone().or(settings.transactional_id.take());
     settings.transactional_id = transactional_id.or_else(made_up);

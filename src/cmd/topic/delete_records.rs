@@ -40,7 +40,7 @@ fn offset(text: &str) -> Result<i64, String> {
 }
 
 pub(super) async fn run(args: DeleteRecords) -> Result<()> {
-    let client = args.connection.client("topic").await?;
+    let client = args.connection.client_for_changes("topic").await?;
     let named = partitions::named(&client, &args.topics).await?;
     let deleted = client.delete_records(&named.into_iter().map(|partition| (partition, args.before)).collect()).await;
     if args.json {
