@@ -115,3 +115,43 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Man(args) => man::run(&args, crate::command()).map(|()| ExitCode::SUCCESS),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Commands without --json, and why.
+    const WITHOUT_JSON: [(&str, &str); 4] = [
+        ("serve", "runs until it is stopped, and others wait for its line"),
+        ("console", "runs until it is stopped"),
+        ("completion", "prints a script for a shell"),
+        ("man", "prints nothing"),
+    ];
+
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, bool)>) {
+        for sub in command.get_subcommands() {
+            leaves(sub, format!("{path} {}", sub.get_name()).trim_start(), found);
+        }
+        if !command.has_subcommands() {
+            found.push((path.to_owned(), command.get_arguments().any(|argument| argument.get_long() == Some("json"))));
+        }
+    }
+
+    #[test]
+    fn whatever_prints_something_prints_json_for_scripts() {
+        let mut found = Vec::new();
+        leaves(&crate::command(), "", &mut found);
+        assert!(found.len() > 40, "{found:?}");
+        let is_listed = |path: &str| WITHOUT_JSON.iter().any(|(listed, _)| *listed == path);
+        for (path, has_json) in &found {
+            assert_ne!(*has_json, is_listed(path), "{path}: it has --json, or stands on the list with a reason");
+        }
+        #[cfg(feature = "console")]
+        for (listed, _) in WITHOUT_JSON {
+            assert!(found.iter().any(|(path, _)| path == listed), "there is no command {listed}: take it off the list");
+        }
+    }
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        crate::command().debug_assert();
+    }
+}

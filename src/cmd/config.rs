@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
 use client::{Client, ClientError, ConfigEntry, Resource};
 use serde::Serialize;
+use serde_json::json;
 
 use super::args::{self, Connection};
 use super::failure::Usage;
@@ -77,6 +78,9 @@ struct Alter {
     /// A setting to put back to its default, as often as needed
     #[arg(long, value_name = "NAME", value_parser = args::name)]
     delete: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -184,6 +188,13 @@ async fn alter(args: Alter) -> Result<()> {
     let resource = resource(args.kind, &args.name)?;
     let client = args.connection.client_for_changes("config").await?;
     client.alter_configs(&resource, &args.set, &args.delete, false).await?;
+    if args.json {
+        let set: Vec<_> = args.set.iter().map(|(name, _)| name).collect();
+        return Ok(output::print_json(&json!({
+            "kind": args.kind.to_possible_value().map(|kind| kind.get_name().to_owned()), "name": args.name,
+            "set": set, "deleted": args.delete,
+        }))?);
+    }
     let which = if resource == Resource::all_brokers() { "default config" } else { "config" };
     Ok(output::print(&format!("Completed updating {which} for {resource}.\n"))?)
 }

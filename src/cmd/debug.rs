@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::json;
 
 use super::args::Connection;
 use super::{failure, metrics, output, time};
@@ -53,6 +54,9 @@ struct Bundle {
     /// A log, of which the last 16 MiB are taken, as often as needed
     #[arg(long, value_name = "FILE")]
     log: Vec<PathBuf>,
+    /// Print one JSON object with the names of the files
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -88,7 +92,12 @@ async fn bundle(args: Bundle) -> Result<()> {
         archive.add(file, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }
     archive.finish().with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(output::print(&format!("{} has {} files\n", path.display(), files.len()))?)
+    let name = path.display().to_string();
+    match args.json {
+        true => output::print_json(&json!({ "archive": name, "files": files.keys().collect::<Vec<_>>() }))?,
+        false => output::print(&format!("{name} has {} files\n", files.len()))?,
+    }
+    Ok(())
 }
 
 /// Names of files, and the command whose output each is.

@@ -36,6 +36,11 @@ pub(crate) fn all(failed: Vec<ClientError>) -> anyhow::Result<()> {
     }
 }
 
+/// What went wrong with one of them, for JSON.
+pub(crate) fn text<T>(result: &Result<T, ClientError>) -> Option<String> {
+    result.as_ref().err().map(ToString::to_string)
+}
+
 /// What could not be done with a file or a directory, in the system's words without Rust's number behind them.
 pub(crate) fn of_file(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot {what} {}: {}", path.display(), client::system_error::reason(error))

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use client::{Client, ClientError, ListedGroup};
 use serde::Serialize;
+use serde_json::json;
 
 use super::args::{self, Connection};
 use super::failure;
@@ -66,6 +67,9 @@ struct Delete {
     /// Take the names for regular expressions, each of a whole name
     #[arg(long, short = 'r')]
     regex: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -136,12 +140,17 @@ async fn delete(args: Delete) -> Result<()> {
         true => matching(&client, &args.groups).await?,
         false => args.groups,
     };
-    let mut failed = Vec::new();
+    let mut deleted = Vec::new();
     for group in &groups {
-        match client.delete_group(group).await {
-            Ok(()) => output::print(&format!("Deleted group {group}.\n"))?,
-            Err(error) => failed.push(error),
+        let result = client.delete_group(group).await;
+        if result.is_ok() && !args.json {
+            output::print(&format!("Deleted group {group}.\n"))?;
         }
+        deleted.push((group, result));
     }
-    failure::all(failed)
+    if args.json {
+        let row = |(group, result): &(_, _)| json!({ "group": group, "error": failure::text(result) });
+        output::print_json(&deleted.iter().map(row).collect::<Vec<_>>())?;
+    }
+    failure::all(deleted.into_iter().filter_map(|(_, result)| result.err()).collect())
 }

@@ -21,19 +21,23 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A broker with the most series that it shows has some megabytes.
 const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Write the main figures of a broker to a CSV file, one row each interval, until Ctrl-C.
+/// Write the main figures of a broker to a CSV file or as lines of JSON, one row each interval, until Ctrl-C.
 ///
 /// Rows go behind those that the file has. Rates are those of the interval before the row. While the broker does not
-/// answer, rows have 0 in the column `up` and nothing behind it.
+/// answer, rows have 0 in the column `up` and nothing behind it; in JSON `is_up` is false and the rest null.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall metrics --csv broker.csv
-  parshall metrics --csv - --interval 10s --url http://10.0.0.1:9644/metrics")]
+  parshall metrics --csv - --interval 10s --url http://10.0.0.1:9644/metrics
+  parshall metrics --json | jq '.records_in_per_s'")]
 pub(crate) struct Args {
     /// File to write to; - is the standard output
-    #[arg(long, value_name = "FILE")]
-    csv: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "json")]
+    csv: Option<PathBuf>,
+    /// Print lines of JSON
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
     /// Time between rows
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::duration)]
     interval: Duration,
@@ -52,7 +56,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             bail!("nothing answers on {} ({error}); does a broker run, and not with --console off?", args.url)
         }
     };
-    let mut table = Table::open(&args.csv)?;
+    let mut table = args.csv.as_ref().map(Table::open).transpose()?;
     let mut ticks = interval_at(Instant::now() + args.interval, args.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -62,7 +66,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
         let now = read(&args.url).await.inspect_err(|error| tracing::debug!(%error, "no answer")).ok();
         let figures = now.as_ref().map(|now| Figures::between(before.as_ref(), now));
-        table.write(&figures::row(time::now_ms(), figures.as_ref()))?;
+        match &mut table {
+            Some(table) => table.write(&figures::row(time::now_ms(), figures.as_ref()))?,
+            None => output::print_json(&figures::json(time::now_ms(), figures.as_ref()))?,
+        }
         before = now;
     }
 }

@@ -46,6 +46,22 @@ enum Output {
     Json,
 }
 
+#[derive(Debug, clap::Args)]
+struct OutputFlags {
+    /// What is printed: the lines of Kafka's tool, a table, CSV with lines of progress, or a JSON object
+    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
+    output: Output,
+    /// The same as --output json
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+}
+
+impl OutputFlags {
+    fn kind(&self) -> Output {
+        if self.json { Output::Json } else { self.output }
+    }
+}
+
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Produce(args) => produce::run(args).await,

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use broker::recover::{self, Action, Node, Plan};
 use platform::Env;
+use serde_json::{Value, json};
+
+use super::output;
 
 /// Go on with a node that does not start because its metadata is damaged or missing.
 ///
@@ -46,6 +49,9 @@ pub(crate) struct Args {
     /// Rejoin others that cannot be asked. If most of them lack their metadata, that of the cluster is lost
     #[arg(long, conflicts_with_all = ["alone", "bootstrap_controller"])]
     without_quorum: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -61,25 +67,34 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         _ => Node::Unknown,
     };
     let plan = recover::inspect(&*env.disk, &args.data_dir, node).with_context(|| format!("cannot recover {dir}"))?;
-    describe(&plan);
-    if matches!(plan.action, Action::Nothing) {
-        return Ok(());
+    if !args.json {
+        describe(&plan);
     }
-    if !args.without_quorum {
+    let mut told = to_json(&plan);
+    let is_needed = !matches!(plan.action, Action::Nothing);
+    if is_needed && !args.without_quorum {
         let leader = plan.find_leader(&args.bootstrap_controller).await;
         let leader = leader.context("the metadata stays as it is; --without-quorum sets it aside all the same")?;
-        if let Some(leader) = leader {
+        told["leader"] = leader.into();
+        if let Some(leader) = leader.filter(|_| !args.json) {
             println!("Node {leader} leads the metadata quorum, which goes on without this node");
         }
     }
-    if !args.confirm {
+    if is_needed && args.confirm {
+        let kept_as = plan.carry_out(&*env.disk, env.clock.now_ms()).context("the metadata is not recovered")?;
+        let kept_as = kept_as.map(|path| path.display().to_string());
+        if !args.json {
+            let kept =
+                kept_as.as_ref().map_or_else(String::new, |path| format!(" What was damaged is kept in {path}."));
+            println!("Done.{kept} Start the node now");
+        }
+        told["is_recovered"] = true.into();
+        told["kept_as"] = kept_as.into();
+    } else if is_needed && !args.json {
         println!("Nothing was changed. To do so: add --confirm");
-        return Ok(());
     }
-    let kept_as = plan.carry_out(&*env.disk, env.clock.now_ms()).context("the metadata is not recovered")?;
-    match kept_as {
-        Some(kept_as) => println!("Done. What was damaged is kept in {}. Start the node now", kept_as.display()),
-        None => println!("Done. Start the node now"),
+    if args.json {
+        output::print_json(&told)?;
     }
     Ok(())
 }
@@ -111,4 +126,25 @@ fn describe(plan: &Plan) {
             }
         }
     }
+}
+
+/// What is wrong and what would be done about it. The rest says what was done, when it is.
+fn to_json(plan: &Plan) -> Value {
+    let action = match &plan.action {
+        Action::Nothing => "nothing",
+        Action::Rejoin { .. } => "rejoin",
+        Action::Rebuild(_) => "rebuild",
+    };
+    let rebuild = match &plan.action {
+        Action::Rebuild(rebuild) => json!({
+            "known_topics": rebuild.known_topics, "end_offset": rebuild.end_offset,
+            "durable_offset": rebuild.durable_offset, "found_topics": rebuild.found_topics,
+            "left_alone": rebuild.left_alone,
+        }),
+        _ => Value::Null,
+    };
+    json!({
+        "damages": plan.trouble, "action": action, "rebuild": rebuild, "leader": null, "is_recovered": false,
+        "kept_as": null,
+    })
 }

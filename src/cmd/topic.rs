@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use client::{Client, ClientError, ConfigSource, Metadata, Resource};
 use serde::Serialize;
+use serde_json::json;
 use wire::ErrorCode;
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
@@ -40,7 +41,8 @@ enum Command {
 Examples:
   parshall topic create orders
   parshall topic create orders --partitions 12 --replication-factor 3 --config retention.ms=86400000
-  parshall topic create orders --replica-assignment 1:2,2:3,3:1")]
+  parshall topic create orders --replica-assignment 1:2,2:3,3:1
+  parshall topic create orders --if-not-exists --json")]
 struct Create {
     /// Name of the topic
     #[arg(value_parser = args::name)]
@@ -61,6 +63,9 @@ struct Create {
     /// Succeed when the topic is there already
     #[arg(long)]
     if_not_exists: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -111,6 +116,9 @@ struct Alter {
     /// A setting to put back to its default, as often as needed
     #[arg(long, value_name = "NAME", value_parser = args::name)]
     delete_config: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -132,6 +140,9 @@ struct Delete {
     /// Succeed for topics that are not there
     #[arg(long)]
     if_exists: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -185,11 +196,15 @@ async fn create(args: Create) -> Result<()> {
             .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
             .collect(),
     };
-    match client.create_topic(topic).await {
-        Err(ClientError::Refused { code: ErrorCode::TOPIC_ALREADY_EXISTS, .. }) if args.if_not_exists => return Ok(()),
-        created => created?,
+    let is_created = match client.create_topic(topic).await {
+        Err(ClientError::Refused { code: ErrorCode::TOPIC_ALREADY_EXISTS, .. }) if args.if_not_exists => false,
+        created => created.map(|()| true)?,
+    };
+    if args.json {
+        output::print_json(&json!({ "topic": args.topic, "is_created": is_created }))?;
+    } else if is_created {
+        output::print(&format!("Created topic {}.\n", args.topic))?;
     }
-    output::print(&format!("Created topic {}.\n", args.topic))?;
     Ok(())
 }
 
@@ -233,6 +248,12 @@ async fn alter(args: Alter) -> Result<()> {
     if !args.config.is_empty() || !args.delete_config.is_empty() {
         client.alter_configs(&Resource::topic(&args.topic), &args.config, &args.delete_config, false).await?;
     }
+    if args.json {
+        let set: Vec<_> = args.config.iter().map(|(name, _)| name).collect();
+        output::print_json(&json!({
+            "topic": args.topic, "partitions": args.partitions, "set": set, "deleted": args.delete_config,
+        }))?;
+    }
     Ok(())
 }
 
@@ -242,19 +263,27 @@ async fn delete(args: Delete) -> Result<()> {
         true => matching_own(client.cluster().await?.as_ref(), &args.topics, args.if_exists)?,
         false => args.topics,
     };
-    let (mut deleted, mut failed) = (Vec::new(), Vec::new());
+    let mut deleted = Vec::new();
     // One at a time: the versions before 6 say less of each, and one failure must not hide the others.
     for topic in &topics {
-        match client.delete_topic(topic).await {
-            Ok(()) => deleted.push(topic),
-            Err(ClientError::UnknownTopic { .. }) if args.if_exists => {}
-            Err(error) => failed.push(error),
+        let result = match client.delete_topic(topic).await {
+            Err(ClientError::UnknownTopic { .. }) if args.if_exists => Ok(false),
+            result => result.map(|()| true),
+        };
+        deleted.push((topic, result));
+    }
+    if args.json {
+        let rows = deleted.iter().map(|(topic, result)| {
+            let is_deleted = result.as_ref().is_ok_and(|is_deleted| *is_deleted);
+            json!({ "topic": topic, "is_deleted": is_deleted, "error": failure::text(result) })
+        });
+        output::print_json(&rows.collect::<Vec<_>>())?;
+    } else {
+        for (topic, _) in deleted.iter().filter(|(_, result)| matches!(result, Ok(true))) {
+            output::print(&format!("Deleted topic {topic}.\n"))?;
         }
     }
-    for topic in deleted {
-        output::print(&format!("Deleted topic {topic}.\n"))?;
-    }
-    failure::all(failed)
+    failure::all(deleted.into_iter().filter_map(|(_, result)| result.err()).collect())
 }
 
 /// The settings of topics that are not at their defaults, in the order in which the broker tells them.

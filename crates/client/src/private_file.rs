@@ -1,5 +1,5 @@
-//! Files that say how to reach clusters. They are one user's: nobody else may read them. Each is replaced as a whole, so
-//! that it has either what it had or what it shall have.
+//! Files that say how to reach clusters. They are one user's: nobody else may read them. Each is replaced as a whole,
+//! so that it has either what it had or what it shall have.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};

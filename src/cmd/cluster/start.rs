@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lab::{LocalBroker, LocalCluster, LocalSpec};
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
@@ -67,6 +68,9 @@ pub(super) struct Args {
     /// A setting of each broker by Kafka's name, as often as needed
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
+    /// Print one JSON object in place of the line that says when all are ready
+    #[arg(long)]
+    json: bool,
 }
 
 /// Whether a broker could listen there.
@@ -122,12 +126,10 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     for LocalBroker { id, process, data_dir, log, .. } in cluster.brokers() {
         eprintln!("broker {id} starts: process {process}, data in {}, log in {}", data_dir.display(), log.display());
     }
-    let console = |id: usize| match console_port {
-        Some(first) => format!(", console on http://127.0.0.1:{}", usize::from(first) + id - 1),
-        None => String::new(),
-    };
+    let console = |id: usize| console_port.map(|first| format!("http://127.0.0.1:{}", usize::from(first) + id - 1));
     let show = |broker: &LocalBroker| {
-        eprintln!("broker {} is ready on {}{}", broker.id, broker.address, console(broker.id));
+        let console = console(broker.id).map_or_else(String::new, |url| format!(", console on {url}"));
+        eprintln!("broker {} is ready on {}{console}", broker.id, broker.address);
     };
     let is_ready = tokio::select! {
         started = cluster.until_ready(READY_MAX, show) => {
@@ -139,7 +141,18 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         }
         () = signals.next() => false,
     };
-    if is_ready {
+    if is_ready && args.json {
+        let node = |broker: &LocalBroker| {
+            json!({
+                "node_id": broker.id, "address": broker.address, "console": console(broker.id),
+                "process_id": broker.process, "data_dir": broker.data_dir, "log": broker.log,
+            })
+        };
+        output::print_json(&json!({
+            "bootstrap_servers": cluster.bootstrap_servers(), "data_dir": dir,
+            "nodes": cluster.brokers().iter().map(node).collect::<Vec<_>>(),
+        }))?;
+    } else if is_ready {
         output::print(&format!(
             "parshall {} cluster of {} is ready on {}, data in {}\n",
             env!("CARGO_PKG_VERSION"),
@@ -147,6 +160,8 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
             cluster.bootstrap_servers().join(","),
             dir.display()
         ))?;
+    }
+    if is_ready {
         watch(&mut cluster, &mut signals).await?;
     }
     tokio::select! {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::cmd::args::{self, Connection};
-use crate::cmd::{output, partitions};
+use crate::cmd::{failure, output, partitions};
 
 /// Delete what a group has committed in some topics.
 ///
@@ -35,8 +35,7 @@ pub(super) async fn run(args: DeleteOffsets) -> Result<()> {
     let deleted = client.delete_offsets(&args.group, &named).await?;
     if args.json {
         let rows = deleted.iter().map(|(partition, result)| {
-            let error = result.as_ref().err().map(ToString::to_string);
-            json!({ "topic": partition.topic, "partition": partition.partition, "error": error })
+            json!({ "topic": partition.topic, "partition": partition.partition, "error": failure::text(result) })
         });
         output::print_json(&rows.collect::<Vec<_>>())?;
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use lab::{Case, Load, Scenario};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::outlook::{Estimate, Length, Outlook, seconds, span};
 use super::source;
@@ -24,6 +24,7 @@ pub(super) struct List {
 #[command(after_help = "\
 Examples:
   parshall lab show quick > mine.toml
+  parshall lab show quick --json | jq '.case[].id'
   parshall lab show --keys")]
 pub(super) struct Show {
     /// Name of the suite
@@ -32,6 +33,9 @@ pub(super) struct Show {
     /// Print the keys that a case can have, with their meaning and default
     #[arg(long)]
     keys: bool,
+    /// Print the suite as one JSON object, or the keys as one JSON array
+    #[arg(long)]
+    json: bool,
 }
 
 /// Say what a run would do, for how long, and how much disk it would take.
@@ -90,18 +94,26 @@ pub(super) fn list(args: &List) -> Result<()> {
 pub(super) fn show(args: &Show) -> Result<()> {
     if args.keys {
         let defaults = Load::default().parameters();
-        let row = |(name, meaning): &(&str, &str)| {
-            let default = defaults.get(*name).map_or("", String::as_str);
-            [(*name).to_owned(), format!("{} [{default}]", meaning.trim())]
-        };
-        let rows: Vec<_> = lab::KEYS.iter().map(row).collect();
-        let keys = table(&rows, &[Column::Fitted(0), Column::Fixed(0)], " ");
-        let settings = "producer.NAME, consumer.NAME, topic_settings.NAME: settings by Kafka's names\n\
-                        id, title, repeat, stop, skip, published: see docs/lab.md\n";
-        output::print(&(keys + settings))?;
+        let keys = lab::KEYS.iter().map(|(name, meaning)| (*name, meaning.trim(), defaults.get(*name)));
+        if args.json {
+            let row = |(name, meaning, default)| json!({ "key": name, "meaning": meaning, "default": default });
+            output::print_json(&keys.map(row).collect::<Vec<_>>())?;
+        } else {
+            let default = |default: Option<&String>| default.map_or("", String::as_str).to_owned();
+            let row =
+                |(name, meaning, given): (&str, &str, _)| [name.to_owned(), format!("{meaning} [{}]", default(given))];
+            let keys = table(&keys.map(row).collect::<Vec<_>>(), &[Column::Fitted(0), Column::Fixed(0)], " ");
+            let settings = "producer.NAME, consumer.NAME, topic_settings.NAME: settings by Kafka's names\n\
+                            id, title, repeat, stop, skip, published: see docs/lab.md\n";
+            output::print(&(keys + settings))?;
+        }
     }
     if let Some(suite) = &args.suite {
-        output::print(&source::text(suite)?)?;
+        let text = source::text(suite)?;
+        match args.json {
+            true => output::print_json(&toml::from_str::<Value>(&text)?)?,
+            false => output::print(&text)?,
+        }
     }
     Ok(())
 }

@@ -65,11 +65,17 @@ pub(super) struct Args {
 pub(super) struct Report {
     /// The directory of the run
     directory: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn report(args: &Report) -> Result<()> {
     let path = lab::report(&args.directory)?;
-    output::print(&format!("{}\n", path.display()))?;
+    match args.json {
+        true => output::print_json(&json!({ "report": path.display().to_string() }))?,
+        false => output::print(&format!("{}\n", path.display()))?,
+    }
     Ok(())
 }
 

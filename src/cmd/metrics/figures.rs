@@ -2,6 +2,7 @@
 
 use crate::cmd::time;
 use openmetrics::Exposition;
+use serde_json::{Map, Value};
 
 /// How a column comes out of a page.
 enum From {
@@ -77,6 +78,16 @@ pub(super) fn row(now_ms: i64, figures: Option<&Figures>) -> String {
     cells.collect::<Vec<_>>().join(",") + "\n"
 }
 
+/// The same as an object.
+pub(super) fn json(now_ms: i64, figures: Option<&Figures>) -> Value {
+    let mut row = Map::new();
+    row.insert("time".to_owned(), time::format_time(now_ms).into());
+    row.insert("is_up".to_owned(), figures.is_some().into());
+    let value = |at: usize| figures.and_then(|figures| figures.0[at]);
+    row.extend(COLUMNS.iter().enumerate().map(|(at, (name, _))| ((*name).to_owned(), value(at).into())));
+    Value::Object(row)
+}
+
 /// With as many digits as are of use.
 fn number(value: f64) -> String {
     if value == value.trunc() { format!("{value:.0}") } else { format!("{value:.3}") }
@@ -115,6 +126,10 @@ mod tests {
             let row = row(0, Some(&Figures::between(before, &again)));
             assert_eq!((cell(&row, "records_in_per_s"), cell(&row, "leaders")), (String::new(), "3".to_owned()));
         }
+        let down = json(0, None);
+        assert_eq!((&down["is_up"], &down["leaders"]), (&false.into(), &Value::Null));
+        let up = json(0, Some(&Figures::between(Some(&first), &again)));
+        assert_eq!((&up["is_up"], &up["leaders"], &up["syncs_per_s"]), (&true.into(), &3.0.into(), &Value::Null));
         let row = row(0, None);
         assert_eq!((cell(&row, "up"), cell(&row, "leaders")), ("0".to_owned(), String::new()));
     }

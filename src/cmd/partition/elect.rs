@@ -6,7 +6,7 @@ use serde_json::json;
 use wire::ErrorCode;
 
 use crate::cmd::args::{self, Connection};
-use crate::cmd::{output, partitions};
+use crate::cmd::{failure, output, partitions};
 
 /// Elect leaders: the preferred ones, or with --unclean any that are left.
 ///
@@ -45,8 +45,7 @@ pub(super) async fn run(args: Elect) -> Result<()> {
     elected.retain(|_, result| !result.as_ref().is_err_and(is_unneeded));
     if args.json {
         let rows = elected.iter().map(|(partition, result)| {
-            let error = result.as_ref().err().map(ToString::to_string);
-            json!({ "topic": partition.topic, "partition": partition.partition, "error": error })
+            json!({ "topic": partition.topic, "partition": partition.partition, "error": failure::text(result) })
         });
         output::print_json(&rows.collect::<Vec<_>>())?;
     }

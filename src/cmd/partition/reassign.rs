@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use client::{Client, Reassignment, ReassignmentPlan, TopicPartition};
+use client::{ByPartition, Client, Reassignment, ReassignmentPlan, TopicPartition};
 use serde_json::json;
 
 use crate::cmd::args::Connection;
 use crate::cmd::failure::Usage;
 use crate::cmd::table::Column::{Fitted, Fixed};
 use crate::cmd::table::table;
-use crate::cmd::{output, partitions, properties};
+use crate::cmd::{failure, output, partitions, properties};
 
 /// Give partitions other replicas, by a plan as kafka-reassign-partitions.sh writes it. Shows what it would do;
 /// --execute begins it.
@@ -38,6 +38,9 @@ pub(super) struct Reassign {
     /// Stop the moves of the plan that are under way; partitions go back to the replicas that they had
     #[arg(long, group = "what")]
     cancel: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -65,27 +68,39 @@ pub(super) async fn run(args: Reassign) -> Result<()> {
     let under_way = client.list_reassignments(Some(&plan.keys().cloned().collect())).await?;
     if args.cancel {
         let cancelled = under_way.into_keys().map(|partition| (partition, None)).collect();
-        return alter(&client, &cancelled, "goes back to its replicas").await;
+        return alter(&client, &cancelled, "goes back to its replicas", args.json).await;
     }
     let current = current(&client, &plan).await?;
+    if args.execute {
+        let moves = plan.into_iter().map(|(partition, replicas)| (partition, Some(replicas))).collect();
+        return alter(&client, &moves, "moves", args.json).await;
+    }
+    let is_open = |(of, replicas): &(&TopicPartition, &Vec<i32>)| {
+        under_way.contains_key(*of) || current.get(*of) != Some(*replicas)
+    };
+    if args.json {
+        let rows = plan.iter().map(|(of, replicas)| {
+            json!({
+                "topic": of.topic, "partition": of.partition, "replicas": current.get(of), "new_replicas": replicas,
+                "is_complete": !is_open(&(of, replicas)),
+            })
+        });
+        output::print_json(&rows.collect::<Vec<_>>())?;
+    }
     if args.verify {
-        let is_open = |(of, replicas): &(&TopicPartition, &Vec<i32>)| {
-            under_way.contains_key(*of) || current.get(*of) != Some(*replicas)
-        };
         let (open, all) = (plan.iter().filter(is_open).count(), plan.len());
         if open > 0 {
             bail!("{open} of {all} partitions do not have the replicas of the plan");
         }
-        return Ok(output::print(&format!("all {all} partitions have the replicas of the plan\n"))?);
+        if !args.json {
+            output::print(&format!("all {all} partitions have the replicas of the plan\n"))?;
+        }
+    } else if !args.json {
+        let mut rows = vec![["PARTITION", "REPLICAS", "NEW-REPLICAS"].map(str::to_owned)];
+        rows.extend(plan.iter().map(|(of, replicas)| [of.to_string(), ids(&current[of]), ids(replicas)]));
+        output::print(&table(&rows, &[Fitted(0), Fitted(0), Fixed(0)], "  "))?;
+        eprintln!("Nothing was changed; --execute does it.");
     }
-    if args.execute {
-        let moves = plan.into_iter().map(|(partition, replicas)| (partition, Some(replicas))).collect();
-        return alter(&client, &moves, "moves").await;
-    }
-    let mut rows = vec![["PARTITION", "REPLICAS", "NEW-REPLICAS"].map(str::to_owned)];
-    rows.extend(plan.iter().map(|(of, replicas)| [of.to_string(), ids(&current[of]), ids(replicas)]));
-    output::print(&table(&rows, &[Fitted(0), Fitted(0), Fixed(0)], "  "))?;
-    eprintln!("Nothing was changed; --execute does it.");
     Ok(())
 }
 
@@ -103,13 +118,25 @@ async fn current(client: &Client, plan: &ReassignmentPlan) -> Result<Reassignmen
     Ok(current)
 }
 
-async fn alter(client: &Client, moves: &BTreeMap<TopicPartition, Option<Vec<i32>>>, what: &str) -> Result<()> {
-    if moves.is_empty() {
-        return Ok(output::print("no partition of the plan moves\n")?);
+type Moves = BTreeMap<TopicPartition, Option<Vec<i32>>>;
+
+async fn alter(client: &Client, moves: &Moves, what: &str, json: bool) -> Result<()> {
+    let altered = match moves.is_empty() {
+        true => ByPartition::new(),
+        false => client.alter_reassignments(moves).await?,
+    };
+    if json {
+        let rows = altered.iter().map(
+            |(of, result)| json!({ "topic": of.topic, "partition": of.partition, "error": failure::text(result) }),
+        );
+        output::print_json(&rows.collect::<Vec<_>>())?;
+    } else if moves.is_empty() {
+        output::print("no partition of the plan moves\n")?;
     }
-    let altered = client.alter_reassignments(moves).await?;
     let (text, result) = partitions::outcome(altered, |partition, ()| format!("{partition} {what}\n"));
-    output::print(&text)?;
+    if !json {
+        output::print(&text)?;
+    }
     result
 }
 

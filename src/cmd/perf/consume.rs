@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use super::figures::{self, Part};
 use super::metrics::Metrics;
 use super::watch::{INTERRUPTED, watch};
-use super::{Output, lines, properties};
+use super::{Output, OutputFlags, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
@@ -86,16 +86,15 @@ pub(crate) struct Args {
     /// Taken and without effect: the system chooses
     #[arg(long, value_name = "BYTES", hide = true)]
     socket_buffer_size: Option<u64>,
-    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each interval, or a JSON object
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
-    output: Output,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     connection: Connection,
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let (settings, given) = settings(&args)?;
-    if args.print_metrics && args.output == Output::Csv {
+    if args.print_metrics && args.output.kind() == Output::Csv {
         return Err(Usage("--print-metrics has no place in CSV".to_owned()).into());
     }
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
@@ -106,7 +105,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let own_group = || format!("perf-consumer-{}-{started_wall_ms}", std::process::id());
     let named_group = args.group.clone().or_else(|| settings.group_id.clone());
     let group_id = (!args.no_group).then(|| named_group.unwrap_or_else(own_group));
-    match args.output {
+    match args.output.kind() {
         _ if args.hide_header => {}
         Output::Kafka => output::print(lines::consumer_header(args.show_detailed_stats))?,
         Output::Csv => output::print(figures::CSV_HEADER)?,
@@ -136,7 +135,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let interrupted = watch(&mut consumers, &stop, period, |elapsed| {
         let so_far = stats.consumed();
         let since = std::mem::replace(&mut before, so_far);
-        match args.output {
+        match args.output.kind() {
             Output::Kafka if args.show_detailed_stats => {
                 output::print(&lines::consumer_window(time::now_ms(), since, so_far, elapsed))
             }
@@ -164,7 +163,7 @@ fn report(args: &Args, client_id: &str, stats: &ConsumeStats, started_wall_ms: i
     let fetching = Part::read("fetching", consumed, elapsed.saturating_sub(consumed.joining), None);
     let mut metrics = Metrics::default();
     metrics.add_consumers(client_id, stats.fetches(), consumed, elapsed);
-    match args.output {
+    match args.output.kind() {
         Output::Kafka if args.show_detailed_stats => {}
         Output::Kafka => output::print(&lines::consumer_total(started_wall_ms, consumed, elapsed))?,
         Output::Table => output::print(&figures::text(&[total, fetching]))?,
@@ -180,7 +179,7 @@ fn report(args: &Args, client_id: &str, stats: &ConsumeStats, started_wall_ms: i
             output::print_json(&object)?;
         }
     }
-    if args.print_metrics && args.output != Output::Json {
+    if args.print_metrics && args.output.kind() != Output::Json {
         output::print(&metrics.lines())?;
     }
     Ok(())

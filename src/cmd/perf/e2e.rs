@@ -9,7 +9,7 @@ use lab::{EndToEndLoad, Tally};
 use tokio::time::Instant;
 
 use super::figures::{self, Part};
-use super::{Output, lines, properties};
+use super::{Output, OutputFlags, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::{output, time};
@@ -61,9 +61,8 @@ pub(crate) struct Args {
     /// Bytes of each header's value
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=RECORD_BYTES_MAX))]
     record_header_size: u64,
-    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each 1000 records, or a JSON object
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
-    output: Output,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     connection: Connection,
 }
@@ -123,11 +122,16 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let (producer, consumer) = (connection.named(CLIENT_ID)?, connection.named(CLIENT_ID)?);
     // A broker that is not there is an error at once.
     producer.any_broker().await?;
-    if args.output == Output::Csv {
+    if args.output.kind() == Output::Csv {
         output::print(figures::CSV_HEADER)?;
     }
-    let mut progress =
-        Progress { output: args.output, value_bytes, window: Tally::default(), since: Instant::now(), broken: None };
+    let mut progress = Progress {
+        output: args.output.kind(),
+        value_bytes,
+        window: Tally::default(),
+        since: Instant::now(),
+        broken: None,
+    };
     let started = Instant::now();
     let tally = lab::end_to_end(producer, consumer, &load, |number, latency| progress.count(number, latency));
     let tally = tally.await?;
@@ -135,7 +139,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         return Err(error.into());
     }
     let total = Part::new("total", &tally, started.elapsed());
-    match args.output {
+    match args.output.kind() {
         Output::Kafka => output::print(&lines::end_to_end(&tally))?,
         Output::Table => output::print(&figures::text(&[total]))?,
         Output::Csv => output::print(&figures::csv(&total))?,

@@ -20,7 +20,7 @@ use super::concurrent_consumers::{Along, ConsumerFlags};
 use super::figures::{self, Part};
 use super::metrics::Metrics;
 use super::watch::{INTERRUPTED, watch};
-use super::{Output, lines, properties};
+use super::{Output, OutputFlags, lines, properties};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::failure::Usage;
 use crate::cmd::properties::read_bytes;
@@ -126,9 +126,8 @@ pub(crate) struct Args {
     /// Settings of the producer by Kafka's names: acks=1 batch.size=16384 linger.ms=5 ...
     #[arg(long, visible_alias = "producer-props", value_name = "NAME=VALUE", num_args = 1.., value_parser = args::pair)]
     command_property: Vec<(String, String)>,
-    /// What is printed: the lines of Kafka's tool, a table, CSV with a line for each interval, or a JSON object
-    #[arg(long, value_enum, default_value = "kafka", value_name = "kafka|table|csv|json", hide_possible_values = true)]
-    output: Output,
+    #[command(flatten)]
+    output: OutputFlags,
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
@@ -142,7 +141,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if settings.transactional_id.is_some() && args.engine == Engine::Raw {
         return Err(Usage("transactions need --engine client".to_owned()).into());
     }
-    if args.print_metrics && args.output == Output::Csv {
+    if args.print_metrics && args.output.kind() == Output::Csv {
         return Err(Usage("--print-metrics has no place in CSV".to_owned()).into());
     }
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
@@ -150,13 +149,13 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     connection.tell_profile()?;
     // A broker that is not there is an error before the clock starts.
     connection.named(&client_id)?.any_broker().await?;
-    if args.output == Output::Kafka && args.warmup_records > 0 {
+    if args.output.kind() == Output::Kafka && args.warmup_records > 0 {
         output::print(&format!(
             "Warmup first {} records. Steady state results will print after the complete test summary.\n",
             args.warmup_records
         ))?;
     }
-    if args.output == Output::Csv {
+    if args.output.kind() == Output::Csv {
         output::print(figures::CSV_HEADER)?;
     }
     let clock = Clock::at(time::now_ms());
@@ -204,7 +203,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         if let Some(hdr_log) = &mut hdr_log {
             hdr_log.write(&window, elapsed)?;
         }
-        match args.output {
+        match args.output.kind() {
             Output::Kafka => output::print(&lines::window(&window, elapsed)),
             Output::Csv => {
                 let consumed = along.as_mut().map_or(String::new(), |along| along.csv_window(elapsed));
@@ -258,7 +257,7 @@ fn report(
     let (steady, steady_elapsed) = stats.steady();
     let total_part = Part::new("total", &total, elapsed);
     let steady_part = Part::new("steady state", &steady, steady_elapsed);
-    match args.output {
+    match args.output.kind() {
         Output::Kafka => {
             output::print(&lines::total(&total, elapsed, false))?;
             if args.warmup_records > 0 {

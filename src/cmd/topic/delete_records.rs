@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::cmd::args::{self, Connection};
-use crate::cmd::{output, partitions};
+use crate::cmd::{failure, output, partitions};
 
 /// What DeleteRecords takes for the high watermark.
 const HIGH_WATERMARK: i64 = -1;
@@ -47,7 +47,7 @@ pub(super) async fn run(args: DeleteRecords) -> Result<()> {
         let rows = deleted.iter().map(|(partition, begins)| {
             json!({
                 "topic": partition.topic, "partition": partition.partition, "low_watermark": begins.as_ref().ok(),
-                "error": begins.as_ref().err().map(ToString::to_string),
+                "error": failure::text(begins),
             })
         });
         output::print_json(&rows.collect::<Vec<_>>())?;
