@@ -201,6 +201,7 @@ def throttle(c):
     move("--throttle", 100000, "--reassignment-json-file", away)
     look(away)
     c.tool("TopicCommand", "--describe", "--topic", topic, show=_described)
+    c.tool("TopicCommand", "--describe", "--under-replicated-partitions", "--topic", topic)
     move("--throttle", 1000000, "--reassignment-json-file", away)
     move("--additional", "--throttle", 1000000, "--reassignment-json-file", away)
     throttles()
