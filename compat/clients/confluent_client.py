@@ -1,5 +1,6 @@
 """librdkafka through confluent-kafka: produce, consume, groups, admin. Prints a transcript. Arguments: BOOTSTRAP TAG."""
 
+import logging
 import sys
 import time
 
@@ -26,6 +27,8 @@ from confluent_kafka.admin import (
 
 bootstrap, tag = sys.argv[1:3]
 BASE = {"bootstrap.servers": bootstrap}
+QUIET = logging.getLogger("quiet")
+QUIET.propagate = False
 
 
 def name(base):
@@ -222,5 +225,31 @@ def refusals(admin):
     strict.close()
 
 
-SECTIONS = {"produce": produce_and_consume, "groups": groups, "admin": administration, "refusals": refusals}
+def transactions(admin):
+    topic = name("rd-transactions")
+    create(admin, topic, 1)
+    producer = Producer({**BASE, "transactional.id": topic, "logger": QUIET})
+    try:
+        producer.init_transactions(30)
+    except KafkaException as error:
+        print(f"init: {error.args[0].name()}, fatal {error.args[0].fatal()}")
+        return
+    for value, end in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(20)
+        attempt(value, end)
+    consumer = Consumer({**BASE, "group.id": topic, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    print("read", [record.value() for record in read(consumer, 1)])
+    consumer.close()
+
+
+SECTIONS = {
+    "produce": produce_and_consume,
+    "groups": groups,
+    "admin": administration,
+    "refusals": refusals,
+    "transactions": transactions,
+}
 SECTIONS[sys.argv[3]](AdminClient(BASE))
