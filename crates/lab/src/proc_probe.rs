@@ -4,7 +4,8 @@
 //! costs that value and nothing else.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// /proc counts in sectors of this size, whatever those of the disk are.
 const SECTOR_BYTES: u64 = 512;
+/// Of a file that is read at once.
+const CHUNK_BYTES: usize = 1 << 20;
 /// State of a socket that listens, in /proc/net/tcp.
 const LISTEN: &str = "0A";
 /// Disks that are memory or files; a write to a file counts at the disk of the file.
@@ -167,6 +170,25 @@ pub fn listener_of(port: u16) -> Option<u32> {
     })?;
     let name = fs::read_to_string(format!("/proc/{listener}/comm")).unwrap_or_default();
     (!FORWARDERS.contains(&name.trim())).then_some(listener)
+}
+
+/// Whether a process runs the very file that this one does, even if another has taken its name since.
+pub(crate) fn is_this_program(pid: u32) -> bool {
+    let file = |process: &str| fs::metadata(format!("/proc/{process}/exe")).map(|file| (file.dev(), file.ino()));
+    matches!((file("self"), file(&pid.to_string())), (Ok(ours), Ok(theirs)) if ours == theirs)
+}
+
+/// CRC-32C of the file of this program.
+pub(crate) fn program_checksum() -> Option<String> {
+    let mut file = fs::File::open("/proc/self/exe").ok()?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut checksum = 0;
+    loop {
+        match file.read(&mut chunk).ok()? {
+            0 => return Some(format!("{checksum:08x}")),
+            length => checksum = crc32c::crc32c_append(checksum, &chunk[..length]),
+        }
+    }
 }
 
 fn unreadable(file: &str) -> io::Error {

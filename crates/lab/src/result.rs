@@ -34,7 +34,11 @@ pub struct RunFacts {
     pub started: String,
     /// The command line that made it.
     pub command: String,
+    /// With its commit: `0.1.0 (0123456789ab 2026-11-24)`.
     pub program_version: String,
+    /// CRC-32C of the program's file, which also tells builds of one commit apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_checksum: Option<String>,
     pub targets: Vec<TargetFacts>,
     /// The machine that put the load.
     pub host: HostFacts,
@@ -135,6 +139,9 @@ pub struct TargetFacts {
     /// Whether its brokers sync what they acknowledge, as far as they tell.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// What brokers that were started for the run were told (`--broker-set`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// What a broker does before it acknowledges a record for which its topic says nothing else.

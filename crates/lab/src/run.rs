@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use crate::disk_probe::DiskProbe;
 use crate::net_probe::{NetProbe, probe_net};
-use crate::proc_probe::host_facts;
+use crate::proc_probe::{host_facts, program_checksum};
 use crate::report::report_html;
 use crate::result::{
     CaseResult, DiskFacts, Durability, NetworkFacts, Outcome, Preflight, RunFacts, SCHEMA_VERSION, Second, TargetFacts,
@@ -170,7 +170,7 @@ async fn unless_stopped<T>(stop: &AtomicBool, work: impl Future<Output = T>) -> 
 
 /// What is in the plan's directory already.
 fn earlier(plan: &Plan) -> Result<Option<Results>, RunError> {
-    if !files::exists(&plan.directory) {
+    if !Results::are_in(&plan.directory) {
         return Ok(None);
     }
     let results = Results::read(&plan.directory)?;
@@ -194,7 +194,7 @@ impl Extent {
 async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
     let mut described = Vec::new();
     let mut network = Vec::new();
-    for target in targets {
+    for (spec, target) in plan.targets.iter().zip(targets) {
         let client = Client::new(target.client_config());
         let cluster = client.cluster().await?;
         let mut brokers: Vec<_> = cluster.brokers.values().collect();
@@ -211,16 +211,22 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         }
         described.push(TargetFacts {
             label: target.label.clone(),
-            version: target.version.clone(),
+            // A broker itself does not tell its commit.
+            version: match target.is_this_program() {
+                true => format!("parshall {}", plan.program_version),
+                false => target.version.clone(),
+            },
             brokers: brokers.len() as u32,
             is_local: target.is_local(),
             durability: durability(&client, brokers.first().map(|broker| broker.id)).await,
+            settings: spec.settings().iter().cloned().collect(),
         });
     }
     let disk = match targets.iter().any(Target::is_local) {
         true => Some(disk_facts(plan.data_parent.clone().unwrap_or_else(std::env::temp_dir)).await?),
         false => None,
     };
+    let checksum = tokio::task::spawn_blocking(program_checksum).await.expect("reading a file does not panic");
     let Scenario { name, title, description, charts, text, .. } = plan.scenario.clone();
     Ok(RunFacts {
         schema: SCHEMA_VERSION,
@@ -233,6 +239,7 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         started: (plan.format_time)((plan.wall_ms)()),
         command: plan.command.clone(),
         program_version: plan.program_version.clone(),
+        program_checksum: checksum,
         targets: described,
         host: host_facts(),
         preflight: Preflight { disk, network },

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::metrics_endpoint::{EndpointError, Endpoints};
-use crate::proc_probe::{ProcessSample, listener_of, sample_process};
+use crate::proc_probe::{ProcessSample, is_this_program, listener_of, sample_process};
 pub use local::{LocalBroker, LocalCluster, LocalSpec};
 pub use loopback::Ports;
 use node::Node;
@@ -93,12 +93,25 @@ impl TargetSpec {
             Self::Servers { bootstrap, .. } => bootstrap.join(","),
         }
     }
+
+    /// What its brokers are told; nothing for those that run already.
+    pub(crate) fn settings(&self) -> &[(String, String)] {
+        match self {
+            Self::Embedded { settings, .. } | Self::Kafka { settings, .. } => settings,
+            Self::Servers { .. } => &[],
+        }
+    }
 }
 
 impl Target {
     /// Whether its brokers run on this machine, and so share its CPU and disk with the load.
     pub fn is_local(&self) -> bool {
         !self.processes.is_empty()
+    }
+
+    /// Whether its brokers run on this machine, from the file of this program.
+    pub(crate) fn is_this_program(&self) -> bool {
+        self.is_local() && self.processes.iter().all(|&pid| is_this_program(pid))
     }
 
     /// Returns when the brokers serve. Their data goes to a new directory in `data_parent`, or else where the system

@@ -78,7 +78,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         directory: args.out.clone().unwrap_or_else(|| own_directory("capacity")),
         command: command_line(),
         command_for_case: None,
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        program_version: env!("VERSION_WITH_COMMIT").to_owned(),
         wall_ms: time::now_ms,
         format_time: time::format_time,
     };

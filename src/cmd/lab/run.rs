@@ -19,7 +19,8 @@ use crate::cmd::{output, time};
 const FAILED: u8 = 1;
 /// What a shell shows for a command that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
-const RESULTS: &str = "parshall-results";
+/// Where runs are kept that are told no place.
+pub(super) const RESULTS: &str = "parshall-results";
 
 /// Run a suite or a scenario, and write its results and a report.
 ///
@@ -97,7 +98,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         directory,
         command: command_line(),
         command_for_case: Some(command_for_case),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        program_version: env!("VERSION_WITH_COMMIT").to_owned(),
         wall_ms: time::now_ms,
         format_time: time::format_time,
     };

@@ -15,7 +15,7 @@ const WARM_UP_S: u32 = 3;
 const RECORD_BYTES: f64 = 1024.0;
 const MIB: f64 = 1_048_576.0;
 
-pub(super) fn run() -> RunFacts {
+pub(crate) fn run() -> RunFacts {
     let target = |label: &str, version: &str| TargetFacts {
         label: label.to_owned(),
         version: version.to_owned(),
@@ -25,6 +25,7 @@ pub(super) fn run() -> RunFacts {
             "kafka" => Durability { is_synced: false, setting: "log.flush.interval.messages=never".to_owned() },
             _ => Durability { is_synced: true, setting: "log.ack.durability=disk".to_owned() },
         }),
+        settings: BTreeMap::new(),
     };
     let chart = |title: &str, cases: &str, x: Option<&str>, y| Chart {
         title: title.to_owned(),
@@ -54,6 +55,7 @@ pub(super) fn run() -> RunFacts {
         started: "2026-11-22T04:10:02.548Z".to_owned(),
         command: "parshall lab run huawei-dms --target parshall --target kafka=localhost:9092 --repeat 3".to_owned(),
         program_version: "0.1.0".to_owned(),
+        program_checksum: None,
         targets: vec![target("parshall", "Parshall 0.1.0, embedded"), target("kafka", "Apache Kafka 4.1.0")],
         host: HostFacts {
             os: "Debian GNU/Linux 12".to_owned(),
@@ -96,7 +98,7 @@ impl Noise {
     }
 }
 
-pub(super) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f64) -> CaseResult {
+pub(crate) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f64) -> CaseResult {
     let mut noise = Noise::of(&format!("{id}{target}{repetition}"));
     let (typical_us, cpu, resident_bytes) = if target == "kafka" { (2600.0, 1.9, 1.1e9) } else { (900.0, 0.7, 9e7) };
     let seconds = f64::from(SECONDS - WARM_UP_S);
@@ -200,7 +202,7 @@ fn change(case: &mut CaseResult, change: impl FnOnce(&mut Measured)) {
 }
 
 /// The same case, saturated.
-pub(super) fn saturated(mut case: CaseResult, limit: Limit, evidence: &str) -> CaseResult {
+pub(crate) fn saturated(mut case: CaseResult, limit: Limit, evidence: &str) -> CaseResult {
     let mut noise = Noise::of(&case.id);
     change(&mut case, |measured| {
         measured.latency = latency(&mut noise, 300_000.0, CountsFrom::Sent);
