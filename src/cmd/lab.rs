@@ -8,7 +8,9 @@ use clap::Subcommand;
 mod capacity;
 pub(super) mod compare;
 mod display;
+mod history;
 pub(super) mod outlook;
+pub(super) mod past_runs;
 pub(super) mod plan;
 mod run;
 pub(super) mod source;
@@ -40,6 +42,7 @@ enum Command {
     Capacity(capacity::Args),
     Report(run::Report),
     Compare(compare::Args),
+    History(history::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -51,5 +54,6 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Capacity(args) => capacity::run(args).await,
         Command::Report(args) => run::report(&args).map(|()| ExitCode::SUCCESS),
         Command::Compare(args) => compare::run(&args),
+        Command::History(args) => history::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -5,6 +5,7 @@ mod conclusion;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub(crate) use conclusion::draw;
 pub use conclusion::{Conclusion, Side};
 
 use crate::bottleneck::Limit;
@@ -47,19 +48,19 @@ pub struct Ratio {
     pub ratio: f64,
     /// Of 95 %, by Welch's t of the logarithms; `None` with fewer than two measurements of each.
     pub interval: Option<(f64, f64)>,
-    /// Whether one side's measurements reach into the range of the other's.
+    /// Whether one side's measurements reach into the range of the other's, or are no further from it than those of
+    /// one build from each other.
     pub is_within_spread: bool,
 }
 
 impl Ratio {
     /// `None` where one side has nothing, or what is not above 0.
     pub fn of(first: &[f64], second: &[f64]) -> Option<Self> {
-        let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
         if first.iter().chain(second).any(|&value| value <= 0.0) {
             return None;
         }
         let (spread_a, spread_b) = (Spread::of(first)?, Spread::of(second)?);
-        let (a, b) = (Moments::of(&logarithms(first)), Moments::of(&logarithms(second)));
+        let (a, b) = (Moments::of_logarithms(first), Moments::of_logarithms(second));
         let difference = a.mean - b.mean;
         let interval = (first.len() > 1 && second.len() > 1).then(|| {
             let (va, vb) = (a.variance / a.count, b.variance / b.count);
@@ -68,11 +69,16 @@ impl Ratio {
                 true => (va + vb).powi(2) / (va.powi(2) / (a.count - 1.0) + vb.powi(2) / (b.count - 1.0)),
                 false => a.count + b.count - 2.0,
             };
-            let t = T_95.get((freedom.floor() as usize).max(1) - 1).copied().unwrap_or(NORMAL_95);
+            let t = t_95(freedom.floor() as usize);
             ((difference - t * error).exp(), (difference + t * error).exp())
         });
         let is_within_spread = spread_a.least <= spread_b.most && spread_b.least <= spread_a.most;
         Some(Self { ratio: difference.exp(), interval, is_within_spread })
+    }
+
+    /// How much more or less the first is: `+31 %`.
+    pub fn change(&self) -> String {
+        percent(self.ratio)
     }
 
     /// Whether the two may be the same; without an interval that is unknown.
@@ -82,14 +88,27 @@ impl Ratio {
     }
 }
 
-struct Moments {
+/// A ratio as a change: `+31 %`, with a decimal where it is small.
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    format!("{percent:+.digits$} %")
+}
+
+/// How many standard deviations hold 95 %.
+pub(crate) fn t_95(freedom: usize) -> f64 {
+    T_95.get(freedom.max(1) - 1).copied().unwrap_or(NORMAL_95)
+}
+
+pub(crate) struct Moments {
     count: f64,
-    mean: f64,
-    variance: f64,
+    pub mean: f64,
+    pub variance: f64,
 }
 
 impl Moments {
-    fn of(values: &[f64]) -> Self {
+    pub(crate) fn of_logarithms(values: &[f64]) -> Self {
+        let values: Vec<_> = values.iter().map(|value| value.ln()).collect();
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -151,28 +170,51 @@ fn by_case<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> BTreeMap<&'a str,
 }
 
 fn compare_case(first: &[&CaseResult], second: &[&CaseResult]) -> ComparedCase {
-    let figure = |of: fn(&Measured) -> Option<f64>| {
-        let values = |cases: &[&CaseResult]| cases.iter().filter_map(|case| of(case.measured()?)).collect::<Vec<_>>();
-        let (a, b) = (values(first), values(second));
-        ComparedFigure { first: Spread::of(&a), second: Spread::of(&b), ratio: Ratio::of(&a, &b) }
-    };
-    let (a, b) = (side(first), side(second));
-    let throughput = figure(|measured| measured.produced.or(measured.consumed).map(|flow| flow.records_per_s));
-    let broker_cpu = figure(|measured| measured.cost.broker_cpu_s_per_million);
-    let latency_p99 = if a.is_saturated || b.is_saturated {
+    let (a, b) = (Figures::of(first), Figures::of(second));
+    let figure =
+        |a: &[f64], b: &[f64]| ComparedFigure { first: Spread::of(a), second: Spread::of(b), ratio: Ratio::of(a, b) };
+    let throughput = figure(&a.throughput, &b.throughput);
+    let broker_cpu = figure(&a.broker_cpu, &b.broker_cpu);
+    let latency_p99 = if a.side.is_saturated || b.side.is_saturated {
         ComparedFigure { first: None, second: None, ratio: None }
     } else {
-        figure(|measured| measured.latency.as_ref().map(|latency| latency.p99_us as f64 / 1000.0))
+        figure(&a.latency_p99, &b.latency_p99)
     };
     ComparedCase {
         id: first[0].id.clone(),
         title: first[0].title.clone(),
         broker_cpu_per_record: broker_cpu,
-        conclusion: conclusion::draw((&a, &b), throughput.ratio, latency_p99.ratio, broker_cpu.ratio),
-        first: a,
-        second: b,
+        conclusion: draw((&a.side, &b.side), throughput.ratio, latency_p99.ratio, broker_cpu.ratio),
+        first: a.side,
+        second: b.side,
         throughput,
         latency_p99,
+    }
+}
+
+/// What the repetitions of a case have measured, in their order: the figures that are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// Records per second.
+    pub throughput: Vec<f64>,
+    /// Seconds per million records.
+    pub broker_cpu: Vec<f64>,
+    /// In milliseconds; empty where a repetition is saturated.
+    pub latency_p99: Vec<f64>,
+    pub side: ComparedSide,
+}
+
+impl Figures {
+    pub(crate) fn of(cases: &[&CaseResult]) -> Self {
+        let values = |of: fn(&Measured) -> Option<f64>| cases.iter().filter_map(|case| of(case.measured()?)).collect();
+        let side = side(cases);
+        let p99_ms = |measured: &Measured| measured.latency.as_ref().map(|latency| latency.p99_us as f64 / 1000.0);
+        Self {
+            throughput: values(|measured| measured.produced.or(measured.consumed).map(|flow| flow.records_per_s)),
+            broker_cpu: values(|measured| measured.cost.broker_cpu_s_per_million),
+            latency_p99: if side.is_saturated { Vec::new() } else { values(p99_ms) },
+            side,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod delay_proxy;
 mod disk_probe;
 mod end_to_end;
 mod hdr_log;
+mod history;
 mod metrics;
 mod metrics_endpoint;
 mod net_probe;
@@ -48,12 +49,16 @@ pub use criterion::{Criterion, CriterionError};
 pub use disk_probe::{DiskProbe, WriteRates};
 pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
 pub use hdr_log::HdrLog;
+pub use history::{
+    CaseHistory, Finding, History, HistoryFigure, HistoryPoint, HistoryRun, LeftOut, PastRun, Step, Trend,
+};
 pub use metrics::{ProducerMetrics, Sum};
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{ProduceLoad, produce};
 pub use rate::{Pace, Schedule, share};
 pub use raw::produce_raw;
+pub use report::{history_charts, history_html};
 pub use result::{Capacity, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second};
 pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run};
 pub use scenario::{Case, Engine, KEYS, Load, Scenario, ScenarioError};

@@ -13,11 +13,12 @@ mod durability;
 mod figure;
 mod format;
 mod group;
+mod history;
 mod labels;
 mod measure;
 mod relation;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod scatter;
 mod summary;
 mod sweeps;
@@ -26,6 +27,7 @@ mod tests;
 mod timeline;
 
 use askama::Template;
+pub use history::{history_charts, history_html};
 
 use crate::result::{CaseResult, RunFacts, TargetFacts};
 use case::{Body, CaseView};

@@ -96,7 +96,7 @@ fn of_case(case: &ComparedCase) -> String {
 }
 
 /// `71600 (70000 to 72000)`.
-fn of_spread(spread: Option<Spread>) -> String {
+pub(super) fn of_spread(spread: Option<Spread>) -> String {
     let Some(Spread { median, least, most, count }) = spread else { return "-".to_owned() };
     let range = if count > 1 { format!(" ({} to {})", number(least), number(most)) } else { String::new() };
     number(median) + &range
@@ -202,19 +202,18 @@ fn figure_json(figure: &ComparedFigure, unit: &str) -> Value {
     if figure.first.or(figure.second).is_none() {
         return Value::Null;
     }
-    let spread = |spread: Option<Spread>| {
-        spread.map(|Spread { median, least, most, count }| {
-            json!({ "median": median, "least": least, "most": most, "repetitions": count })
-        })
-    };
     json!({
         "unit": unit,
-        "first": spread(figure.first),
-        "second": spread(figure.second),
+        "first": figure.first.map(spread_json),
+        "second": figure.second.map(spread_json),
         "ratio": figure.ratio.map(|ratio| ratio.ratio),
         "interval": figure.ratio.and_then(|ratio| ratio.interval),
         "is_noise": figure.ratio.and_then(|ratio| ratio.is_noise()),
     })
+}
+
+pub(super) fn spread_json(Spread { median, least, most, count }: Spread) -> Value {
+    json!({ "median": median, "least": least, "most": most, "repetitions": count })
 }
 
 #[cfg(test)]

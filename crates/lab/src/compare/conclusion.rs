@@ -31,14 +31,14 @@ pub enum Conclusion {
 }
 
 /// Of throughput, or of latency where the rate was asked for; of broker CPU where they are alike in that.
-pub(super) fn draw(
+pub(crate) fn draw(
     (first, second): (&ComparedSide, &ComparedSide),
     throughput: Option<Ratio>,
     latency_p99: Option<Ratio>,
     broker_cpu: Option<Ratio>,
 ) -> Conclusion {
     for (side, of_side) in [(Side::A, first), (Side::B, second)] {
-        if part_limited_by(of_side, Limit::Noise) >= 0.5 {
+        if of_side.is_disturbed() {
             return Conclusion::Disturbed { side };
         }
     }
@@ -69,6 +69,13 @@ fn part_limited_by(side: &ComparedSide, limit: Limit) -> f64 {
 fn larger(ratio: Option<Ratio>) -> Option<(Side, f64)> {
     let ratio = ratio.filter(|ratio| ratio.is_noise() == Some(false))?.ratio;
     Some(if ratio >= 1.0 { (Side::A, ratio) } else { (Side::B, 1.0 / ratio) })
+}
+
+impl ComparedSide {
+    /// Whether other processes limited half of its repetitions, or more.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        part_limited_by(self, Limit::Noise) >= 0.5
+    }
 }
 
 impl Conclusion {

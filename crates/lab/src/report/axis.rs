@@ -8,6 +8,8 @@ const STEPS: f64 = 4.0;
 const LOG_FROM: f64 = 100.0;
 /// What is left free at both ends of an axis whose ends are values.
 const MARGIN: f64 = 0.04;
+/// What an axis that does not begin at 0 shows at least, as a part of the largest value.
+const LEAST_PART: f64 = 0.2;
 
 /// One axis. Its ends are coordinates: the values themselves, or their logarithms.
 pub(super) struct Axis {
@@ -28,6 +30,22 @@ impl Axis {
         let texts = format::tick_texts(&values, step);
         let ticks = values.into_iter().zip(texts).collect();
         Self { title: title.to_owned(), from: 0.0, to: steps * step, is_log: false, ticks }
+    }
+
+    /// Between round values around what is shown, for points whose differences matter more than their sizes. It has a
+    /// fifth of the largest at least, so that small differences look small.
+    pub(super) fn around(title: &str, least: f64, most: f64) -> Self {
+        let span = (most - least).max(most * LEAST_PART);
+        if span.is_nan() || span <= 0.0 {
+            return Self::from_zero(title, most);
+        }
+        let from = (f64::midpoint(least, most) - span / 2.0).max(0.0);
+        let step = round_step(span / STEPS);
+        let (first, last) = ((from / step + 1e-9).floor(), ((from + span) / step - 1e-9).ceil());
+        let values: Vec<_> = (0..=(last - first) as u32).map(|n| (first + f64::from(n)) * step).collect();
+        let texts = format::tick_texts(&values, step);
+        let ticks = values.into_iter().zip(texts).collect();
+        Self { title: title.to_owned(), from: first * step, to: last * step, is_log: false, ticks }
     }
 
     /// From 0 to exactly `most`: time, of which there is no more.
@@ -133,6 +151,16 @@ mod tests {
         assert_eq!(texts(&Axis::from_zero("", 0.0)), ["0", "0.5", "1.0"]);
         let axis = Axis::until("", 23.0);
         assert_eq!((texts(&axis), axis.part(23.0)), (vec!["0", "10", "20"], 1.0));
+    }
+
+    #[test]
+    fn small_differences_look_small() {
+        let axis = Axis::around("", 99.0, 101.0);
+        assert_eq!(texts(&axis), ["80", "90", "100", "110", "120"]);
+        assert!((axis.part(101.0) - axis.part(99.0)).abs() < 0.1);
+        assert_eq!(texts(&Axis::around("", 5.9, 7.8)), ["5.5", "6.0", "6.5", "7.0", "7.5", "8.0"]);
+        assert_eq!(texts(&Axis::around("", 0.0, 4.0)), ["0", "1", "2", "3", "4"]);
+        assert_eq!(texts(&Axis::around("", 0.0, 0.0)), ["0", "0.5", "1.0"]);
     }
 
     #[test]

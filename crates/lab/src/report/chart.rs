@@ -128,8 +128,12 @@ impl Chart {
             left,
             right: room.map_or(f64::MAX, |room| left + room).min(width - 8.0),
             top: font + 14.0,
-            bottom: height - 2.0 * font - 14.0,
+            bottom: height - (1.0 + self.x_text_lines() as f64) * font - 14.0,
         }
+    }
+
+    fn x_text_lines(&self) -> usize {
+        self.x.ticks.iter().map(|(_, text)| text.split('\n').count()).max().unwrap_or(1)
     }
 
     fn x_at(&self, area: &Area, value: f64) -> f64 {
@@ -158,7 +162,9 @@ impl Chart {
         let marks = self.x.ticks.iter().map(|(value, _)| self.x_at(area, *value));
         drawing.line("axis".to_owned(), marks.flat_map(|x| [Some((x, bottom)), Some((x, bottom + 4.0)), None]));
         for (x, text) in self.x_texts(area) {
-            drawing.text("tick middle", x, bottom + font + 4.0, text);
+            for (row, line) in text.split('\n').enumerate() {
+                drawing.text("tick middle", x, bottom + (row + 1) as f64 * font + 4.0, line);
+            }
         }
         drawing.segment("axis", (left, bottom), (right, bottom));
         drawing.text("title", 0.0, font, &self.y.title);

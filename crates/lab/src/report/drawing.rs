@@ -154,9 +154,9 @@ pub(super) fn swatch(style: Style, mark: Option<Mark>, is_line: bool) -> String 
     drawing.svg()
 }
 
-/// About how wide a text is.
+/// About how wide a text is, or the longest of its lines.
 pub(super) fn width_of(text: &str, font_size: f64) -> f64 {
-    text.chars().count() as f64 * font_size * CHARACTER_WIDTH
+    text.split('\n').map(|line| line.chars().count()).max().unwrap_or(0) as f64 * font_size * CHARACTER_WIDTH
 }
 
 #[cfg(test)]

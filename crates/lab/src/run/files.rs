@@ -35,10 +35,7 @@ pub struct Results {
 
 impl Results {
     pub fn read(directory: &Path) -> Result<Self, FilesError> {
-        let run: RunFacts = read(&directory.join(RUN))?;
-        if run.schema > SCHEMA_VERSION {
-            return Err(FilesError::Schema { path: directory.join(RUN), found: run.schema });
-        }
+        let run = Self::read_run(directory)?;
         let cases_dir = directory.join(CASES);
         let mut paths = Vec::new();
         match fs::read_dir(&cases_dir) {
@@ -56,11 +53,20 @@ impl Results {
         cases.sort_by(|a, b| (a.number, &a.target, a.repetition).cmp(&(b.number, &b.target, b.repetition)));
         Ok(Self { run, cases })
     }
-}
 
-/// Whether there is a run in the directory.
-pub(super) fn exists(directory: &Path) -> bool {
-    directory.join(RUN).exists()
+    /// The run without its cases.
+    pub fn read_run(directory: &Path) -> Result<RunFacts, FilesError> {
+        let run: RunFacts = read(&directory.join(RUN))?;
+        match run.schema {
+            ..=SCHEMA_VERSION => Ok(run),
+            found => Err(FilesError::Schema { path: directory.join(RUN), found }),
+        }
+    }
+
+    /// Whether there is a run in the directory.
+    pub fn are_in(directory: &Path) -> bool {
+        directory.join(RUN).is_file()
+    }
 }
 
 pub(super) fn write_run(directory: &Path, run: &RunFacts) -> Result<(), FilesError> {
