@@ -5,10 +5,14 @@ use std::fs::{DirEntry, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use ::console::{Compared, Laboratory, Order, Run, RunState, Suite};
-use lab::Results;
+use ::console::{
+    Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun, Laboratory, Order, Run, RunState, Suite,
+    SuiteHistory,
+};
+use lab::{Finding, Results, Trend};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::lab::past_runs::PastRuns;
 use super::lab::{compare, outlook, source};
 use super::time;
 
@@ -17,6 +21,8 @@ const REPORT: &str = "report.html";
 const LINES_MAX: usize = 500;
 /// Runs that are shown.
 const RUNS_MAX: usize = 100;
+/// Runs of a suite that its history shows, the newest.
+const HISTORY_MAX: usize = 20;
 
 pub(crate) struct Runs {
     /// Each run has a directory in it, and beside that a file for what it prints.
@@ -194,6 +200,44 @@ impl Laboratory for Runs {
         };
         Ok(compared.into_iter().map(row).collect())
     }
+
+    fn history(&self, suite: &str) -> Result<SuiteHistory, String> {
+        let runs = PastRuns::in_directory(&self.directory).map_err(|error| format!("cannot look for runs: {error}"))?;
+        let history = runs.of_suite(suite).history(HISTORY_MAX);
+        let history = history.ok_or_else(|| format!("no run of {suite:?} has measured anything"))?;
+        let finding = |case: &lab::CaseHistory| HistoryFinding {
+            target: case.target.clone(),
+            changes: [&case.before, &case.first].map(history_change),
+        };
+        let cases = history.by_case().map(|on_targets| HistoryCase {
+            id: on_targets[0].id.clone(),
+            title: on_targets[0].title.clone(),
+            findings: on_targets.iter().map(finding).collect(),
+            charts: lab::history_charts(&history, on_targets),
+        });
+        let run = |run: &lab::HistoryRun| HistoryRun {
+            id: run.directory.clone(),
+            started: run.minute(),
+            version: run.version.clone(),
+            remarks: run.remarks.clone(),
+        };
+        Ok(SuiteHistory {
+            cases: cases.collect(),
+            runs: history.runs.iter().map(run).collect(),
+            summary: history.summary(),
+            left_out: history.left_out.into_iter().map(|run| (run.directory, run.reason)).collect(),
+            title: history.title,
+        })
+    }
+}
+
+fn history_change(finding: &Finding) -> HistoryChange {
+    let is_better = match finding.trend {
+        Trend::Better => Some(true),
+        Trend::Worse => Some(false),
+        Trend::NoDifference | Trend::Unknown => None,
+    };
+    HistoryChange { text: finding.to_string(), is_better }
 }
 
 #[cfg(test)]

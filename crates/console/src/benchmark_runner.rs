@@ -18,6 +18,9 @@ pub trait Laboratory: Send + Sync + 'static {
 
     /// The cases that two runs have in common, the first over the second.
     fn compare(&self, first: &str, second: &str) -> Result<Vec<Compared>, String>;
+
+    /// All runs of a suite, or why there is nothing to show.
+    fn history(&self, suite: &str) -> Result<SuiteHistory, String>;
 }
 
 /// What can be run.
@@ -69,4 +72,49 @@ pub struct Compared {
     pub throughput: String,
     pub broker_cpu_per_record: String,
     pub latency_p99: String,
+}
+
+/// The runs of a suite in the order of time.
+#[derive(Clone, Debug)]
+pub struct SuiteHistory {
+    pub title: String,
+    /// What the newest run has come to in all, against the run before and against the first.
+    pub summary: [String; 2],
+    pub cases: Vec<HistoryCase>,
+    /// The oldest first.
+    pub runs: Vec<HistoryRun>,
+    /// Runs that are left out, each with the reason.
+    pub left_out: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryCase {
+    pub id: String,
+    pub title: String,
+    /// One for each target.
+    pub findings: Vec<HistoryFinding>,
+    /// `<figure>` elements with SVG in them, escaped already.
+    pub charts: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryFinding {
+    pub target: String,
+    /// Of the newest run against the one before, and against the first.
+    pub changes: [HistoryChange; 2],
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryChange {
+    pub text: String,
+    /// `None` where there is no difference, or none that is known.
+    pub is_better: Option<bool>,
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryRun {
+    pub id: String,
+    pub started: String,
+    pub version: String,
+    pub remarks: String,
 }

@@ -49,7 +49,10 @@ use std::sync::Arc;
 pub use address::{Address, AddressError};
 pub use auth::Password;
 use auth::Sessions;
-pub use benchmark_runner::{Compared, Laboratory, Order, Run, RunState, Suite};
+pub use benchmark_runner::{
+    Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun, Laboratory, Order, Run, RunState, Suite,
+    SuiteHistory,
+};
 use client::Client;
 use cluster::{Belongings, Cluster};
 use connect::Connect;

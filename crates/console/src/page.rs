@@ -18,6 +18,7 @@ pub(crate) mod group_changes;
 pub(crate) mod group_reset;
 pub(crate) mod groups;
 pub(crate) mod lab;
+pub(crate) mod lab_history;
 mod listing;
 pub(crate) mod message;
 pub(crate) mod messages;

@@ -9,9 +9,9 @@ use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
     alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
-    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, message, messages,
-    moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, schema, schemas,
-    selected_topics, topic, topic_changes, topics,
+    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, lab_history,
+    message, messages, moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas,
+    schema, schemas, selected_topics, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -33,6 +33,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/brokers/{broker}", get(broker::show))
         .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
         .route("/lab", get(lab::show).post(lab::start))
+        .route("/lab/history/{suite}", get(lab_history::show))
         .route("/lab/runs/{run}", get(lab::run))
         .route("/lab/runs/{run}/stop", post(lab::stop))
         .route("/lab/runs/{run}/report", get(lab::report))

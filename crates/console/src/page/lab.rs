@@ -1,5 +1,6 @@
 //! `/clusters/NAME/lab`: starting a suite against the cluster, watching it, reports, and runs beside each other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -27,6 +28,8 @@ struct Page {
     events: String,
     suites: Vec<SuiteRow>,
     runs: Vec<RunRow>,
+    /// Suites with several runs, and where their history is.
+    histories: Vec<(String, String)>,
     /// A run goes on.
     is_busy: bool,
     can_change: bool,
@@ -52,7 +55,7 @@ struct RunRow {
     has_report: bool,
 }
 
-fn laboratory(context: &RequestContext) -> Result<Arc<dyn Laboratory>, Failure> {
+pub(super) fn laboratory(context: &RequestContext) -> Result<Arc<dyn Laboratory>, Failure> {
     let laboratory = context.console.laboratory.clone();
     laboratory.ok_or_else(|| Failure::not_found("this console runs no suites"))
 }
@@ -77,10 +80,18 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
         suites: suites.collect(),
         is_busy: runs.iter().any(|run| run.state == RunState::Running),
         runs: runs.iter().map(|run| run_row(&context, run)).collect(),
+        histories: histories(&context, &runs),
         can_change: context.can_change(),
         has_laboratory: laboratory.is_some(),
     };
     Ok(render(StatusCode::OK, &page))
+}
+
+fn histories(context: &RequestContext, runs: &[Run]) -> Vec<(String, String)> {
+    let mut measured = BTreeMap::<&str, usize>::new();
+    runs.iter().filter(|run| run.has_report).for_each(|run| *measured.entry(&run.suite).or_default() += 1);
+    let several = measured.into_iter().filter(|(_, runs)| *runs > 1);
+    several.map(|(suite, _)| (suite.to_owned(), format!("{}/lab/history/{}", context.base, escape(suite)))).collect()
 }
 
 fn run_row(context: &RequestContext, run: &Run) -> RunRow {
