@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use load::{CaseToml, Point};
 pub use load::{Engine, KEYS, Load, Loop, Stop};
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::result::{Chart, Measure, Published};
 use crate::settings::{ConsumerSettings, ProducerSettings, SettingError};
@@ -67,10 +68,27 @@ impl Case {
 pub enum ScenarioError {
     #[error("line {line}: {reason}")]
     Toml { line: usize, reason: String },
-    #[error("case {id}: {reason}")]
-    Case { id: String, reason: String },
+    #[error("line {line}: case {id}: {reason}")]
+    Case { line: usize, id: String, reason: String },
     #[error("{0}")]
     Whole(String),
+}
+
+impl ScenarioError {
+    /// The line that it is about, from 1 on.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::Toml { line, .. } | Self::Case { line, .. } => Some(*line),
+            Self::Whole(_) => None,
+        }
+    }
+
+    /// What is wrong there.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Toml { reason, .. } | Self::Case { reason, .. } | Self::Whole(reason) => reason,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -83,30 +101,36 @@ struct ScenarioToml {
     #[serde(default)]
     defaults: CaseToml,
     #[serde(default, rename = "case")]
-    cases: Vec<CaseToml>,
+    cases: Vec<Spanned<CaseToml>>,
     #[serde(default, rename = "chart")]
     charts: Vec<Chart>,
 }
 
 impl Scenario {
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let line_at = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let parsed: ScenarioToml = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            let line = error.span().map_or(1, |span| line_at(span.start));
             ScenarioError::Toml { line, reason: error.message().replace('\n', " ") }
         })?;
-        let mut cases = Vec::new();
+        let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
+        // Where each case begins in the file.
+        let mut lines = BTreeMap::new();
         for (number, case) in parsed.cases.iter().enumerate() {
+            let (line, case) = (line_at(case.span().start), case.get_ref());
             let id = case.id.clone().unwrap_or_else(|| format!("case-{}", number + 1));
-            cases.extend(expand(&id, case.clone().or(&parsed.defaults))?);
+            let wrong = |id: &str, reason| ScenarioError::Case { line, id: id.to_owned(), reason };
+            let points = expand(&id, case.clone().or(&parsed.defaults)).map_err(|reason| wrong(&id, reason))?;
+            if let Some(twice) = points.iter().find(|case| !seen.insert(case.id.clone())) {
+                return Err(wrong(&twice.id, "the id is there twice".to_owned()));
+            }
+            lines.insert(id, line);
+            cases.extend(points);
             if cases.len() > CASES_MAX {
                 return Err(ScenarioError::Whole(format!(
                     "more than {CASES_MAX} cases; skip combinations, or list less"
                 )));
             }
-        }
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = cases.iter().find(|case| !seen.insert(&case.id)) {
-            return Err(ScenarioError::Case { id: twice.id.clone(), reason: "the id is there twice".to_owned() });
         }
         if cases.is_empty() {
             return Err(ScenarioError::Whole("there is no case: each begins with [[case]]".to_owned()));
@@ -115,7 +139,8 @@ impl Scenario {
         let lacks = |id: &String| !cases.iter().any(|case| case.id == *id);
         if let Some((case, id)) = cases.iter().find_map(|case| Some((case, base(case).filter(lacks)?))) {
             let reason = format!("its base_case {id:?} is not there");
-            return Err(ScenarioError::Case { id: case.id.clone(), reason });
+            let line = lines.get(&case.group).copied().unwrap_or(1);
+            return Err(ScenarioError::Case { line, id: case.id.clone(), reason });
         }
         let known: BTreeSet<_> = cases.iter().map(|case| case.group.as_str()).collect();
         for chart in &parsed.charts {
@@ -152,8 +177,7 @@ impl Scenario {
     }
 }
 
-fn expand(id: &str, case: CaseToml) -> Result<Vec<Case>, ScenarioError> {
-    let wrong = |reason: String| ScenarioError::Case { id: id.to_owned(), reason };
+fn expand(id: &str, case: CaseToml) -> Result<Vec<Case>, String> {
     let points = case.points();
     let is_at = |values: &BTreeMap<String, Text>, point: &Point| {
         let parameters = point.load.parameters();
@@ -162,14 +186,14 @@ fn expand(id: &str, case: CaseToml) -> Result<Vec<Case>, ScenarioError> {
     let known = points.first().map(|point| point.load.parameters()).unwrap_or_default();
     let conditions = case.skip.iter().chain(case.published.iter().map(|published| &published.when));
     if let Some(name) = conditions.flat_map(BTreeMap::keys).find(|name| !known.contains_key(*name)) {
-        return Err(wrong(format!("{name:?} is no key of the case that a condition could ask for")));
+        return Err(format!("{name:?} is no key of the case that a condition could ask for"));
     }
     let mut cases = Vec::new();
     for point in points {
         if case.skip.iter().any(|skip| is_at(skip, &point)) {
             continue;
         }
-        check(&point.load).map_err(wrong)?;
+        check(&point.load)?;
         let named = point.axes.iter().map(|(name, value)| format!("{name}={value}"));
         let suffix = named.collect::<Vec<_>>().join(",");
         let published = case.published.iter().find(|published| is_at(&published.when, &point));
@@ -249,6 +273,11 @@ impl Load {
         let mut settings = ConsumerSettings::default();
         apply(&self.consumer, |name, value| settings.set(name, value))?;
         Ok(settings)
+    }
+
+    /// In how many copies each record is read.
+    pub fn readers(&self) -> u64 {
+        u64::from(if self.consumer_groups == 0 { self.consumers } else { self.consumer_groups }).max(1)
     }
 
     pub fn rate(&self) -> Option<f64> {
@@ -357,17 +386,17 @@ mod tests {
         let error = parse("[[case]]\nengine = \"fast\"\n").unwrap_err();
         assert!(error.contains("`client`") && error.contains("`raw`"), "{error}");
         let error = parse("[[case]]\nproducer.ackz = 1\n").unwrap_err();
-        assert_eq!(error, "case case-1: ackz is no setting of Kafka's client");
+        assert_eq!(error, "line 3: case case-1: ackz is no setting of Kafka's client");
         let error = parse("[[case]]\nid = \"A\"\nproducers = 0\n").unwrap_err();
-        assert_eq!(error, "case A: there are neither producers nor consumers");
+        assert_eq!(error, "line 3: case A: there are neither producers nor consumers");
         for (text, part) in [
             ("", "no case"),
-            ("[[case]]\nid = \"A\"\n[[case]]\nid = \"A\"\n", "twice"),
+            ("[[case]]\nid = \"A\"\n[[case]]\nid = \"A\"\n", "line 5: case A: the id is there twice"),
             ("[[case]]\nskip = [{ partition = 1 }]\n", "\"partition\""),
             ("[[case]]\npartitions = []\n", "one value at least"),
             ("[[case]]\npartitions = 0\n", "partitions is 0"),
             ("[[case]]\nreplicas = [1, 3]\nbrokers_used = 2\n", "3 replicas do not fit on brokers_used = 2"),
-            ("[[case]]\npublished = [{ base_case = \"B\" }]\n", "base_case \"B\""),
+            ("[[case]]\npublished = [{ base_case = \"B\" }]\n", "line 3: case case-1: its base_case \"B\""),
             ("[[case]]\npublished = [{ record_per_s = 1 }]\n", "record_per_s"),
             ("[[case]]\nid = \"A\"\n[[chart]]\ntitle = \"c\"\ncases = [\"B\"]\ny = \"mib_per_s\"\n", "\"B\""),
         ] {
