@@ -59,9 +59,13 @@ fn fails(dir: &Path, args: &[&str], code: i32) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test has files")]
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
 fn scenario(text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("mine.toml"), text).unwrap();
+    write(&dir.path().join("mine.toml"), text);
     dir
 }
 
@@ -196,12 +200,20 @@ fn an_interrupted_run_cleans_up_and_goes_on() {
     while broker.ok(&["topic", "list", "--exclude-internal"]).is_empty() {
         std::thread::yield_now();
     }
+    // Where it is stands in a file until it ends.
+    let progress = dir.path().join("results/progress.jsonl");
+    while !progress.exists() {
+        std::thread::yield_now();
+    }
+    let first: Value = serde_json::from_str(read(&progress).lines().next().unwrap()).unwrap();
+    assert_eq!((&first["begun"]["case"], &first["begun"]["of"]), (&"both".into(), &1.into()), "{first}");
     signal(&process, "-INT");
     let output = process.wait_with_output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("interrupted; the same command with --out results goes on"), "{text}");
     assert_eq!(broker.ok(&["topic", "list", "--exclude-internal"]), "");
+    assert!(!progress.exists());
     let results = std::fs::read_dir(dir.path().join("results/cases")).unwrap().next().unwrap().unwrap().path();
     let results: Value = serde_json::from_str(&read(&results)).unwrap();
     let verdict = &results["outcome"]["measured"]["verdict"];
@@ -211,6 +223,10 @@ fn an_interrupted_run_cleans_up_and_goes_on() {
 #[test]
 fn capacity_is_searched_by_rates() {
     let dir = tempfile::tempdir().unwrap();
+    // What it will do is told before it has done anything.
+    let told = lab(dir.path(), &["capacity", "--bootstrap-server", "127.0.0.1:1"]);
+    let text = String::from_utf8(told.stdout).unwrap();
+    assert_eq!(text, "Capacity: p99 <= 20ms on 127.0.0.1:1: at most 14 runs, about 3 min\n");
     let args = ["capacity", "--goal", "p99 < 1us", "--step", "1s", "--out", "found", "--json"];
     let found: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
     let target = &found["targets"][0];
@@ -246,9 +262,11 @@ fn suites_can_be_looked_at_before_they_run() {
 #[test]
 fn mistakes_are_one_clear_line() {
     let dir = scenario("name = \"a\"\ntitle = \"b\"\n[[case]]\nrecrods = 5\n");
+    write(&dir.path().join("none.toml"), "name = \"a\"\ntitle = \"b\"\n[[case]]\nid = \"a\"\nproducers = 0\n");
     for (args, part) in [
         (&["run", "nosuch"][..], "the suites are quick, "),
         (&["run", "mine.toml"], "mine.toml: line 4: unknown field `recrods`, expected one of "),
+        (&["run", "none.toml"], "none.toml: line 3: case a: there are neither producers nor consumers"),
         (&["run", "quick", "--case", "Q9"], "it has Q1, "),
         (&["run", "quick", "--target", "kafka"], "--kafka-home"),
         (&["run", "quick", "--fail-if", "p98 > 1"], "there are mean, p50"),

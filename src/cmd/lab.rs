@@ -5,13 +5,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-mod capacity;
+pub(super) mod capacity;
 pub(super) mod compare;
 mod display;
 mod history;
+mod live;
 pub(super) mod outlook;
 pub(super) mod past_runs;
 pub(super) mod plan;
+mod progress;
+pub(super) mod progress_file;
 mod run;
 pub(super) mod source;
 mod target;

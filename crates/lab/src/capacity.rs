@@ -16,6 +16,10 @@ use crate::scenario::Case;
 const CURVE: [f64; 8] = [0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0];
 /// How long the first run may be; it only has to find the order of magnitude.
 const UNLIMITED_S: f64 = 5.0;
+/// The widest gap that is ever halved, as a factor: the first two parts of the curve.
+const GAP_MAX: f64 = 2.0;
+/// Less than this part of the rate without a limit is not tried.
+const LOWEST: f64 = 0.01;
 const GROUP: &str = "capacity";
 const RATE: &str = "rate_records_per_s";
 
@@ -32,12 +36,17 @@ pub async fn capacity(
     let mut cases = Vec::new();
     let mut found = Vec::new();
     let load = plan.scenario.cases.first().map(|case| case.load.clone()).unwrap_or_default();
-    for target in &session.targets {
+    for (index, target) in session.targets.iter().enumerate() {
+        let later_max = (session.targets.len() - index - 1) * steps_max(precision);
+        let turn = |before: &[CaseResult], left_max: usize| {
+            let number = before.len() + 1;
+            Turn { case: number, repetition: 1, number, of: number + left_max + later_max, is_at_most: true }
+        };
         let mut search = Search { goal, steps: Vec::new() };
         let mut unlimited = Case::plain("unlimited", load.clone());
         unlimited.load.rate_records_per_s = 0.0;
         unlimited.load.duration_s = unlimited.load.duration_s.min(UNLIMITED_S);
-        let result = session.measure(&unlimited, target, turn(&cases), &mut show).await?;
+        let result = session.measure(&unlimited, target, turn(&cases, steps_max(precision) - 1), &mut show).await?;
         let end = result.measured().and_then(|measured| measured.produced).map_or(0.0, |flow| flow.records_per_s);
         cases.push(result);
         while let Some(rate) = search.next_rate(end, precision) {
@@ -48,7 +57,8 @@ pub async fn capacity(
             case.id = format!("{GROUP}/{RATE}={rate:.0}");
             case.axes.insert(RATE.to_owned(), format!("{rate:.0}"));
             case.load.rate_records_per_s = rate;
-            let result = session.measure(&case, target, turn(&cases), &mut show).await?;
+            let left_max = search.left_max(end, precision).saturating_sub(1);
+            let result = session.measure(&case, target, turn(&cases, left_max), &mut show).await?;
             let is_measured = search.take(rate, &result);
             cases.push(result);
             if !is_measured {
@@ -62,8 +72,14 @@ pub async fn capacity(
     session.finish(cases).await
 }
 
-fn turn(before: &[CaseResult]) -> Turn {
-    Turn { case: before.len() + 1, repetition: 1, number: before.len() + 1, of: 0 }
+/// How many runs a search takes at most, the first without a limit included.
+pub fn steps_max(precision: f64) -> usize {
+    1 + CURVE.len() + halvings_max(1.0, GAP_MAX, precision)
+}
+
+/// Until a gap is narrow enough.
+fn halvings_max(met: f64, missed: f64, precision: f64) -> usize {
+    ((missed - met) / (met * precision)).log2().ceil().max(0.0) as usize
 }
 
 struct Search<'a> {
@@ -91,12 +107,27 @@ impl Search<'_> {
             // Even the lowest missed it: further down, but not for ever.
             (None, Some(missed)) => {
                 let lower = (missed / 2.0).round();
-                (lower >= end / 100.0 && lower >= 1.0).then_some(lower)
+                (lower >= end * LOWEST && lower >= 1.0).then_some(lower)
             }
             (Some(met), Some(missed)) if missed <= met * (1.0 + precision) => None,
             (Some(met), Some(missed)) => {
                 Some(f64::midpoint(met, missed).round()).filter(|&rate| rate > met && rate < missed)
             }
+        }
+    }
+
+    /// How many rates will be tried yet, at most.
+    fn left_max(&self, end: f64, precision: f64) -> usize {
+        match (self.highest(), self.lowest_missed()) {
+            (_, None) => match CURVE.len().saturating_sub(self.steps.len()) {
+                0 => 0,
+                left => left + halvings_max(1.0, GAP_MAX, precision),
+            },
+            (None, Some(missed)) => {
+                let lower = (missed / (end * LOWEST)).log2().ceil().max(0.0) as usize;
+                lower + halvings_max(1.0, GAP_MAX, precision)
+            }
+            (Some(met), Some(missed)) => halvings_max(met, missed, precision),
         }
     }
 
@@ -153,16 +184,18 @@ mod tests {
     fn search(end: f64, capacity: f64) -> (Option<f64>, usize) {
         let goal = "p99 <= 20ms".parse().unwrap();
         let mut search = Search { goal: &goal, steps: Vec::new() };
+        let mut left_max = steps_max(0.05) - 1;
         while let Some(rate) = search.next_rate(end, 0.05) {
+            assert!(search.left_max(end, 0.05) <= left_max && left_max > 0, "{capacity}: more than was foretold");
+            left_max = search.left_max(end, 0.05) - 1;
             search.steps.push(step(rate, 1000, rate <= capacity));
-            assert!(search.steps.len() < 40, "it has to end");
         }
         (search.highest(), search.steps.len())
     }
 
     #[test]
     fn the_highest_rate_is_found_to_its_precision() {
-        for capacity in [3_000.0, 12_345.0, 51_000.0, 99_000.0] {
+        for capacity in [3_000.0, 9_999.0, 12_345.0, 19_999.0, 51_000.0, 99_000.0] {
             let (highest, steps) = search(100_000.0, capacity);
             let highest = highest.unwrap();
             assert!(highest <= capacity && highest * 1.06 >= capacity, "{highest} of {capacity} in {steps} steps");

@@ -42,7 +42,7 @@ mod transaction;
 
 pub use bottleneck::{Limit, Verdict};
 pub use byte_size::ByteSize;
-pub use capacity::capacity;
+pub use capacity::{capacity, steps_max};
 pub use compare::{ComparedCase, ComparedFigure, ComparedSide, Conclusion, Ratio, Side, Spread, compare};
 pub use consume::{Clock, ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use criterion::{Criterion, CriterionError};
@@ -58,8 +58,10 @@ pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{ProduceLoad, produce};
 pub use rate::{Pace, Schedule, share};
 pub use raw::produce_raw;
-pub use report::{history_charts, history_html};
-pub use result::{Capacity, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second};
+pub use report::{history_charts, history_html, number};
+pub use result::{
+    Capacity, CapacityStep, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second,
+};
 pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run};
 pub use scenario::{Case, Engine, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};

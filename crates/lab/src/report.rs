@@ -33,6 +33,7 @@ use crate::result::{CaseResult, RunFacts, TargetFacts};
 use case::{Body, CaseView};
 use comparison::Comparison;
 use figure::Figure;
+pub use format::number;
 use summary::Summary;
 
 /// More cases than this are folded, each by itself.
@@ -95,7 +96,7 @@ fn scale(scale: Option<f64>, duration_s: Option<f64>) -> String {
         None if duration_s.is_some() => format!("each case for {} s", duration_s.unwrap_or_default()),
         None => "each case for the scenario's own time".to_owned(),
         Some(1.0) => "all of the scenario's records".to_owned(),
-        Some(part) => format!("{} % of the scenario's records", format::trimmed(&format::number(part * 100.0))),
+        Some(part) => format!("{} % of the scenario's records", format::trimmed(&number(part * 100.0))),
     }
 }
 
@@ -110,7 +111,7 @@ fn machine(run: &RunFacts) -> Vec<(String, String)> {
     ];
     facts.extend(host.virtualized.iter().map(|under| ("Virtual machine".to_owned(), under.clone())));
     facts.extend(run.preflight.disk.iter().map(|disk| {
-        let (write, synced) = (format::number(disk.write_mib_per_s), format::number(disk.synced_mib_per_s));
+        let (write, synced) = (number(disk.write_mib_per_s), number(disk.synced_mib_per_s));
         let (p50, p99) = (ms(disk.sync_p50_us), ms(disk.sync_p99_us));
         let text = format!(
             "writes {write} MiB/s, with a sync after each MiB {synced} MiB/s; a sync takes {p50} ms (p50), {p99} ms (p99)"
@@ -119,7 +120,7 @@ fn machine(run: &RunFacts) -> Vec<(String, String)> {
     }));
     facts.extend(run.preflight.network.iter().map(|network| {
         let (p50, p99) = (ms(network.round_trip_p50_us), ms(network.round_trip_p99_us));
-        let upload = format::number(network.upload_mib_per_s);
+        let upload = number(network.upload_mib_per_s);
         let name = format!("Network to {}, broker {}", network.target, network.broker);
         (name, format!("round trip {p50} ms (p50), {p99} ms (p99); takes {upload} MiB/s"))
     }));

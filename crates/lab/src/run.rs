@@ -6,6 +6,7 @@
 
 mod account;
 mod case;
+mod extent;
 mod files;
 mod topics;
 mod watch;
@@ -30,6 +31,7 @@ use crate::result::{
 use crate::scenario::{Case, Load, Scenario, Stop};
 use crate::settings::SettingError;
 use crate::target::{Target, TargetError, TargetSpec};
+pub use extent::Extent;
 use files::write_report;
 pub use files::{FilesError, Results};
 
@@ -41,15 +43,6 @@ const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
 const JVM_WARM_UP_S: f64 = 10.0;
-
-/// How much of a scenario is run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Extent {
-    /// Each case for its own time.
-    Time,
-    /// This part of each case's records.
-    Scale(f64),
-}
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -102,6 +95,8 @@ pub struct Turn {
     /// Of all that is measured, from 1 on; `of` is how much that will be.
     pub number: usize,
     pub of: usize,
+    /// It may be less: a search ends when it has its answer.
+    pub is_at_most: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -180,15 +175,6 @@ fn earlier(plan: &Plan) -> Result<Option<Results>, RunError> {
         return Err(RunError::OtherRun { path: plan.directory.clone(), name: results.run.name });
     }
     Ok(Some(results))
-}
-
-impl Extent {
-    fn scale(self) -> Option<f64> {
-        match self {
-            Self::Time => None,
-            Self::Scale(scale) => Some(scale),
-        }
-    }
 }
 
 async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
@@ -368,7 +354,8 @@ impl<'a> Session<'a> {
                         show(Event::Kept(&result));
                         result
                     } else {
-                        let turn = Turn { case: index + 1, repetition, number: results.len() + 1, of };
+                        let number = results.len() + 1;
+                        let turn = Turn { case: index + 1, repetition, number, of, is_at_most: false };
                         match lower_rates.as_ref().is_some_and(|key| given_up.contains(key)) {
                             true => {
                                 let reason = "a lower rate was too much already".to_owned();

@@ -122,6 +122,11 @@ impl Outlook {
         self.repeat.unwrap_or(case.repeat) as usize * self.targets_of(case)
     }
 
+    /// With those that will be skipped, which take no time.
+    pub(super) fn runs_with_skipped(&self, case: &Case) -> usize {
+        self.repeat.unwrap_or(case.repeat).max(1) as usize * self.specs.len()
+    }
+
     pub(super) fn estimate(&self, case: &Case) -> Estimate {
         estimate(case, self.extent, self.runs(case))
     }
@@ -160,12 +165,9 @@ fn estimate(case: &Case, extent: Extent, runs: usize) -> Estimate {
     let published =
         case.published.as_ref().and_then(|published| published.records_per_s.or(published.consumed_records_per_s));
     let rate = load.rate().or(published).unwrap_or(ASSUMED_MIB_PER_S * MIB / bytes);
-    let (seconds, records) = match extent {
-        Extent::Scale(scale) if load.records > 0 => {
-            let records = load.records as f64 * scale;
-            (records / rate, records)
-        }
-        _ => {
+    let (seconds, records) = match extent.records(load) {
+        Some(records) => (records as f64 / rate, records as f64),
+        None => {
             let seconds = load.warm_up_s + load.duration_s;
             // How fast it will be here nobody knows, only how fast it was there.
             let rate = load.rate().unwrap_or_else(|| rate.max(ASSUMED_MIB_PER_S * MIB / bytes));

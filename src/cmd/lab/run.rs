@@ -10,7 +10,9 @@ use lab::{Criterion, Event, Outcome, Plan, Results};
 use serde_json::json;
 
 use super::display::Display;
+use super::live::Live;
 use super::outlook::{Length, Outlook};
+use super::progress::Progress;
 use super::source;
 use super::target::Targets;
 use crate::cmd::args::quoted;
@@ -84,8 +86,9 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     let scenario = source::scenario(&args.scenario, &args.case)?;
     let directory = args.out.clone().unwrap_or_else(|| own_directory(&scenario.name));
     let outlook = Outlook::new(scenario, &args.length, args.repeat, &args.targets)?;
-    let mut display = Display::new(args.json);
+    let display = Display::new(args.json);
     display.line(&format!("{}\n", outlook.summary()));
+    let mut live = Live::new(Progress::of_run(&outlook), display, &directory);
     let (targets, length) = (args.targets.flags(), args.length.flag(&outlook.scenario));
     let command_for_case = format!("parshall lab run {}{targets}{length}", quoted(&args.scenario));
     let plan = Plan {
@@ -103,8 +106,8 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         format_time: time::format_time,
     };
     let stop = stop_on_interrupt();
-    let results = lab::run(&plan, &stop, |event: Event<'_>| display.show(&event)).await;
-    display.clear();
+    let results = lab::run(&plan, &stop, |event: Event<'_>| live.show(&event)).await;
+    live.end().await;
     finish(&plan, &results?, &args.fail_if, args.json, stop.load(Ordering::Relaxed))
 }
 

@@ -4,7 +4,7 @@
 pub(super) const NONE: &str = "–";
 
 /// Three significant digits, and never fewer than all in front of the point: `1,234,567`, `36.8`, `0.0123`.
-pub(super) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
     }

@@ -140,7 +140,7 @@ impl Running<'_> {
             produced: &produced,
             consumed: &consumed,
             target: self.around.target,
-            readers: self.readers(),
+            readers: self.load.readers(),
             has_producers: load.producers > 0,
             has_consumers: load.consumers > 0,
         };
@@ -220,30 +220,16 @@ impl Running<'_> {
         self.around.stop.load(Ordering::Relaxed)
     }
 
-    /// In how many copies each record is read.
-    fn readers(&self) -> u64 {
-        u64::from(if self.load.consumer_groups == 0 { self.load.consumers } else { self.load.consumer_groups }).max(1)
-    }
-
     fn warm_up(&self) -> Duration {
         Duration::from_secs_f64(self.load.warm_up_s)
     }
 
-    /// How many records are sent, or read, all together; `None`: what fits into the time.
     fn records(&self) -> Option<u64> {
-        let records = (self.load.records > 0).then_some(self.load.records);
-        match self.around.extent {
-            Extent::Scale(scale) => records.map(|records| ((records as f64 * scale) as u64).max(1)),
-            // A report's size says nothing about how long it takes here.
-            Extent::Time if self.load.duration_s > 0.0 => None,
-            Extent::Time => records,
-        }
+        self.around.extent.records(self.load)
     }
 
     fn duration(&self) -> Option<Duration> {
-        let by_records = matches!(self.around.extent, Extent::Scale(_)) && self.load.records > 0;
-        (!by_records && self.load.duration_s > 0.0)
-            .then(|| self.warm_up() + Duration::from_secs_f64(self.load.duration_s))
+        self.around.extent.duration(self.load)
     }
 
     fn payload(&self, seed: u64) -> Payload {
@@ -379,7 +365,7 @@ impl Running<'_> {
         match self.duration() {
             Some(duration) => elapsed >= duration,
             None => {
-                let wanted = self.records().map(|records| records * self.readers());
+                let wanted = self.records().map(|records| records * self.load.readers());
                 consumers.is_empty() || wanted.is_some_and(|wanted| consumed.consumed().records >= wanted)
             }
         }
@@ -387,7 +373,7 @@ impl Running<'_> {
 
     /// Lets consumers read what producers have left.
     async fn drain(&self, tasks: &mut Tasks, produced: &Stats, consumed: &ConsumeStats) -> Result<(), CaseError> {
-        let wanted = produced.total().0.records * self.readers();
+        let wanted = produced.total().0.records * self.load.readers();
         let deadline = Instant::now() + DRAIN_MAX;
         while consumed.consumed().records < wanted && Instant::now() < deadline && !self.is_stopped() {
             if let Some(done) = tasks.try_join_next() {
