@@ -276,6 +276,10 @@ fn a_console_that_is_read_only_changes_nothing() {
         ("topics/orders/configs/retention.ms", "action=set&value=1"),
         ("brokers/1/configs/log.retention.ms", "action=set&value=1"),
         ("lab", "suite=quick"),
+        ("lab/capacity", "goal=p99+%3C%3D+20ms&record_size=1&partitions=1&replicas=1&acks=all&step=1"),
+        ("lab/new-scenario", "toml=name"),
+        ("lab/scenarios/mine", "toml=name"),
+        ("lab/scenarios/mine/delete", "confirm=mine"),
     ];
     for (path, form) in changes {
         let answer = post(address, &format!("/clusters/local/{path}"), form, &[]);

@@ -120,6 +120,8 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
   const form = document.getElementById(event.target.dataset.selects);
   if (form) for (const box of form.elements) if (box.type === "checkbox") box.checked = event.target.checked;
+  const filled = document.getElementById(event.target.dataset.fills);
+  if (filled && event.target.files.length) event.target.files[0].text().then((text) => (filled.value = text));
 });
 
 // ---- charts ----------------------------------------------------------------------------------------------------
@@ -130,6 +132,7 @@ const STROKES = ["--c1", "--c2", "--c3", "--bad", "--muted"];
 function short(value, unit) {
   if (value == null) return "–";
   if (unit === "s") return passed(value);
+  if (unit === "ms" && Math.abs(value) >= 1000) return passed(value / 1000);
   const [step, names] = unit.startsWith("B") ? [1024, ["", "Ki", "Mi", "Gi", "Ti"]] : [1000, ["", "k", "M", "G", "T"]];
   let power = 0;
   while (Math.abs(value) >= step && power < names.length - 1) {

@@ -50,8 +50,8 @@ pub use address::{Address, AddressError};
 pub use auth::Password;
 use auth::Sessions;
 pub use benchmark_runner::{
-    Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun, Laboratory, Order, Run, RunState, Suite,
-    SuiteHistory,
+    Capacity, CapacityOrder, CapacityStep, CasePoint, Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun,
+    Laboratory, Order, Progress, Run, RunState, RunningCase, ScenarioMistake, Suite, SuiteHistory, Work,
 };
 use client::Client;
 use cluster::{Belongings, Cluster};

@@ -24,7 +24,7 @@ const NEWS_PATIENCE: Duration = Duration::from_secs(1);
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
-const NOTICES: [(&str, &str); 24] = [
+const NOTICES: [(&str, &str); 26] = [
     ("topic-created", "The topic has been created."),
     ("topic-deleted", "The topic has been deleted."),
     ("partitions-added", "The partitions have been added."),
@@ -49,6 +49,8 @@ const NOTICES: [(&str, &str); 24] = [
     ("connector-restarted", "The connector is being restarted."),
     ("task-restarted", "The task is being restarted."),
     ("connector-configs-set", "The configs have been changed."),
+    ("scenario-kept", "The scenario has been kept."),
+    ("scenario-deleted", "The scenario has been deleted."),
 ];
 
 /// A cluster of the console, by the name in the path.

@@ -9,9 +9,9 @@ use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
     alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
-    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, lab_history,
-    message, messages, moves, overview, partition, partitions, produce, produce_many, quorum, reassign, replicas,
-    schema, schemas, selected_topics, topic, topic_changes, topics,
+    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, lab_capacity,
+    lab_history, lab_progress, lab_scenario, message, messages, moves, overview, partition, partitions, produce,
+    produce_many, quorum, reassign, replicas, schema, schemas, selected_topics, topic, topic_changes, topics,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -34,7 +34,12 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
         .route("/lab", get(lab::show).post(lab::start))
         .route("/lab/history/{suite}", get(lab_history::show))
+        .route("/lab/capacity", get(lab_capacity::form).post(lab_capacity::start))
+        .route("/lab/new-scenario", get(lab_scenario::new_form).post(lab_scenario::keep))
+        .route("/lab/scenarios/{scenario}", get(lab_scenario::edit_form).post(lab_scenario::keep))
+        .route("/lab/scenarios/{scenario}/delete", get(lab_scenario::delete_form).post(lab_scenario::delete))
         .route("/lab/runs/{run}", get(lab::run))
+        .route("/lab/runs/{run}/charts/{chart}", get(lab_progress::chart))
         .route("/lab/runs/{run}/stop", post(lab::stop))
         .route("/lab/runs/{run}/report", get(lab::report))
         .route("/lab/runs/{run}/compare", get(lab::compare))

@@ -1,7 +1,6 @@
 //! `/clusters/NAME/lab`: starting a suite against the cluster, watching it, reports, and runs beside each other.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Form, Query};
@@ -9,7 +8,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
-use crate::benchmark_runner::{Compared, Laboratory, Order, Run, RunState};
+use super::lab_access::{ask, order, run_path};
+use super::lab_capacity::CapacityView;
+use super::lab_progress::ProgressView;
+use crate::benchmark_runner::{Compared, Laboratory, Run, RunState, Suite, Work};
 use crate::failure::{Failure, render};
 use crate::format::{counted, duration, escape};
 use crate::layout::{Layout, Section};
@@ -25,13 +27,14 @@ const REPEAT_MAX: u32 = 20;
 #[template(path = "lab.html")]
 struct Page {
     layout: Layout,
+    base: String,
     events: String,
     suites: Vec<SuiteRow>,
     runs: Vec<RunRow>,
     /// Suites with several runs, and where their history is.
     histories: Vec<(String, String)>,
-    /// A run goes on.
-    is_busy: bool,
+    /// Of the run that goes on.
+    progress: Option<ProgressView>,
     can_change: bool,
     has_laboratory: bool,
 }
@@ -40,10 +43,12 @@ struct SuiteRow {
     name: String,
     title: String,
     description: String,
-    cases: String,
-    time: String,
+    /// How much it is.
+    size: String,
     /// Why it cannot be run here.
     lack: Option<String>,
+    is_own: bool,
+    href: String,
 }
 
 struct RunRow {
@@ -55,34 +60,32 @@ struct RunRow {
     has_report: bool,
 }
 
-pub(super) fn laboratory(context: &RequestContext) -> Result<Arc<dyn Laboratory>, Failure> {
-    let laboratory = context.console.laboratory.clone();
-    laboratory.ok_or_else(|| Failure::not_found("this console runs no suites"))
-}
-
 pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
     let snapshot = context.snapshot().await?;
     let brokers = snapshot.alive();
-    let laboratory = context.console.laboratory.clone();
-    let suites = laboratory.iter().flat_map(|laboratory| laboratory.suites()).map(|suite| SuiteRow {
-        lack: (suite.brokers as usize > brokers)
-            .then(|| format!("needs {}", counted(suite.brokers as usize, "broker"))),
-        cases: counted(suite.cases, "case"),
-        time: duration(suite.seconds),
-        name: suite.name,
-        title: suite.title,
-        description: suite.description,
-    });
-    let runs: Vec<_> = laboratory.iter().flat_map(|laboratory| laboratory.runs()).collect();
+    let has_laboratory = context.console.laboratory.is_some();
+    let (suites, runs, progress) = match has_laboratory {
+        true => {
+            let all = |laboratory: &dyn Laboratory| {
+                let runs = laboratory.runs();
+                let running = runs.iter().find(|run| run.state == RunState::Running);
+                let progress = running.and_then(|run| Some((run.id.clone(), laboratory.progress(&run.id)?)));
+                (laboratory.suites(), runs, progress)
+            };
+            ask(&context, all).await?
+        }
+        false => (Vec::new(), Vec::new(), None),
+    };
     let page = Page {
         layout: context.layout(Section::Lab),
+        base: context.base.clone(),
         events: context.events(),
-        suites: suites.collect(),
-        is_busy: runs.iter().any(|run| run.state == RunState::Running),
+        suites: suites.into_iter().map(|suite| suite_row(&context, suite, brokers)).collect(),
         runs: runs.iter().map(|run| run_row(&context, run)).collect(),
         histories: histories(&context, &runs),
+        progress: progress.map(|(id, progress)| ProgressView::new(&context, &id, progress)),
         can_change: context.can_change(),
-        has_laboratory: laboratory.is_some(),
+        has_laboratory,
     };
     Ok(render(StatusCode::OK, &page))
 }
@@ -94,9 +97,23 @@ fn histories(context: &RequestContext, runs: &[Run]) -> Vec<(String, String)> {
     several.map(|(suite, _)| (suite.to_owned(), format!("{}/lab/history/{}", context.base, escape(suite)))).collect()
 }
 
+fn suite_row(context: &RequestContext, suite: Suite, brokers: usize) -> SuiteRow {
+    let needed = suite.brokers as usize;
+    let too_few = (needed > brokers).then(|| format!("needs {}", counted(needed, "broker")));
+    SuiteRow {
+        size: format!("{}, about {}", counted(suite.cases, "case"), duration(suite.seconds)),
+        lack: suite.mistake.or(too_few),
+        is_own: suite.is_own,
+        href: format!("{}/lab/scenarios/{}", context.base, escape(&suite.name)),
+        name: suite.name,
+        title: suite.title,
+        description: suite.description,
+    }
+}
+
 fn run_row(context: &RequestContext, run: &Run) -> RunRow {
     RunRow {
-        href: format!("{}/lab/runs/{}", context.base, escape(&run.id)),
+        href: run_path(context, &run.id),
         id: run.id.clone(),
         suite: run.suite.clone(),
         state: state(run),
@@ -127,14 +144,9 @@ pub(crate) async fn start(Change(context): Change, Form(form): Form<Start>) -> R
             Failure::wrong(format!("each case can be run 1 to {REPEAT_MAX} times, and not {text:?} times"))
         })?,
     };
-    let order = Order {
-        suite: form.suite,
-        name: context.cluster.name.clone(),
-        bootstrap_servers: context.cluster.client.config().bootstrap_servers.clone(),
-        repeat,
-    };
-    let id = laboratory(&context)?.start(&order).map_err(Failure::wrong)?;
-    Ok(Redirect::to(&format!("{}/lab/runs/{}", context.base, escape(&id))).into_response())
+    let order = order(&context, Work::Suite { name: form.suite, repeat });
+    let id = ask(&context, move |laboratory| laboratory.start(&order)).await?.map_err(Failure::wrong)?;
+    Ok(Redirect::to(&run_path(&context, &id)).into_response())
 }
 
 #[derive(Template)]
@@ -151,20 +163,29 @@ struct RunPage {
     has_report: bool,
     is_running: bool,
     others: Vec<String>,
+    progress: Option<ProgressView>,
+    /// Of a search.
+    capacity: Option<CapacityView>,
     can_change: bool,
 }
 
 pub(crate) async fn run(context: RequestContext) -> Result<Response, Failure> {
-    let runs = laboratory(&context)?.runs();
     let id = context.param("run");
+    let wanted = id.to_owned();
+    let all = move |laboratory: &dyn Laboratory| {
+        (laboratory.runs(), laboratory.progress(&wanted), laboratory.capacity(&wanted))
+    };
+    let (runs, progress, capacity) = ask(&context, all).await?;
     let run = runs.iter().find(|run| run.id == id);
     let run = run.ok_or_else(|| Failure::not_found(format!("there is no run {id:?}")))?;
-    let others = runs.iter().filter(|other| other.id != run.id && other.suite == run.suite && other.has_report);
+    // What two searches have tried are not the same rates.
+    let is_like = |other: &&Run| other.id != run.id && other.suite == run.suite && capacity.is_none();
+    let others = runs.iter().filter(|other| other.has_report).filter(is_like);
     let page = RunPage {
         layout: context.layout(Section::Lab),
         base: context.base.clone(),
         events: context.events(),
-        href: format!("{}/lab/runs/{}", context.base, escape(id)),
+        href: run_path(&context, id),
         state: state(run),
         words: match &run.state {
             RunState::Ended(words) => Some(words.clone()),
@@ -174,6 +195,8 @@ pub(crate) async fn run(context: RequestContext) -> Result<Response, Failure> {
         has_report: run.has_report,
         is_running: run.state == RunState::Running,
         others: others.map(|other| other.id.clone()).collect(),
+        progress: progress.map(|progress| ProgressView::new(&context, id, progress)),
+        capacity: capacity.map(CapacityView::from),
         can_change: context.can_change(),
         id: run.id.clone(),
     };
@@ -181,13 +204,16 @@ pub(crate) async fn run(context: RequestContext) -> Result<Response, Failure> {
 }
 
 pub(crate) async fn stop(Change(context): Change) -> Result<Response, Failure> {
-    laboratory(&context)?.stop(context.param("run")).map_err(Failure::wrong)?;
-    Ok(Redirect::to(&format!("{}/lab/runs/{}", context.base, escape(context.param("run")))).into_response())
+    let id = context.param("run").to_owned();
+    let path = run_path(&context, &id);
+    ask(&context, move |laboratory| laboratory.stop(&id)).await?.map_err(Failure::wrong)?;
+    Ok(Redirect::to(&path).into_response())
 }
 
 pub(crate) async fn report(context: RequestContext) -> Result<Response, Failure> {
     let id = context.param("run");
-    let report = laboratory(&context)?.report(id);
+    let wanted = id.to_owned();
+    let report = ask(&context, move |laboratory| laboratory.report(&wanted)).await?;
     let report = report.ok_or_else(|| Failure::not_found(format!("there is no report of {id:?}")))?;
     let headers =
         [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, REPORT_POLICY)];
@@ -211,8 +237,9 @@ struct ComparePage {
 
 pub(crate) async fn compare(context: RequestContext, Query(query): Query<With>) -> Result<Response, Failure> {
     let first = context.param("run").to_owned();
-    let rows = laboratory(&context)?.compare(&first, &query.with).map_err(Failure::wrong)?;
-    let href = format!("{}/lab/runs/{}", context.base, escape(&first));
+    let (a, b) = (first.clone(), query.with.clone());
+    let rows = ask(&context, move |laboratory| laboratory.compare(&a, &b)).await?.map_err(Failure::wrong)?;
+    let href = run_path(&context, &first);
     let page = ComparePage { layout: context.layout(Section::Lab), href, first, second: query.with, rows };
     Ok(render(StatusCode::OK, &page))
 }

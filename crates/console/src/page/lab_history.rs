@@ -4,9 +4,9 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use super::lab_access::{ask, run_path};
 use crate::benchmark_runner::{HistoryCase, HistoryRun, SuiteHistory};
 use crate::failure::{Failure, render};
-use crate::format::escape;
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 
@@ -32,9 +32,11 @@ struct RunRow {
 
 pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
     let suite = context.param("suite").to_owned();
+    let wanted = suite.clone();
+    let history = ask(&context, move |laboratory| laboratory.history(&wanted)).await?;
     let SuiteHistory { title, summary: [before, first], cases, runs, left_out } =
-        super::lab::laboratory(&context)?.history(&suite).map_err(Failure::not_found)?;
-    let row = |run: HistoryRun| RunRow { href: format!("{}/lab/runs/{}", context.base, escape(&run.id)), run };
+        history.map_err(Failure::not_found)?;
+    let row = |run: HistoryRun| RunRow { href: run_path(&context, &run.id), run };
     let page = Page {
         layout: context.layout(Section::Lab),
         base: context.base.clone(),
