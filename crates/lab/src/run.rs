@@ -129,6 +129,8 @@ pub enum CaseError {
     OtherTopic { topic: String, partitions: usize, replicas: usize, wanted_partitions: u32, wanted_replicas: u32 },
     #[error("topic {topic} is there, and also on broker {broker}; the case uses the first {wanted} brokers")]
     ElsewhereToo { topic: String, broker: i32, wanted: usize },
+    #[error("{ready} of {of} partitions had a leader, and no other got one within {limit_s} s: {error}")]
+    NoLeaders { ready: usize, of: usize, limit_s: u64, error: ClientError },
     #[error("consumers had not found what to read within {limit_s} s")]
     Unassigned { limit_s: u64 },
     #[error("what consumers are to read could not be put there: {reason}")]

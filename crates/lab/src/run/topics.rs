@@ -1,13 +1,21 @@
 //! The topics of a case: created before it and deleted after it, unless the scenario names one to keep.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use client::{Client, ClientError, LATEST, TopicPartition};
+use tokio::time::{Instant, sleep};
 use wire::ErrorCode;
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig};
 
 use super::CaseError;
 use crate::scenario::Load;
+
+/// How long creating a topic is tried while the cluster is too busy to answer in time.
+const CREATE_MAX: Duration = Duration::from_secs(120);
+/// How long no further partition may get a leader before the case is given up.
+const STILL_MAX: Duration = Duration::from_secs(30);
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) struct Topics {
     pub(super) names: Vec<String>,
@@ -32,36 +40,52 @@ impl Topics {
         let mut topics = Self { names: Vec::new(), is_kept };
         for (number, name) in names.into_iter().enumerate() {
             let topic = CreatableTopic { name: name.clone(), configs: configs.clone(), ..shape(load, brokers, number) };
-            let made = match client.create_topic(topic).await {
-                Err(ClientError::Refused { code: ErrorCode::TOPIC_ALREADY_EXISTS, .. }) if is_kept => {
-                    agrees(client, &name, load, brokers).await
-                }
+            let made = match create(client, &topic).await {
+                Err(error) if error.code() == Some(ErrorCode::TOPIC_ALREADY_EXISTS) => match is_kept {
+                    true => agrees(client, &name, load, brokers).await,
+                    // Nobody else has that name: an earlier try had more success than its answer said.
+                    false => Ok(()),
+                },
                 made => made.map_err(CaseError::from),
             };
+            topics.names.push(name);
             if let Err(error) = made {
                 topics.delete(client).await;
                 return Err(error);
             }
-            topics.names.push(name);
         }
-        if let Err(error) = topics.wait_for_leaders(client).await {
+        if let Err(error) = topics.wait_for_leaders(client, load.partitions).await {
             topics.delete(client).await;
-            return Err(error.into());
+            return Err(error);
         }
         Ok(topics)
     }
 
-    /// A broker may not know yet that it leads partitions that others say it leads.
-    async fn wait_for_leaders(&self, client: &Client) -> Result<(), ClientError> {
-        let names: Vec<_> = self.names.iter().map(String::as_str).collect();
-        let metadata = client.existing(&names).await?;
-        let mut ends = BTreeMap::new();
-        for name in &self.names {
-            let partitions = &metadata.topic(name)?.partitions;
-            ends.extend(partitions.iter().map(|partition| (TopicPartition::new(name, partition.index), LATEST)));
+    /// A broker may not know yet that it leads partitions that others say it leads. With many partitions on a busy
+    /// machine that takes its time, which it gets as long as it comes forward.
+    async fn wait_for_leaders(&self, client: &Client, partitions: u32) -> Result<(), CaseError> {
+        let of_topic = |name| (0..partitions as i32).map(move |partition| TopicPartition::new(name, partition));
+        let mut missing: BTreeMap<_, _> = self.names.iter().flat_map(of_topic).map(|one| (one, LATEST)).collect();
+        let of = missing.len();
+        let mut progress = Progress { left: of, since: Instant::now() };
+        loop {
+            let listed = client.list_offsets_each(&missing).await;
+            let mut reason = None;
+            for (partition, listed) in listed {
+                match listed {
+                    Ok(_) => _ = missing.remove(&partition),
+                    Err(error) if error.is_retriable() => reason = Some(error),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let Some(error) = reason else { return Ok(()) };
+            if progress.is_over(missing.len(), Instant::now()) {
+                let ready = of - missing.len();
+                return Err(CaseError::NoLeaders { ready, of, limit_s: STILL_MAX.as_secs(), error });
+            }
+            self.names.iter().for_each(|name| client.forget(name));
+            sleep(LOOK_INTERVAL).await;
         }
-        client.list_offsets(&ends).await?;
-        Ok(())
     }
 
     pub(super) async fn delete(&self, client: &Client) {
@@ -70,6 +94,36 @@ impl Topics {
                 Ok(()) | Err(ClientError::UnknownTopic { .. }) => {}
                 Err(error) => tracing::warn!(%error, topic = name, "the topic is left behind"),
             }
+        }
+    }
+}
+
+/// Partitions that have no leader yet, and since when there are so many.
+struct Progress {
+    left: usize,
+    since: Instant,
+}
+
+impl Progress {
+    /// Whether it has stood still for too long.
+    fn is_over(&mut self, left: usize, now: Instant) -> bool {
+        if left < self.left {
+            (self.left, self.since) = (left, now);
+        }
+        now - self.since >= STILL_MAX
+    }
+}
+
+/// What did not get ready in time is asked for again.
+async fn create(client: &Client, topic: &CreatableTopic) -> Result<(), ClientError> {
+    let give_up = Instant::now() + CREATE_MAX;
+    loop {
+        match client.create_topic(topic.clone()).await {
+            Err(error) if error.code() == Some(ErrorCode::REQUEST_TIMED_OUT) && Instant::now() < give_up => {
+                tracing::debug!(%error, "creating the topic again");
+                sleep(LOOK_INTERVAL).await;
+            }
+            created => return created,
         }
     }
 }
@@ -138,6 +192,15 @@ mod tests {
         assert_eq!(replicas(shape(&load, &[4, 7], 1)), [[7, 4], [4, 7], [7, 4]]);
         let one = Load { brokers_used: 1, ..Load::default() };
         assert_eq!(replicas(shape(&one, &[4], 5)), [[4]]);
+    }
+
+    #[test]
+    fn leaders_are_waited_for_while_there_are_more_of_them() {
+        let start = Instant::now();
+        let mut progress = Progress { left: 1000, since: start };
+        let mut is_over = |left, seconds| progress.is_over(left, start + Duration::from_secs(seconds));
+        assert_eq!([is_over(1000, 29), is_over(999, 29), is_over(999, 58)], [false; 3]);
+        assert_eq!([is_over(10, 59), is_over(10, 88), is_over(11, 89)], [false, false, true]);
     }
 
     #[test]
