@@ -582,11 +582,28 @@ fn disk_and_network_are_measured_and_nothing_is_left() {
     assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     let error = broker.fails(&["perf", "disk", "--dir", "/no/such/directory"], "");
     assert!(error.contains("cannot measure the disk under /no/such/directory"), "{error}");
-    let net = broker.ok(&["perf", "net", "--round-trips", "10", "--upload", "20ms", "--json"]);
+    let net = broker.ok(&["perf", "net", "--round-trips", "10", "--upload", "20ms", "--download", "20ms", "--json"]);
     let net: serde_json::Value = serde_json::from_str(&net).unwrap();
     let way = &net["brokers"][0];
     assert!(way["round_trip_us"]["p50"].as_u64().unwrap() > 0 && way["upload_mib_per_s"].as_f64().unwrap() > 0.0);
+    assert!(way["download_mib_per_s"].as_f64().unwrap() > 0.0 && net["download_missing"].is_null(), "{net}");
     assert_eq!(broker.ok(&["topic", "list"]), "", "nothing is stored");
+}
+
+#[test]
+fn a_download_that_a_broker_refuses_says_so_and_leaves_nothing() {
+    let broker = Broker::start_with(&["--console", "off", "--set", "message.max.bytes=1000"]);
+    let net = ["perf", "net", "--round-trips", "10", "--upload", "20ms"];
+    let text = broker.ok(&net);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains("upload ") && !lines[0].contains("download"), "{text}");
+    assert!(lines[1].starts_with("download not measured: parshall-net-probe-"), "{text}");
+    assert!(lines[1].ends_with("-0 cannot be produced: MESSAGE_TOO_LARGE"), "{text}");
+    assert_eq!(broker.ok(&["topic", "list"]), "", "the topic is deleted");
+    let json = broker.ok(&[&net[..], &["--download", "0s", "--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["brokers"][0]["download_mib_per_s"].is_null(), "{json}");
+    assert_eq!(json["download_missing"], "--download is 0s");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! what they send, [`Stats`] the results; [`consume`] and [`ConsumeStats`] are their counterparts, and [`end_to_end`]
 //! measures single records from producer to consumer. Settings have the names and the meaning that Kafka's own clients
 //! give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
-//! [`DiskProbe`] and [`probe_net`] say what the machine could do at all.
+//! [`DiskProbe`], [`probe_net`] and [`probe_download`] say what the machine could do at all.
 
 mod batches;
 mod bottleneck;
@@ -20,6 +20,7 @@ mod hdr_log;
 mod history;
 mod metrics;
 mod metrics_endpoint;
+mod net_download;
 mod net_probe;
 mod payload;
 mod proc_probe;
@@ -53,6 +54,7 @@ pub use history::{
     CaseHistory, Finding, History, HistoryFigure, HistoryPoint, HistoryRun, LeftOut, PastRun, Step, Trend,
 };
 pub use metrics::{ProducerMetrics, Sum};
+pub use net_download::probe_download;
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use produce::{ProduceLoad, produce};

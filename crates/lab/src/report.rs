@@ -120,9 +120,11 @@ fn machine(run: &RunFacts) -> Vec<(String, String)> {
     }));
     facts.extend(run.preflight.network.iter().map(|network| {
         let (p50, p99) = (ms(network.round_trip_p50_us), ms(network.round_trip_p99_us));
-        let upload = number(network.upload_mib_per_s);
+        let takes = format!("takes {} MiB/s", number(network.upload_mib_per_s));
+        let sends = network.download_mib_per_s.map(|rate| format!(", sends {} MiB/s", number(rate)));
+        let rates = takes + &sends.unwrap_or_default();
         let name = format!("Network to {}, broker {}", network.target, network.broker);
-        (name, format!("round trip {p50} ms (p50), {p99} ms (p99); takes {upload} MiB/s"))
+        (name, format!("round trip {p50} ms (p50), {p99} ms (p99); {rates}"))
     }));
     facts.push(("Program".to_owned(), format!("Parshall {}, results of schema {}", run.program_version, run.schema)));
     facts

@@ -176,6 +176,9 @@ pub struct NetworkFacts {
     pub round_trip_p50_us: u64,
     pub round_trip_p99_us: u64,
     pub upload_mib_per_s: f64,
+    /// `None` where no topic could be created for it.
+    #[serde(default)]
+    pub download_mib_per_s: Option<f64>,
 }
 
 /// One case on one target, once: `cases/*.json`.

@@ -22,6 +22,7 @@ use client::{Client, ClientError, Resource};
 use tokio::time::sleep;
 
 use crate::disk_probe::DiskProbe;
+use crate::net_download::probe_download;
 use crate::net_probe::{NetProbe, probe_net};
 use crate::proc_probe::{host_facts, program_checksum};
 use crate::report::report_html;
@@ -39,6 +40,7 @@ const DISK_PROBE: DiskProbe = DiskProbe { bytes: 256 * 1024 * 1024, syncs: 200, 
 /// What the disk probe writes at once.
 const DISK_BLOCK_BYTES: u64 = 1024 * 1024;
 const NET_PROBE: NetProbe = NetProbe { round_trips: 500, upload: Duration::from_millis(500) };
+const DOWNLOAD: Duration = Duration::from_millis(500);
 /// How often a blocking wait checks whether to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
@@ -195,6 +197,7 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
                 round_trip_p50_us: result.round_trip.quantile_us(0.5),
                 round_trip_p99_us: result.round_trip.quantile_us(0.99),
                 upload_mib_per_s: result.upload_bytes_per_s / 1_048_576.0,
+                download_mib_per_s: None,
             });
         }
         described.push(TargetFacts {
@@ -234,6 +237,21 @@ async fn facts(plan: &Plan, targets: &[Target]) -> Result<RunFacts, RunError> {
         charts,
         search: None,
     })
+}
+
+/// A stop does not drop it: it leaves no topic behind.
+async fn measure_downloads(plan: &Plan, targets: &[Target], network: &mut [NetworkFacts], stop: &AtomicBool) {
+    for target in targets {
+        let client = Client::new(target.client_config());
+        match probe_download(&client, DOWNLOAD, (plan.wall_ms)(), stop).await {
+            Ok(rates) => {
+                for facts in network.iter_mut().filter(|facts| facts.target == target.label) {
+                    facts.download_mib_per_s = rates.get(&facts.broker).map(|rate| rate / 1_048_576.0);
+                }
+            }
+            Err(error) => tracing::warn!(%error, target = target.label, "how fast brokers send is not measured"),
+        }
+    }
 }
 
 /// Our brokers have a setting for it, Kafka's sync after so many records, if any.
@@ -296,7 +314,11 @@ impl<'a> Session<'a> {
             Some(results) => (results.run, results.cases),
             None => {
                 show(Event::Preparing("measuring the disk and the network"));
-                let facts = unless_stopped(stop, facts(plan, &targets)).await??;
+                let mut facts = unless_stopped(stop, facts(plan, &targets)).await??;
+                measure_downloads(plan, &targets, &mut facts.preflight.network, stop).await;
+                if stop.load(Ordering::Relaxed) {
+                    return Err(RunError::Interrupted);
+                }
                 files::write_run(&plan.directory, &facts)?;
                 (facts, Vec::new())
             }

@@ -99,7 +99,8 @@ impl Point {
         }
     }
 
-    /// The mean of both rates, of which `share` is the later one's, the worse of both latencies, and the rest of the later.
+    /// The mean of both rates, of which `share` is the later one's, the worse of both latencies, and for the rest the
+    /// later.
     fn and(self, later: Self, share: f64) -> Self {
         let mean = |of: fn(&Self) -> f64| of(&self) * (1.0 - share) + of(&later) * share;
         Self {

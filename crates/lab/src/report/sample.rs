@@ -41,6 +41,7 @@ pub(crate) fn run() -> RunFacts {
         round_trip_p50_us: 48,
         round_trip_p99_us: 131,
         upload_mib_per_s: 3120.0,
+        download_mib_per_s: Some(2840.0),
     };
     RunFacts {
         schema: SCHEMA_VERSION,

@@ -3,7 +3,7 @@
 use super::watch::{Watched, broker_costs};
 use crate::bottleneck::{ClientCpu, Observation, Verdict};
 use crate::consume::ConsumeStats;
-use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, Preflight};
+use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, NetworkFacts, Preflight};
 use crate::scenario::{Load, Loop};
 use crate::stats::{Stats, Tally};
 
@@ -110,8 +110,7 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
     let host = watched.to.host.since(&watched.from.host);
     let mib_per_s = |bytes: u64| bytes as f64 / 1_048_576.0 / window_s.max(1e-9);
     let disk = facts.preflight.disk.as_ref().filter(|_| facts.is_local);
-    let network = facts.preflight.network.iter().filter(|network| network.target == facts.label && !facts.is_local);
-    let carries = network.map(|network| network.upload_mib_per_s).fold(0.0, f64::max);
+    let networks = facts.preflight.network.iter().filter(|network| network.target == facts.label && !facts.is_local);
     let has_producers = load.producers > 0;
     let is_long_enough = window_s >= CPU_WINDOW_S_MIN;
     let observation = Observation {
@@ -136,7 +135,7 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
         }),
         throttled: in_cores(requests.throttled.as_secs_f64()) / f64::from(load.producers.max(1)),
         disk: disk.map(|disk| mib_per_s(host.disk_written_bytes) / disk.write_mib_per_s.max(1e-9)),
-        network: (carries > 0.0).then(|| mib_per_s(host.received_bytes.max(host.sent_bytes)) / carries),
+        network: network_used(networks, mib_per_s(host.sent_bytes), mib_per_s(host.received_bytes)),
         failures: produced.failures(),
         backlog_records: watched.seconds.last().map_or(0, |second| second.backlog_records),
     };
@@ -152,4 +151,43 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
         verdict.warnings.push("interrupted".to_owned());
     }
     verdict
+}
+
+/// The part of what the network was measured to carry, in the direction that is used more. The best way to a broker
+/// stands for all: the machine's own interface has no more.
+fn network_used<'a>(
+    networks: impl Iterator<Item = &'a NetworkFacts>,
+    sent_mib_per_s: f64,
+    received_mib_per_s: f64,
+) -> Option<f64> {
+    let (mut up, mut down) = (0.0, 0.0);
+    for network in networks {
+        up = network.upload_mib_per_s.max(up);
+        down = network.download_mib_per_s.unwrap_or(0.0).max(down);
+    }
+    let used = |(rate, carries): (f64, f64)| (carries > 0.0).then(|| rate / carries);
+    [(sent_mib_per_s, up), (received_mib_per_s, down)].into_iter().filter_map(used).reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_direction_of_the_network_is_judged_by_its_own_rate() {
+        let way = |upload_mib_per_s, download_mib_per_s| NetworkFacts {
+            target: "kafka:9092".to_owned(),
+            broker: 1,
+            round_trip_p50_us: 50,
+            round_trip_p99_us: 90,
+            upload_mib_per_s,
+            download_mib_per_s,
+        };
+        let ways = [way(100.0, Some(400.0)), way(80.0, Some(300.0))];
+        assert_eq!(network_used(ways.iter(), 90.0, 200.0), Some(0.9));
+        assert_eq!(network_used(ways.iter(), 10.0, 380.0), Some(0.95));
+        // Nothing says how much may come in.
+        assert_eq!(network_used([way(100.0, None)].iter(), 10.0, 380.0), Some(0.1));
+        assert_eq!(network_used([].iter(), 10.0, 380.0), None);
+    }
 }
