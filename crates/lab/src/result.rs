@@ -390,6 +390,9 @@ pub struct Cost {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct BrokerCost {
+    /// `None`: its metrics do not tell.
+    #[serde(default)]
+    pub id: Option<i32>,
     pub cpu_s: f64,
     /// The most of all seconds.
     pub resident_bytes_max: u64,

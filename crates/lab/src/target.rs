@@ -9,6 +9,7 @@ mod local;
 mod loopback;
 mod node;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -51,8 +52,8 @@ pub struct Target {
     pub bootstrap_servers: Vec<String>,
     /// How to connect to them.
     pub security: Security,
-    /// In the order of the brokers, as far as they run on this machine.
-    pub processes: Vec<u32>,
+    /// By the brokers' ids, as far as they run on this machine.
+    pub processes: BTreeMap<i32, u32>,
     /// For example "Apache Kafka 4.3.1"; empty if unknown.
     pub version: String,
     /// Of brokers elsewhere.
@@ -133,7 +134,15 @@ impl Target {
     pub(crate) fn sample_brokers(&self) -> Vec<Option<ProcessSample>> {
         match &self.endpoints {
             Some(endpoints) => endpoints.samples(),
-            None => self.processes.iter().map(|&pid| sample_process(pid).ok()).collect(),
+            None => self.processes.values().map(|&pid| sample_process(pid).ok()).collect(),
+        }
+    }
+
+    /// The ids of the brokers whose samples there are, in the same order.
+    pub(crate) fn broker_ids(&self) -> Vec<Option<i32>> {
+        match &self.endpoints {
+            Some(endpoints) => endpoints.broker_ids().to_vec(),
+            None => self.processes.keys().copied().map(Some).collect(),
         }
     }
 
@@ -183,12 +192,13 @@ impl Target {
             log_level: Some("warn"),
         };
         let mut cluster = spec.spawn()?;
+        let processes = by_id(cluster.brokers().iter().map(|broker| broker.process));
         cluster.until_ready(EMBEDDED_READY_MAX, |_| {}).await?;
         Ok(Self {
             label: "parshall".to_owned(),
             bootstrap_servers: cluster.bootstrap_servers(),
             security: Security::default(),
-            processes: cluster.brokers().iter().map(|broker| broker.process).collect(),
+            processes,
             version: cluster.brokers().first().map(|broker| broker.version.clone()).unwrap_or_default(),
             endpoints: None,
             nodes: cluster.into_nodes(),
@@ -199,20 +209,24 @@ impl Target {
     async fn servers(bootstrap: &[String], security: &Security, deadline: Duration) -> Result<Self, TargetError> {
         let config = ClientConfig { deadline, ..client_config(bootstrap, security) };
         let cluster = Client::new(config).cluster().await?;
-        let mut brokers: Vec<_> = cluster.brokers.values().filter(|broker| is_here(broker)).collect();
-        brokers.sort_by_key(|broker| broker.id);
-        let ports = brokers.into_iter().filter_map(|broker| u16::try_from(broker.port).ok());
+        let here = cluster.brokers.values().filter(|broker| is_here(broker));
+        let process = |broker: &Broker| Some((broker.id, listener_of(u16::try_from(broker.port).ok()?)?));
         Ok(Self {
             label: bootstrap.join(","),
             bootstrap_servers: bootstrap.to_vec(),
             security: security.clone(),
-            processes: ports.filter_map(listener_of).collect(),
+            processes: here.filter_map(process).collect(),
             version: String::new(),
             endpoints: None,
             nodes: Vec::new(),
             dir: None,
         })
     }
+}
+
+/// Of brokers that were started: their ids run from 1.
+fn by_id(processes: impl Iterator<Item = u32>) -> BTreeMap<i32, u32> {
+    (1..).zip(processes).collect()
 }
 
 fn client_config(bootstrap: &[String], security: &Security) -> ClientConfig {
@@ -285,7 +299,7 @@ mod tests {
         let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
         assert_eq!((target.label.as_str(), target.version.as_str()), ("parshall", "parshall 9.8.7"));
         assert_eq!(target.bootstrap_servers, ["127.0.0.1:4711"]);
-        let [pid] = target.processes[..] else { panic!("{:?}", target.processes) };
+        let pid = target.processes[&1];
         assert!(is_running(pid));
         let [data] = &children(dir.path())[..] else { panic!("{:?}", children(dir.path())) };
         let arguments = fs::read_to_string(data.join("broker-1/arguments")).unwrap();
@@ -314,7 +328,7 @@ mod tests {
         // It does not care for SIGTERM.
         let (dir, spec) = program(&format!("trap '' TERM\n{READY}sleep 60 & wait"));
         let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
-        let pid = target.processes[0];
+        let pid = target.processes[&1];
         drop(target);
         assert!(!is_running(pid));
         assert!(children(dir.path()).is_empty());

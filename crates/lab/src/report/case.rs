@@ -190,7 +190,12 @@ fn row(name: &'static str, ours: Option<f64>, theirs: Option<f64>) -> Option<Row
 fn cost_rows(group: &Group<'_>, measured: &Measured, published: &Published, brokers: Option<u32>) -> Vec<Row> {
     let Measured { cost, seconds, .. } = measured;
     let cores = |cpu_s: f64| format::maybe(Some(cpu_s / seconds).filter(|_| *seconds > 0.0));
-    let each = |text: &dyn Fn(&BrokerCost) -> String| listed(cost.brokers.iter().map(text));
+    let named = |broker: &BrokerCost, text: String| match broker.id {
+        Some(id) if cost.brokers.len() > 1 && text != NONE => format!("{id}: {text}"),
+        _ => text,
+    };
+    let each =
+        |text: &dyn Fn(&BrokerCost) -> String| listed(cost.brokers.iter().map(|broker| named(broker, text(broker))));
     let percent =
         published.broker_cpu_percent.iter().map(|percent| format::trimmed(&format::number(*percent)) + "\u{a0}%");
     let memory = |bytes: u64| if bytes > 0 { format::memory(bytes) } else { NONE.to_owned() };

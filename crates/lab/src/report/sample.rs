@@ -110,6 +110,7 @@ pub(crate) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f
     let cost = Cost {
         client_cpu_s: client_cpu * seconds,
         brokers: vec![BrokerCost {
+            id: Some(1),
             cpu_s: broker_cpu * seconds,
             resident_bytes_max: noise.about(resident_bytes, 0.2) as u64,
             disk_read_bytes: 0,

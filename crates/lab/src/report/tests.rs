@@ -4,7 +4,7 @@ use std::slice;
 
 use super::{format, report_html, sample};
 use crate::bottleneck::Limit;
-use crate::result::{CaseResult, Measure, Outcome, Published};
+use crate::result::{BrokerCost, CaseResult, Measure, Outcome, Published};
 
 /// A section of the page.
 fn section<'a>(page: &'a str, id: &str) -> &'a str {
@@ -166,6 +166,25 @@ fn published_cpu_is_related_to_its_base_case_and_so_is_ours() {
     let charts = section(&page, "charts");
     assert!(charts.contains(">H2 over H1</text>") && charts.contains("H2, published: 1.50 CPU of the"), "{charts}");
     assert!(!section(&report_html(&run, &[other, h2]), "cases").contains("times that of"), "no base on its target");
+}
+
+#[test]
+fn brokers_are_called_by_their_ids() {
+    let mut case = sample::measured("H1", "kafka", 1, 1000.0);
+    let Outcome::Measured(measured) = &mut case.outcome else { panic!("{case:?}") };
+    let broker = |id, cpu_s| BrokerCost { id: Some(id), cpu_s, ..BrokerCost::default() };
+    measured.seconds = 10.0;
+    measured.cost.brokers = vec![broker(4, 5.0), broker(7, 20.0)];
+    measured.series.iter_mut().for_each(|second| second.broker_cpu = vec![0.5, 2.0]);
+    let page = report_html(&sample::run(), &[case]);
+    let cases = section(&page, "cases");
+    let row = |name: &str, ours: &str| format!("<th scope=\"row\">{name}</th><td class=\"n\">{ours}</td>");
+    for (name, ours) in [
+        ("Broker CPU, cores", "4: 0.500, 7: 2.00"),
+    ] {
+        assert!(cases.contains(&row(name, ours)), "{name}: {cases}");
+    }
+    assert!(cases.contains("broker 4 0.500, broker 7 2.00, whole machine"), "{cases}");
 }
 
 #[test]

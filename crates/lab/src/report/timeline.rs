@@ -46,16 +46,18 @@ struct Span<'a> {
 
 pub(super) fn figures(measured: &Measured) -> Vec<Figure> {
     let spans = spans(&measured.series);
-    let over_time =
-        plans(&measured.series, measured.verdict.is_saturated).into_iter().filter_map(|plan| plan.figure(&spans));
+    let over_time = plans(measured).into_iter().filter_map(|plan| plan.figure(&spans));
     over_time.chain(distribution(measured)).collect()
 }
 
-fn plans(series: &[Second], is_saturated: bool) -> Vec<Plan> {
-    let brokers = series.iter().map(|second| second.broker_cpu.len().max(second.broker_resident_bytes.len())).max();
+fn plans(measured: &Measured) -> Vec<Plan> {
+    let is_saturated = measured.verdict.is_saturated;
+    let brokers =
+        measured.series.iter().map(|second| second.broker_cpu.len().max(second.broker_resident_bytes.len())).max();
     let each_broker = |value: fn(&Second, usize) -> Option<f64>| {
         let brokers = brokers.unwrap_or(0);
-        let name = move |at: usize| if brokers == 1 { "broker".to_owned() } else { format!("broker {}", at + 1) };
+        let id = |at: usize| measured.cost.brokers.get(at).and_then(|broker| broker.id).unwrap_or(at as i32 + 1);
+        let name = |at: usize| if brokers == 1 { "broker".to_owned() } else { format!("broker {}", id(at)) };
         let of = move |at| shown(&name(at), 2 + at % BROKER_COLORS, move |second| value(second, at).unwrap_or(0.0));
         (0..brokers).map(of).collect::<Vec<_>>()
     };
@@ -206,6 +208,7 @@ fn quantiles(latency: &Latency) -> Vec<Quantile> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::result::tests::measured;
 
     #[test]
     fn long_runs_are_merged_and_what_was_not_there_has_no_chart() {
@@ -219,7 +222,8 @@ mod tests {
         let series: Vec<_> = (1..=900).map(second).collect();
         let spans = spans(&series);
         assert_eq!((spans.len(), spans[0].to_s, spans[1].from_s), (90, 10.0, 10.0));
-        let figures: Vec<_> = plans(&series, false).iter().filter_map(|plan| plan.figure(&spans)).collect();
+        let measured = Measured { series: series.clone(), ..measured() };
+        let figures: Vec<_> = plans(&measured).iter().filter_map(|plan| plan.figure(&spans)).collect();
         let captions: Vec<_> = figures.iter().map(|figure| figure.caption.as_str()).collect();
         assert_eq!(captions, ["Throughput", "Latency"]);
         assert!(figures[0].svg.contains("<title>10 s: produced 0.500 records/s</title>"), "{}", figures[0].svg);

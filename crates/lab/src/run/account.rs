@@ -19,6 +19,8 @@ pub(super) struct Facts<'a> {
     pub(super) consumed: &'a ConsumeStats,
     pub(super) end_to_end: &'a Tally,
     pub(super) brokers: usize,
+    /// Of the brokers that are sampled, in that order.
+    pub(super) broker_ids: &'a [Option<i32>],
     pub(super) is_local: bool,
     /// Of the machine that puts the load.
     pub(super) cores: u32,
@@ -74,6 +76,7 @@ fn cost(facts: &Facts<'_>, produced: Option<&Flow>, consumed: Option<&Flow>) -> 
     let mut brokers: Vec<BrokerCost> = broker_costs(from, to);
     for (index, broker) in brokers.iter_mut().enumerate() {
         let residents = watched.seconds.iter().filter_map(|second| second.broker_resident_bytes.get(index));
+        broker.id = facts.broker_ids.get(index).copied().flatten();
         broker.resident_bytes_max = residents.copied().max().unwrap_or(0).max(broker.resident_bytes_max);
     }
     let client_cpu_s = to.client.cpu.saturating_sub(from.client.cpu).as_secs_f64();

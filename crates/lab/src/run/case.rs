@@ -208,6 +208,7 @@ impl Running<'_> {
             consumed: &consumed,
             end_to_end: &end_to_end,
             brokers: self.brokers,
+            broker_ids: &self.around.target.broker_ids(),
             is_local: self.around.target.is_local(),
             cores: self.around.cores,
             preflight: self.around.preflight,

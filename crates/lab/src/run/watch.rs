@@ -94,11 +94,13 @@ impl Watch<'_> {
     }
 }
 
-/// What each broker has taken in between; `resident_bytes_max` is that of the later moment.
+/// What each broker has taken in between, in the order of the samples; `resident_bytes_max` is that of the later
+/// moment.
 pub(super) fn broker_costs(from: &Moment, to: &Moment) -> Vec<BrokerCost> {
     let pairs = from.brokers.iter().zip(&to.brokers);
     let cost = |pair: (&Option<ProcessSample>, &Option<ProcessSample>)| match pair {
         (Some(from), Some(to)) => BrokerCost {
+            id: None,
             cpu_s: to.cpu.saturating_sub(from.cpu).as_secs_f64(),
             resident_bytes_max: to.resident_bytes,
             disk_read_bytes: to.read_bytes.saturating_sub(from.read_bytes),

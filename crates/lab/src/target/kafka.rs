@@ -14,7 +14,7 @@ use client::Security;
 
 use super::loopback::{Ports, until_all_see_all};
 use super::node::{Input, Node};
-use super::{Target, TargetError, data_dir};
+use super::{Target, TargetError, by_id, data_dir};
 
 /// A UUID in base64, as Apache Kafka writes it.
 const CLUSTER_ID: &str = "parshallLaboratoryAAAA";
@@ -84,7 +84,7 @@ pub(super) async fn start(
         label: "kafka".to_owned(),
         bootstrap_servers,
         security: Security::default(),
-        processes: nodes.iter().map(Node::id).collect(),
+        processes: by_id(nodes.iter().map(Node::id)),
         version: java.version,
         endpoints: None,
         nodes,
