@@ -93,6 +93,8 @@ fn a_scenario_runs_on_a_broker_of_its_own_and_leaves_results() {
     assert!(rate["latency"]["p99_us"].as_u64() > Some(0) && !rate["series"].as_array().unwrap().is_empty());
     assert!(rate["cost"]["brokers"][0]["resident_bytes_max"].as_u64() > Some(1 << 20), "{}", rate["cost"]);
     assert_eq!(rate["cost"]["brokers"][0]["id"], 1);
+    assert!(rate["cost"]["client_resident_bytes_max"].as_u64() > Some(1 << 20), "{}", rate["cost"]);
+    assert!(rate["series"][0]["client_resident_bytes"].as_u64() > Some(1 << 20), "{}", rate["series"][0]);
     let network = &results["run"]["preflight"]["network"][0];
     assert!(network["download_mib_per_s"].as_f64() > Some(0.0), "{network}");
     assert_eq!(case(&results, "rate/rate_records_per_s=500")["published"]["records_per_s"], 123_456.0);

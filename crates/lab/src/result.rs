@@ -376,6 +376,9 @@ fn parts(records: u64) -> Vec<f64> {
 pub struct Cost {
     /// CPU time of the generator, in seconds.
     pub client_cpu_s: f64,
+    /// Resident memory of the generator, the most of all seconds.
+    #[serde(default)]
+    pub client_resident_bytes_max: u64,
     /// One for each broker whose process can be seen.
     pub brokers: Vec<BrokerCost>,
     /// CPU time that other processes of the machine took.
@@ -422,6 +425,8 @@ pub struct Second {
     pub client_cpu: f64,
     pub broker_cpu: Vec<f64>,
     pub broker_resident_bytes: Vec<u64>,
+    #[serde(default)]
+    pub client_resident_bytes: u64,
     pub host_cpu: f64,
     pub disk_written_mib_per_s: f64,
     /// Over the machine's interfaces, the loopback left out.

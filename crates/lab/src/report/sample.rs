@@ -109,6 +109,7 @@ pub(crate) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f
     let client_cpu = noise.about(0.8, 0.1) * (records_per_s / 400_000.0).powf(0.7);
     let cost = Cost {
         client_cpu_s: client_cpu * seconds,
+        client_resident_bytes_max: 61 << 20,
         brokers: vec![BrokerCost {
             id: Some(1),
             cpu_s: broker_cpu * seconds,
@@ -189,6 +190,7 @@ fn series(noise: &mut Noise, records_per_s: f64, typical_us: f64, [broker_cpu, c
             client_cpu: noise.about(client_cpu * part, 0.1),
             broker_cpu: vec![noise.about(broker_cpu * part, 0.1)],
             broker_resident_bytes: vec![(80 << 20) + (u64::from(at) << 19)],
+            client_resident_bytes: 61 << 20,
             host_cpu: noise.about((client_cpu + broker_cpu + 0.1) * part, 0.05),
             disk_written_mib_per_s: noise.about(mib_per_s, 0.5),
             ..Second::default()

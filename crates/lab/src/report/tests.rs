@@ -181,10 +181,12 @@ fn brokers_are_called_by_their_ids() {
     let row = |name: &str, ours: &str| format!("<th scope=\"row\">{name}</th><td class=\"n\">{ours}</td>");
     for (name, ours) in [
         ("Broker CPU, cores", "4: 0.500, 7: 2.00"),
+        ("Client memory, most", "61.0\u{a0}MiB"),
     ] {
         assert!(cases.contains(&row(name, ours)), "{name}: {cases}");
     }
     assert!(cases.contains("broker 4 0.500, broker 7 2.00, whole machine"), "{cases}");
+    assert!(cases.contains("client 61.0, broker 4 "), "its memory has a line: {cases}");
 }
 
 #[test]

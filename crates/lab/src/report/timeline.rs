@@ -65,6 +65,9 @@ fn plans(measured: &Measured) -> Vec<Plan> {
     let memory =
         |second: &Second, at: usize| second.broker_resident_bytes.get(at).map(|bytes| format::mebibytes(*bytes));
     let ms = |us: u64| us as f64 / 1000.0;
+    let client_memory = |second: &Second| format::mebibytes(second.client_resident_bytes);
+    let mut memory_lines = vec![shown("client", 1, client_memory)];
+    memory_lines.extend(each_broker(memory));
     let mut cpu_lines = vec![shown("client", 1, |second| second.client_cpu)];
     cpu_lines.extend(each_broker(cpu));
     cpu_lines.push(dashed("whole machine", 0, |second| second.host_cpu));
@@ -90,7 +93,7 @@ fn plans(measured: &Measured) -> Vec<Plan> {
         Plan { may_be_log: true, ..plan(latency_caption, "ms", latency, Merge::Most) },
         plan("CPU", "cores", cpu_lines, Merge::Mean),
         plan("Backlog of consumers", "records", backlog, Merge::Most),
-        plan("Resident memory", "MiB", each_broker(memory), Merge::Most),
+        plan("Resident memory", "MiB", memory_lines, Merge::Most),
         plan("Disk and network", "MiB/s", traffic, Merge::Mean),
         plan("Records that failed", "records/s", failed, Merge::Most),
     ]

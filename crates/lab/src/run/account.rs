@@ -79,6 +79,7 @@ fn cost(facts: &Facts<'_>, produced: Option<&Flow>, consumed: Option<&Flow>) -> 
         broker.id = facts.broker_ids.get(index).copied().flatten();
         broker.resident_bytes_max = residents.copied().max().unwrap_or(0).max(broker.resident_bytes_max);
     }
+    let client_residents = watched.seconds.iter().map(|second| second.client_resident_bytes);
     let client_cpu_s = to.client.cpu.saturating_sub(from.client.cpu).as_secs_f64();
     let brokers_cpu_s: f64 = brokers.iter().map(|broker| broker.cpu_s).sum();
     let host = to.host.since(&from.host);
@@ -91,6 +92,7 @@ fn cost(facts: &Facts<'_>, produced: Option<&Flow>, consumed: Option<&Flow>) -> 
     let seen = brokers_cpu_s > 0.0;
     Cost {
         client_cpu_s,
+        client_resident_bytes_max: client_residents.max().unwrap_or(0).max(to.client.resident_bytes),
         others_cpu_s: (busy_s - client_cpu_s - local_brokers_s).max(0.0),
         cores: facts.cores,
         broker_cpu_s_per_million: per(brokers_cpu_s, millions).filter(|_| seen),

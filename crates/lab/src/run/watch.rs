@@ -87,6 +87,7 @@ impl Watch<'_> {
                 .iter()
                 .map(|sample| sample.as_ref().map_or(0, |s| s.resident_bytes))
                 .collect(),
+            client_resident_bytes: to.client.resident_bytes,
             host_cpu: host.busy.as_secs_f64() / seconds,
             disk_written_mib_per_s: host.disk_written_bytes as f64 / MIB / seconds,
             network_mib_per_s: (host.received_bytes + host.sent_bytes) as f64 / MIB / seconds,
