@@ -226,6 +226,43 @@ fn an_interrupted_run_cleans_up_and_goes_on() {
 }
 
 #[test]
+fn the_machines_of_brokers_are_made_smaller() {
+    let text = "name = \"sizes\"\ntitle = \"Sizes\"\n[defaults]\nduration_s = 1\nwarm_up_s = 1\n\
+                rate_records_per_s = 500\nbroker_memory = \"512MiB\"\n[[case]]\nid = \"small\"\nbroker_cpus = 1\n\
+                [[case]]\nid = \"huge\"\nbroker_cpus = 99999\n[[case]]\nid = \"whole\"\nbroker_memory = 0\n";
+    let dir = scenario(text);
+    let results: Value =
+        serde_json::from_str(&ok(dir.path(), &["run", "mine.toml", "--out", "results", "--json"])).unwrap();
+    let small = &case(&results, "small")["outcome"]["measured"];
+    let limits = &small["broker_limits"];
+    assert_eq!(limits["cpus"], 1.0);
+    let means = limits["means"].as_str().unwrap();
+    match limits["memory_bytes"].as_u64() {
+        Some(bytes) => assert_eq!((bytes, means), (512 << 20, "cgroup v2: 1 CPU, 512MiB")),
+        // A machine without control groups for us says so.
+        None => {
+            assert!(means.starts_with("affinity: CPU ") && means.ends_with("; memory not limited"), "{means}");
+            let warnings = small["verdict"]["warnings"].to_string();
+            assert!(warnings.contains("memory of brokers was not limited to 512MiB"), "{warnings}");
+        }
+    }
+    assert!(case(&results, "whole")["outcome"]["measured"]["broker_limits"].is_null());
+    let reason = case(&results, "huge")["outcome"]["skipped"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("its brokers have 99999 CPUs each, and this machine has "), "{reason}");
+    let again = ok(dir.path(), &["run", "mine.toml", "--out", "results"]);
+    assert!(again.contains(&format!("; brokers: {means}")), "{again}");
+
+    let broker = Broker::start();
+    let server = ["--bootstrap-server", broker.address.as_str()];
+    let args = [&["run", "mine.toml", "--case", "small", "--out", "theirs", "--json"], &server[..]].concat();
+    let results: Value = serde_json::from_str(&ok(dir.path(), &args)).unwrap();
+    let reason = case(&results, "small")["outcome"]["skipped"]["reason"].as_str().unwrap();
+    assert!(reason.contains("only be done with brokers that the lab starts"), "{reason}");
+    let plan = ok(dir.path(), &[&["plan", "mine.toml"], &server[..]].concat());
+    assert!(plan.contains("skipped: only brokers that are started can be made smaller"), "{plan}");
+}
+
+#[test]
 fn capacity_is_searched_by_rates() {
     let dir = tempfile::tempdir().unwrap();
     // What it will do is told before it has done anything.

@@ -3,9 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::text::Text;
+
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct ByteSize(pub u64);
 
 impl fmt::Display for ByteSize {
@@ -32,6 +37,14 @@ impl FromStr for ByteSize {
         let number: f64 = number.trim_end().parse().map_err(|_| wrong())?;
         let bytes = number * unit as f64;
         if (0.0..=1e18).contains(&bytes) { Ok(Self(bytes as u64)) } else { Err(wrong()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    /// A number of bytes, or a text with a unit.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod batches;
 mod bottleneck;
+mod broker_size;
 mod byte_size;
 mod capacity;
 mod compare;
@@ -42,6 +43,7 @@ mod timer;
 mod transaction;
 
 pub use bottleneck::{Limit, Verdict};
+pub use broker_size::BrokerSize;
 pub use byte_size::ByteSize;
 pub use capacity::{capacity, steps_max};
 pub use compare::{ComparedCase, ComparedFigure, ComparedSide, Conclusion, Ratio, Side, Spread, compare};
@@ -57,6 +59,7 @@ pub use metrics::{ProducerMetrics, Sum};
 pub use net_download::probe_download;
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
+pub use proc_probe::{HostFacts, host_facts};
 pub use produce::{ProduceLoad, produce};
 pub use rate::{Pace, Schedule, share};
 pub use raw::produce_raw;

@@ -31,8 +31,8 @@ const ANSWER_BATCHES: i64 = 8;
 const IN_FLIGHT: usize = 4;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Fetches from each broker for so long, what was written for about as long at most. Returns bytes per second by broker;
-/// nothing once `stop` is set.
+/// Fetches from each broker for so long, what was written for about as long at most. Returns bytes per second by
+/// broker; nothing once `stop` is set.
 pub async fn probe_download(
     client: &Client,
     duration: Duration,

@@ -294,8 +294,21 @@ pub struct Measured {
     /// Records that were not delivered, by reason.
     pub failures: BTreeMap<String, u64>,
     pub cost: Cost,
+    /// What made the brokers' machines smaller than this one; `None`: nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_limits: Option<BrokerLimits>,
     pub series: Vec<Second>,
     pub verdict: Verdict,
+}
+
+/// The part of the machine that each broker could have.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct BrokerLimits {
+    /// `None`: all of the machine's.
+    pub cpus: Option<f64>,
+    pub memory_bytes: Option<u64>,
+    /// By what means: `cgroup v2: 2 CPUs, 2GiB each`.
+    pub means: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -450,6 +463,7 @@ pub(crate) mod tests {
             end_to_end: None,
             failures: BTreeMap::new(),
             cost: Cost::default(),
+            broker_limits: None,
             series: Vec::new(),
             verdict,
         }

@@ -31,7 +31,7 @@ use crate::result::{
 };
 use crate::scenario::{Case, Load, Scenario, Stop};
 use crate::settings::SettingError;
-use crate::target::{Target, TargetError, TargetSpec};
+use crate::target::{Sizing, Target, TargetError, TargetSpec};
 pub use extent::Extent;
 use files::write_report;
 pub use files::{FilesError, Results};
@@ -124,6 +124,15 @@ pub enum RunError {
 pub enum CaseError {
     #[error("it needs {needed} brokers, and there are {brokers}")]
     TooFewBrokers { needed: usize, brokers: usize },
+    #[error(
+        "it limits the brokers' machines (broker_cpus, broker_memory), which can only be done with brokers that the lab \
+         starts: take both out of the scenario to run it here"
+    )]
+    NotStarted,
+    #[error("{reason}")]
+    TooLarge { reason: String },
+    #[error("the brokers' machines cannot be limited: {0}")]
+    Limits(io::Error),
     #[error(
         "topic {topic} is there with {partitions} partitions and {replicas} replicas; the case says \
          {wanted_partitions} and {wanted_replicas}"
@@ -300,10 +309,11 @@ impl<'a> Session<'a> {
         show: &mut impl FnMut(Event<'_>),
     ) -> Result<(Self, Vec<CaseResult>), RunError> {
         let earlier = earlier(plan)?;
+        let sizing = Sizing::of(&plan.scenario.cases);
         let mut targets: Vec<Target> = Vec::new();
         for spec in &plan.targets {
             show(Event::Preparing(&format!("starting {}", spec.label())));
-            let starting = Target::start(spec, plan.brokers, plan.data_parent.as_deref());
+            let starting = Target::start(spec, plan.brokers, plan.data_parent.as_deref(), sizing.as_ref());
             let target = unless_stopped(stop, starting).await??;
             if targets.iter().any(|other| other.label == target.label) {
                 return Err(RunError::SameTarget(target.label));
@@ -411,7 +421,9 @@ impl<'a> Session<'a> {
         let measured = case::run_case(&self.around(target, &unique), case, |second| show(Event::Second(second))).await;
         let outcome = match measured {
             Ok(measured) => Outcome::Measured(Box::new(measured)),
-            Err(error @ CaseError::TooFewBrokers { .. }) => Outcome::Skipped { reason: error.to_string() },
+            Err(error @ (CaseError::TooFewBrokers { .. } | CaseError::NotStarted | CaseError::TooLarge { .. })) => {
+                Outcome::Skipped { reason: error.to_string() }
+            }
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };
         self.keep(case, target, turn, outcome, show)
@@ -455,7 +467,7 @@ impl<'a> Session<'a> {
             target,
             extent: self.plan.extent,
             preflight: &self.facts.preflight,
-            cores: self.facts.host.cores,
+            host: &self.facts.host,
             unique,
             wall_ms: self.plan.wall_ms,
             stop: self.stop,

@@ -12,6 +12,8 @@ pub use load::{Engine, KEYS, Load, Loop, Stop};
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::broker_size::BrokerSize;
+use crate::byte_size::ByteSize;
 use crate::result::{Chart, Measure, Published};
 use crate::settings::{ConsumerSettings, ProducerSettings, SettingError};
 use crate::text::Text;
@@ -19,6 +21,9 @@ use crate::text::Text;
 /// More cases than a user would wait for; a matrix of many lists is soon larger than was meant.
 const CASES_MAX: usize = 10_000;
 const COUNT_MAX: u32 = 100_000;
+/// Less is no machine that a broker could run on.
+const BROKER_CPUS_MIN: f64 = 0.1;
+const BROKER_MEMORY_MIN: ByteSize = ByteSize(64 << 20);
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -243,6 +248,13 @@ fn check(load: &Load) -> Result<(), String> {
             return Err(format!("{name} is {value}; it takes 0 to 1,000,000,000"));
         }
     }
+    let BrokerSize { cpus, memory } = load.broker_size();
+    if cpus != 0.0 && !(BROKER_CPUS_MIN..=f64::from(COUNT_MAX)).contains(&cpus) {
+        return Err(format!("broker_cpus is {cpus}; it takes {BROKER_CPUS_MIN} and more, or 0 for all"));
+    }
+    if memory.0 != 0 && memory < BROKER_MEMORY_MIN {
+        return Err(format!("broker_memory is {memory}; it takes {BROKER_MEMORY_MIN} and more, or 0 for all"));
+    }
     if load.producers + load.consumers == 0 {
         return Err("there are neither producers nor consumers".to_owned());
     }
@@ -261,6 +273,10 @@ impl Load {
     /// Brokers without which it cannot be run.
     pub fn brokers_min(&self) -> u32 {
         self.brokers_needed.max(self.brokers_used).max(self.replicas)
+    }
+
+    pub fn broker_size(&self) -> BrokerSize {
+        BrokerSize { cpus: self.broker_cpus, memory: self.broker_memory }
     }
 
     pub fn producer_settings(&self) -> Result<ProducerSettings, SettingError> {
@@ -378,6 +394,24 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_brokers_is_iterated_too() {
+        let text = "[[case]]\nid = \"A\"\nbroker_cpus = [1, 1.5]\nbroker_memory = [0, \"2GiB\", 1073741824]\n";
+        let scenario = parse(text).unwrap();
+        let ids: Vec<_> = scenario.cases.iter().map(|case| case.id.as_str()).collect();
+        assert_eq!(
+            ids[1..4],
+            [
+                "A/broker_cpus=1,broker_memory=2GiB",
+                "A/broker_cpus=1,broker_memory=1GiB",
+                "A/broker_cpus=1.5,broker_memory=0",
+            ]
+        );
+        let size = scenario.cases[4].load.broker_size();
+        assert_eq!((size.cpus, size.memory), (1.5, ByteSize(2 << 30)));
+        assert!(!Load::default().broker_size().is_limited());
+    }
+
+    #[test]
     fn a_mistake_is_told_with_its_line_and_what_is_allowed() {
         let error = parse("[[case]]\nrecrods = 5\n").unwrap_err();
         assert!(error.starts_with("line 4: unknown field `recrods`") && error.contains("`records`"), "{error}");
@@ -395,6 +429,9 @@ mod tests {
             ("[[case]]\nskip = [{ partition = 1 }]\n", "\"partition\""),
             ("[[case]]\npartitions = []\n", "one value at least"),
             ("[[case]]\npartitions = 0\n", "partitions is 0"),
+            ("[[case]]\nbroker_cpus = 0.05\n", "broker_cpus is 0.05; it takes 0.1 and more"),
+            ("[[case]]\nbroker_memory = \"4K\"\n", "broker_memory is 4KiB; it takes 64MiB and more"),
+            ("[[case]]\nbroker_memory = \"2GB\"\n", "for example 2GiB"),
             ("[[case]]\nreplicas = [1, 3]\nbrokers_used = 2\n", "3 replicas do not fit on brokers_used = 2"),
             ("[[case]]\npublished = [{ base_case = \"B\" }]\n", "line 3: case case-1: its base_case \"B\""),
             ("[[case]]\npublished = [{ record_per_s = 1 }]\n", "record_per_s"),

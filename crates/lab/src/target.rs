@@ -4,7 +4,10 @@
 //! A kill of this process leaves the data behind, and Apache Kafka. Brokers do not get the terminal's Ctrl-C: the run
 //! ends first.
 
+mod affinity;
+mod cgroup;
 mod kafka;
+mod limits;
 mod local;
 mod loopback;
 mod node;
@@ -20,8 +23,11 @@ use client::{Broker, Client, ClientConfig, ClientError, Security};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+use crate::broker_size::BrokerSize;
 use crate::metrics_endpoint::{EndpointError, Endpoints};
 use crate::proc_probe::{ProcessSample, is_this_program, listener_of, sample_process};
+use limits::Limits;
+pub(crate) use limits::{Limited, Sizing};
 pub use local::{LocalBroker, LocalCluster, LocalSpec};
 pub use loopback::Ports;
 use node::Node;
@@ -29,6 +35,9 @@ use node::Node;
 /// Environment variables with this prefix are configs of a broker; it gets those of the run and no others.
 const OWN_VARIABLES: &str = "PARSHALL_";
 const EMBEDDED_READY_MAX: Duration = Duration::from_secs(30);
+/// The setting for what requests of a broker of ours may take, and which part of its memory it takes by itself.
+const REQUESTS_MEMORY: &str = "queued.max.request.bytes";
+const REQUESTS_PART: u64 = 8;
 /// How long servers that should be running are tried.
 const SERVERS_DEADLINE: Duration = Duration::from_secs(10);
 /// How long brokers may take to stop before they are killed.
@@ -60,6 +69,8 @@ pub struct Target {
     endpoints: Option<Endpoints>,
     // Before the directory: brokers that still run would write to it while it is removed.
     nodes: Vec<Node>,
+    /// Where some case limits its brokers. Behind them: their groups are removed when they have ended.
+    limits: Option<Limits>,
     dir: Option<TempDir>,
 }
 
@@ -69,6 +80,8 @@ pub enum TargetError {
     Data { dir: PathBuf, error: io::Error },
     #[error("cannot start {}: {error}", program.display())]
     Start { program: PathBuf, error: io::Error },
+    #[error("the machines of the brokers cannot be limited: {0}")]
+    Limits(io::Error),
     #[error("there is no Java at {}: set JAVA_HOME, or put java on the PATH", java.display())]
     NoJava { java: PathBuf },
     #[error("no Apache Kafka in {0}: there is neither {0}/libs/kafka_*.jar nor {0}/kafka_*.jar", home.display())]
@@ -112,15 +125,23 @@ impl Target {
 
     /// Whether its brokers run on this machine, from the file of this program.
     pub(crate) fn is_this_program(&self) -> bool {
-        self.is_local() && self.processes.iter().all(|&pid| is_this_program(pid))
+        self.is_local() && self.processes.values().all(|&pid| is_this_program(pid))
     }
 
     /// Returns when the brokers serve. Their data goes to a new directory in `data_parent`, or else where the system
-    /// has its temporary files. Servers that run already have as many brokers as they have.
-    pub async fn start(spec: &TargetSpec, brokers: u16, data_parent: Option<&Path>) -> Result<Self, TargetError> {
+    /// has its temporary files. Servers that run already have as many brokers as they have. Without `sizing` the
+    /// machines of the brokers cannot be limited.
+    pub(crate) async fn start(
+        spec: &TargetSpec,
+        brokers: u16,
+        data_parent: Option<&Path>,
+        sizing: Option<&Sizing>,
+    ) -> Result<Self, TargetError> {
         match spec {
-            TargetSpec::Embedded { program, settings } => Self::embedded(program, settings, brokers, data_parent).await,
-            TargetSpec::Kafka { home, settings } => kafka::start(home, settings, brokers, data_parent).await,
+            TargetSpec::Embedded { program, settings } => {
+                Self::embedded(program, settings, brokers, data_parent, sizing).await
+            }
+            TargetSpec::Kafka { home, settings } => kafka::start(home, settings, brokers, data_parent, sizing).await,
             TargetSpec::Servers { bootstrap, security, metrics } => {
                 let servers = Self::servers(bootstrap, security, SERVERS_DEADLINE).await?;
                 let has_endpoints = !metrics.is_empty();
@@ -144,6 +165,16 @@ impl Target {
             Some(endpoints) => endpoints.broker_ids().to_vec(),
             None => self.processes.keys().copied().map(Some).collect(),
         }
+    }
+
+    /// Whether its brokers were started for this run.
+    pub(crate) fn is_started(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Gives each broker a machine of this size, in place of the one that it had. `None` where nothing can be limited.
+    pub(crate) fn limit(&self, size: BrokerSize) -> io::Result<Option<Limited>> {
+        self.limits.as_ref().map(|limits| limits.apply(size)).transpose()
     }
 
     /// For a client of its brokers.
@@ -174,6 +205,7 @@ impl Target {
         settings: &[(String, String)],
         brokers: u16,
         data_parent: Option<&Path>,
+        sizing: Option<&Sizing>,
     ) -> Result<Self, TargetError> {
         let dir = data_dir(data_parent)?;
         let ports = match brokers {
@@ -181,18 +213,21 @@ impl Target {
             _ => Ports::free(brokers).map_err(|error| TargetError::Data { dir: dir.path().to_owned(), error })?,
         };
         // A setting that comes later wins.
-        let own = ("auto.create.topics.enable".to_owned(), "false".to_owned());
+        let own = [("auto.create.topics.enable", Some("false".to_owned())), (REQUESTS_MEMORY, requests_memory(sizing))];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let spec = LocalSpec {
             program: program.to_owned(),
             ports,
             console_port: None,
             dir: dir.path().to_owned(),
-            settings: [own].into_iter().chain(settings.iter().cloned()).collect(),
+            settings: own.chain(settings.iter().cloned()).collect(),
             hidden_variables: own_variables(std::env::vars_os().map(|(name, _)| name)).collect(),
             log_level: Some("warn"),
         };
         let mut cluster = spec.spawn()?;
         let processes = by_id(cluster.brokers().iter().map(|broker| broker.process));
+        let limits = sizing.map(|sizing| sizing.limits(processes.values().copied())).transpose();
+        let limits = limits.map_err(TargetError::Limits)?;
         cluster.until_ready(EMBEDDED_READY_MAX, |_| {}).await?;
         Ok(Self {
             label: "parshall".to_owned(),
@@ -202,6 +237,7 @@ impl Target {
             version: cluster.brokers().first().map(|broker| broker.version.clone()).unwrap_or_default(),
             endpoints: None,
             nodes: cluster.into_nodes(),
+            limits,
             dir: Some(dir),
         })
     }
@@ -219,6 +255,7 @@ impl Target {
             version: String::new(),
             endpoints: None,
             nodes: Vec::new(),
+            limits: None,
             dir: None,
         })
     }
@@ -233,6 +270,11 @@ fn client_config(bootstrap: &[String], security: &Security) -> ClientConfig {
     let mut config = ClientConfig::new(bootstrap.to_vec());
     config.connection.security = security.clone();
     config
+}
+
+/// What our brokers take by themselves is a part of the memory that they find when they start, before a case limits it.
+fn requests_memory(sizing: Option<&Sizing>) -> Option<String> {
+    Some((sizing?.memory_min?.0 / REQUESTS_PART).to_string())
 }
 
 /// A new directory for all that the brokers write.
@@ -296,7 +338,7 @@ mod tests {
     #[tokio::test]
     async fn a_broker_is_started_and_stopped() {
         let (dir, spec) = program(&format!("{READY}sleep 60 & wait"));
-        let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        let target = Target::start(&spec, 1, Some(dir.path()), None).await.unwrap();
         assert_eq!((target.label.as_str(), target.version.as_str()), ("parshall", "parshall 9.8.7"));
         assert_eq!(target.bootstrap_servers, ["127.0.0.1:4711"]);
         let pid = target.processes[&1];
@@ -315,7 +357,7 @@ mod tests {
     #[tokio::test]
     async fn brokers_end_with_the_pipe_that_they_read_from() {
         let (dir, spec) = program(&format!("{READY}exec cat"));
-        let mut target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        let mut target = Target::start(&spec, 1, Some(dir.path()), None).await.unwrap();
         let node = &mut target.nodes[0];
         assert!(node.ended().is_none());
         node.end_input();
@@ -327,7 +369,7 @@ mod tests {
     async fn dropping_it_kills_and_removes_too() {
         // It does not care for SIGTERM.
         let (dir, spec) = program(&format!("trap '' TERM\n{READY}sleep 60 & wait"));
-        let target = Target::start(&spec, 1, Some(dir.path())).await.unwrap();
+        let target = Target::start(&spec, 1, Some(dir.path()), None).await.unwrap();
         let pid = target.processes[&1];
         drop(target);
         assert!(!is_running(pid));
@@ -337,20 +379,20 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_start_says_why() {
         let (dir, spec) = program("echo 'first' >&2; echo 'the disk is on fire' >&2; exit 3");
-        let error = Target::start(&spec, 1, Some(dir.path())).await.unwrap_err();
+        let error = Target::start(&spec, 1, Some(dir.path()), None).await.unwrap_err();
         assert_eq!(error.to_string(), "the broker ended while it started (exit status: 3): the disk is on fire");
         assert!(children(dir.path()).is_empty());
 
         // The others are not waited for.
         let (dir, spec) = program("[ $4 = 2 ] && { echo 'error: no room' >&2; exit 1; }; sleep 60 & wait");
-        let error = Target::start(&spec, 3, Some(dir.path())).await.unwrap_err();
+        let error = Target::start(&spec, 3, Some(dir.path()), None).await.unwrap_err();
         assert_eq!(error.to_string(), "broker 2 ended while it started (exit status: 1): error: no room");
         assert!(children(dir.path()).is_empty());
 
-        let error = Target::start(&spec, 1, Some(&dir.path().join("missing"))).await.unwrap_err();
+        let error = Target::start(&spec, 1, Some(&dir.path().join("missing")), None).await.unwrap_err();
         assert!(matches!(error, TargetError::Data { .. }), "{error}");
         let spec = TargetSpec::Embedded { program: dir.path().join("missing"), settings: Vec::new() };
-        let error = Target::start(&spec, 1, None).await.unwrap_err();
+        let error = Target::start(&spec, 1, None, None).await.unwrap_err();
         assert!(matches!(error, TargetError::Start { .. }), "{error}");
     }
 

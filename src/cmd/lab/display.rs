@@ -174,6 +174,9 @@ fn of_measured(measured: &Measured) -> String {
         text.push_str(&format!("  broker {cpu:.2} s/M"));
     }
     text.push_str(&format!("  limit: {}", measured.verdict.limit));
+    if let Some(limits) = &measured.broker_limits {
+        text.push_str(&format!("; brokers: {}", limits.means));
+    }
     for warning in &measured.verdict.warnings {
         text.push_str(&format!("; {warning}"));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lab::{Case, Extent, Scenario, TargetSpec};
+use lab::{Case, Extent, HostFacts, Scenario, TargetSpec};
 
 use super::target::Targets;
 use crate::cmd::args;
@@ -59,6 +59,7 @@ pub(super) struct Outlook {
     pub(super) extent: Extent,
     repeat: Option<u32>,
     brokers: u16,
+    host: HostFacts,
     specs: Vec<TargetSpec>,
 }
 
@@ -71,7 +72,8 @@ pub(super) struct Estimate {
 impl Outlook {
     pub(super) fn new(scenario: Scenario, length: &Length, repeat: Option<u32>, targets: &Targets) -> Result<Self> {
         let extent = length.scale.map_or(Extent::Time, Extent::Scale);
-        let mut outlook = Self { scenario, extent, repeat, brokers: targets.brokers(), specs: targets.specs()? };
+        let (brokers, specs) = (targets.brokers(), targets.specs()?);
+        let mut outlook = Self { scenario, extent, repeat, brokers, host: lab::host_facts(), specs };
         let seconds_each = match (length.duration, length.budget) {
             (Some(each), _) => each.as_secs_f64(),
             (None, Some(budget)) => outlook.share_of(budget)?,
@@ -100,18 +102,27 @@ impl Outlook {
         Ok((each * 10.0).floor() / 10.0)
     }
 
-    /// On how many targets a case can be run.
-    fn targets_of(&self, case: &Case) -> usize {
-        // How many brokers a cluster has that runs already is not known before it is asked.
-        let is_started = |target: &&TargetSpec| !matches!(target, TargetSpec::Servers { .. });
-        match case.load.brokers_min() > u32::from(self.brokers) {
-            true => self.specs.len() - self.specs.iter().filter(is_started).count(),
-            false => self.specs.len(),
+    /// Why a case cannot be run on a target, as far as that is known before it is asked.
+    fn skipped_on(&self, case: &Case, target: &TargetSpec) -> Option<String> {
+        let (size, needed) = (case.load.broker_size(), case.load.brokers_min());
+        match target {
+            // How many brokers it has is not known.
+            TargetSpec::Servers { .. } => {
+                size.is_limited().then(|| "only brokers that are started can be made smaller".to_owned())
+            }
+            _ if needed > u32::from(self.brokers) => Some(format!("needs --brokers {needed}")),
+            _ => size.exceeds(&self.host),
         }
     }
 
-    pub(super) fn is_skipped_somewhere(&self, case: &Case) -> bool {
-        self.targets_of(case) < self.specs.len()
+    /// On how many targets a case can be run.
+    fn targets_of(&self, case: &Case) -> usize {
+        self.specs.iter().filter(|target| self.skipped_on(case, target).is_none()).count()
+    }
+
+    /// Why a case is skipped on one target or several.
+    pub(super) fn skipped(&self, case: &Case) -> Option<String> {
+        self.specs.iter().find_map(|target| self.skipped_on(case, target))
     }
 
     pub(super) fn labels(&self) -> Vec<String> {
@@ -211,7 +222,19 @@ mod tests {
     fn outlook(text: &str, repeat: u32) -> Outlook {
         let scenario = Scenario::parse(text).unwrap();
         let specs = vec![TargetSpec::Embedded { program: "parshall".into(), settings: Vec::new() }];
-        Outlook { scenario, extent: Extent::Time, repeat: Some(repeat), brokers: 1, specs }
+        let host = HostFacts { cores: 2, memory_bytes: 8 << 30, ..HostFacts::default() };
+        Outlook { scenario, extent: Extent::Time, repeat: Some(repeat), brokers: 1, host, specs }
+    }
+
+    #[test]
+    fn what_is_skipped_takes_no_time() {
+        let text = "name = 'n'\ntitle = 't'\n[[case]]\nid = 'a'\nbroker_cpus = [1, 4]\n";
+        let mut outlook = outlook(text, 1);
+        let runs = |outlook: &Outlook| outlook.scenario.cases.iter().map(|case| outlook.runs(case)).collect::<Vec<_>>();
+        assert_eq!(runs(&outlook), [1, 0]);
+        let bootstrap = vec!["kafka:9092".to_owned()];
+        outlook.specs = vec![TargetSpec::Servers { bootstrap, security: Default::default(), metrics: Vec::new() }];
+        assert_eq!(runs(&outlook), [0, 0]);
     }
 
     #[test]
@@ -222,8 +245,10 @@ mod tests {
         // Four runs, of which two take 3.5 s and two 2.5 s beside what is measured.
         assert_eq!(two.share_of(Duration::from_secs(32)).unwrap(), 5.0);
         let lasting = two.scenario.clone().lasting(5.0);
-        let seconds = Outlook { scenario: lasting, ..two }.total().seconds;
+        let seconds = Outlook { scenario: lasting, ..outlook(text, 2) }.total().seconds;
         assert_eq!(seconds, 32.0);
+        let reason = two.skipped(&two.scenario.cases[2]);
+        assert_eq!((two.skipped(&two.scenario.cases[0]), reason), (None, Some("needs --brokers 3".to_owned())));
         let error = outlook(text, 2).share_of(Duration::from_secs(15)).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -139,10 +139,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let mut rows = vec![["CASE", "RUNS", "TIME", "DISK", "LOAD"].map(str::to_owned)];
     rows.extend(cases.iter().map(|case| {
         let Estimate { seconds, disk_mib } = outlook.estimate(case);
-        let skipped = match outlook.is_skipped_somewhere(case) {
-            true => format!("skipped: needs --brokers {}; ", case.load.brokers_min()),
-            false => String::new(),
-        };
+        let skipped = outlook.skipped(case).map_or(String::new(), |reason| format!("skipped: {reason}; "));
         let (runs, load) = (outlook.runs(case).to_string(), skipped + &of_load(&case.load));
         [case.id.clone(), runs, span(seconds), format!("{disk_mib:.0} MiB"), load]
     }));
@@ -171,6 +168,9 @@ fn of_load(load: &Load) -> String {
     parts.push(format!("{} partitions", load.topics * load.partitions));
     if load.replicas > 1 {
         parts.push(format!("{} replicas", load.replicas));
+    }
+    if load.broker_size().is_limited() {
+        parts.push(format!("brokers of {}", load.broker_size()));
     }
     if let Some(rate) = load.rate() {
         parts.push(format!("{rate:.0}/s"));

@@ -202,7 +202,8 @@ fn cost_rows(group: &Group<'_>, measured: &Measured, published: &Published, brok
     let published_memory = published.broker_memory_mib.map(|mib| format!("{} MiB", format::number(mib)));
     let count = |count: Option<u32>| count.map_or(NONE.to_owned(), |count| count.to_string());
     let ours = |name: &'static str, ours| (name.into(), ours, NONE.to_owned());
-    let all: [Figures; 10] = [
+    let limits = measured.broker_limits.as_ref().map_or(NONE.to_owned(), |limits| limits.means.clone());
+    let all: [Figures; 11] = [
         ("Broker CPU, cores".into(), each(&|broker| cores(broker.cpu_s)), listed(percent)),
         ours("Broker CPU, s/million records", format::maybe(cost.broker_cpu_s_per_million)),
         ours("Broker CPU, s/GiB", format::maybe(cost.broker_cpu_s_per_gib)),
@@ -217,6 +218,7 @@ fn cost_rows(group: &Group<'_>, measured: &Measured, published: &Published, brok
         ours("Client memory, most", memory(cost.client_resident_bytes_max)),
         ours("Other processes, cores", cores(cost.others_cpu_s)),
         ("Brokers".into(), count(brokers), count(published.brokers)),
+        ours("Size of each", limits),
     ];
     let all = all.into_iter().chain(relations(group));
     let known = all.filter(|(_, ours, published)| ours != NONE || published != NONE);

@@ -132,6 +132,7 @@ pub(crate) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f
         end_to_end: None,
         failures: BTreeMap::new(),
         cost,
+        broker_limits: None,
         series: series(&mut noise, records_per_s, typical_us, [broker_cpu, client_cpu]),
         verdict: Verdict { limit: Limit::TargetRate, evidence, is_saturated: false, warnings: Vec::new() },
     };

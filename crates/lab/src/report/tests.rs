@@ -4,7 +4,7 @@ use std::slice;
 
 use super::{format, report_html, sample};
 use crate::bottleneck::Limit;
-use crate::result::{BrokerCost, CaseResult, Measure, Outcome, Published};
+use crate::result::{BrokerCost, BrokerLimits, CaseResult, Measure, Outcome, Published};
 
 /// A section of the page.
 fn section<'a>(page: &'a str, id: &str) -> &'a str {
@@ -169,18 +169,21 @@ fn published_cpu_is_related_to_its_base_case_and_so_is_ours() {
 }
 
 #[test]
-fn brokers_are_called_by_their_ids() {
+fn brokers_are_called_by_their_ids_and_their_size_is_said() {
     let mut case = sample::measured("H1", "kafka", 1, 1000.0);
     let Outcome::Measured(measured) = &mut case.outcome else { panic!("{case:?}") };
     let broker = |id, cpu_s| BrokerCost { id: Some(id), cpu_s, ..BrokerCost::default() };
     measured.seconds = 10.0;
     measured.cost.brokers = vec![broker(4, 5.0), broker(7, 20.0)];
     measured.series.iter_mut().for_each(|second| second.broker_cpu = vec![0.5, 2.0]);
+    let means = "cgroup v2: 2 CPUs, 4GiB each".to_owned();
+    measured.broker_limits = Some(BrokerLimits { cpus: Some(2.0), memory_bytes: Some(4 << 30), means });
     let page = report_html(&sample::run(), &[case]);
     let cases = section(&page, "cases");
     let row = |name: &str, ours: &str| format!("<th scope=\"row\">{name}</th><td class=\"n\">{ours}</td>");
     for (name, ours) in [
         ("Broker CPU, cores", "4: 0.500, 7: 2.00"),
+        ("Size of each", "cgroup v2: 2 CPUs, 4GiB each"),
         ("Client memory, most", "61.0\u{a0}MiB"),
     ] {
         assert!(cases.contains(&row(name, ours)), "{name}: {cases}");

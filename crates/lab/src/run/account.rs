@@ -3,7 +3,7 @@
 use super::watch::{Watched, broker_costs};
 use crate::bottleneck::{ClientCpu, Observation, Verdict};
 use crate::consume::ConsumeStats;
-use crate::result::{BrokerCost, Cost, CountsFrom, Flow, Latency, Measured, NetworkFacts, Preflight};
+use crate::result::{BrokerCost, BrokerLimits, Cost, CountsFrom, Flow, Latency, Measured, NetworkFacts, Preflight};
 use crate::scenario::{Load, Loop};
 use crate::stats::{Stats, Tally};
 
@@ -22,6 +22,8 @@ pub(super) struct Facts<'a> {
     /// Of the brokers that are sampled, in that order.
     pub(super) broker_ids: &'a [Option<i32>],
     pub(super) is_local: bool,
+    /// What made the brokers' machines smaller than this one.
+    pub(super) limits: Option<&'a BrokerLimits>,
     /// Of the machine that puts the load.
     pub(super) cores: u32,
     pub(super) preflight: &'a Preflight,
@@ -66,6 +68,7 @@ pub(super) fn measured(facts: &Facts<'_>) -> Measured {
         produced: produced_flow,
         consumed: consumed_flow,
         cost,
+        broker_limits: facts.limits.cloned(),
         series: watched.seconds.clone(),
     }
 }
@@ -111,6 +114,7 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
     let in_cores = |cpu_s: f64| if window_s > 0.0 { cpu_s / window_s } else { 0.0 };
     let busiest = cost.brokers.iter().map(|broker| in_cores(broker.cpu_s)).fold(0.0, f64::max);
     let cores = f64::from(cost.cores.max(1));
+    let broker_cores = facts.limits.and_then(|limits| limits.cpus).map_or(cores, |cpus| cpus.min(cores));
     let brokers_cpu = cost.brokers.iter().map(|broker| in_cores(broker.cpu_s)).sum();
     let host = watched.to.host.since(&watched.from.host);
     let mib_per_s = |bytes: u64| bytes as f64 / 1_048_576.0 / window_s.max(1e-9);
@@ -131,7 +135,7 @@ fn verdict(facts: &Facts<'_>, tally: &Tally, flow: Option<Flow>, cost: &Cost, wi
         in_flight_slots: (settings.in_flight_max * facts.brokers) as f64 * f64::from(load.producers.max(1)),
         records_per_batch: (requests.batches > 0).then(|| records as f64 / requests.batches as f64),
         records_per_request: (requests.requests > 0).then(|| records as f64 / requests.requests as f64),
-        broker_cpu: (busiest > 0.0 && facts.is_local && is_long_enough).then(|| busiest / cores),
+        broker_cpu: (busiest > 0.0 && facts.is_local && is_long_enough).then(|| busiest / broker_cores),
         client: is_long_enough.then(|| ClientCpu {
             client: in_cores(cost.client_cpu_s),
             brokers: if facts.is_local { brokers_cpu } else { 0.0 },

@@ -16,14 +16,15 @@ use super::{CaseError, Extent, account};
 use crate::consume::{Clock, ConsumeLoad, ConsumeStats, consume};
 use crate::delay_proxy::DelayProxy;
 use crate::payload::Payload;
+use crate::proc_probe::HostFacts;
 use crate::produce::{ProduceLoad, produce};
 use crate::rate::{Pace, Schedule, share};
 use crate::raw::produce_raw;
-use crate::result::{Measured, Preflight, Second};
+use crate::result::{BrokerLimits, Measured, Preflight, Second};
 use crate::scenario::{Case, Engine, Load, Loop};
 use crate::settings::ProducerSettings;
 use crate::stats::Stats;
-use crate::target::Target;
+use crate::target::{Limited, Target};
 
 /// What consumers find where the case is as long as a time: they read it again and again.
 const BACKLOG_BYTES: u64 = 512 * 1024 * 1024;
@@ -42,7 +43,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) target: &'a Target,
     pub(super) extent: Extent,
     pub(super) preflight: &'a Preflight,
-    pub(super) cores: u32,
+    /// The machine that puts the load.
+    pub(super) host: &'a HostFacts,
     /// Part of the names of topics and groups, so that runs do not meet.
     pub(super) unique: &'a str,
     pub(super) wall_ms: fn() -> i64,
@@ -63,6 +65,7 @@ pub(super) async fn run_case(
     if needed > brokers.len() {
         return Err(CaseError::TooFewBrokers { needed, brokers: brokers.len() });
     }
+    let limited = limit(around, load)?;
     if load.brokers_used > 0 {
         brokers.truncate(load.brokers_used as usize);
     }
@@ -75,10 +78,28 @@ pub(super) async fn run_case(
         topics: &topics.names,
         brokers: brokers.len(),
         clock: Clock::at((around.wall_ms)()),
+        limits: limited.as_ref().map(|limited| &limited.limits),
     };
     let result = running.run(&mut show).await;
     topics.delete(&admin).await;
-    result
+    result.map(|mut measured| {
+        measured.verdict.warnings.extend(limited.map(|limited| limited.warnings).unwrap_or_default());
+        measured
+    })
+}
+
+/// Gives the brokers machines of the size that the case wants, or the whole machine again.
+fn limit(around: &Surroundings<'_>, load: &Load) -> Result<Option<Limited>, CaseError> {
+    let size = load.broker_size();
+    let is_limited = size.is_limited();
+    if is_limited && !around.target.is_started() {
+        return Err(CaseError::NotStarted);
+    }
+    if let Some(reason) = size.exceeds(around.host) {
+        return Err(CaseError::TooLarge { reason });
+    }
+    let limited = around.target.limit(size).map_err(CaseError::Limits)?;
+    Ok(limited.filter(|_| is_limited).map(|limited| limited.for_host(around.host, around.target.processes.len())))
 }
 
 fn client(target: &Target, client_id: &str, detours: Arc<BTreeMap<String, SocketAddr>>) -> Client {
@@ -117,6 +138,7 @@ struct Running<'a> {
     topics: &'a [String],
     brokers: usize,
     clock: Clock,
+    limits: Option<&'a BrokerLimits>,
 }
 
 impl Running<'_> {
@@ -210,7 +232,8 @@ impl Running<'_> {
             brokers: self.brokers,
             broker_ids: &self.around.target.broker_ids(),
             is_local: self.around.target.is_local(),
-            cores: self.around.cores,
+            limits: self.limits,
+            cores: self.around.host.cores,
             preflight: self.around.preflight,
             label: &self.around.target.label,
             is_interrupted: self.is_stopped(),

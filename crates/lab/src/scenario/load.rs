@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::byte_size::ByteSize;
 use crate::payload::{KeyDistribution, Sizes};
 use crate::result::Published;
 use crate::text::Text;
@@ -231,6 +232,10 @@ load_keys! {
     brokers_needed: u32 = 1;
     /// Topics are on so many of the target's brokers, those of the lowest ids, and the others idle; 0: on all.
     brokers_used: u32 = 0;
+    /// CPUs of each broker that is started, for example 1.5; 0: all of the machine's.
+    broker_cpus: f64 = 0.0;
+    /// Memory of each of them, the page cache included: "2GiB"; 0: all of the machine's.
+    broker_memory: ByteSize = ByteSize(0);
     /// Name of a topic to use, which is made where it is missing and kept; otherwise topics are made and deleted.
     topic: String = String::new();
     /// How many topics; producers take them in turns.

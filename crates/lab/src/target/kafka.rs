@@ -14,7 +14,8 @@ use client::Security;
 
 use super::loopback::{Ports, until_all_see_all};
 use super::node::{Input, Node};
-use super::{Target, TargetError, by_id, data_dir};
+use super::{Sizing, Target, TargetError, by_id, data_dir};
+use crate::byte_size::ByteSize;
 
 /// A UUID in base64, as Apache Kafka writes it.
 const CLUSTER_ID: &str = "parshallLaboratoryAAAA";
@@ -23,7 +24,9 @@ const READY_MAX: Duration = Duration::from_secs(60);
 /// What kafka-storage.sh takes.
 const FORMAT_HEAP: &str = "-Xmx256M";
 /// What kafka-server-start.sh takes where KAFKA_HEAP_OPTS says nothing.
-const HEAP: &str = "-Xmx1G -Xms1G";
+const HEAP: ByteSize = ByteSize(1 << 30);
+/// On a machine without room for that, the heap has this part of the memory; the rest is for the page cache.
+const HEAP_PART: u64 = 2;
 /// KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh.
 const JVM_FLAGS: [&str; 6] = [
     "-server",
@@ -49,6 +52,7 @@ pub(super) async fn start(
     settings: &[(String, String)],
     brokers: u16,
     data_parent: Option<&Path>,
+    sizing: Option<&Sizing>,
 ) -> Result<Target, TargetError> {
     let java = Java::find(home)?;
     let dir = data_dir(data_parent)?;
@@ -71,13 +75,15 @@ pub(super) async fn start(
         format.until_done(FORMAT_MAX).await?;
     }
 
-    let heap = std::env::var("KAFKA_HEAP_OPTS").unwrap_or_else(|_| HEAP.to_owned());
+    let heap = std::env::var("KAFKA_HEAP_OPTS").unwrap_or_else(|_| heap(sizing.and_then(|sizing| sizing.memory_min)));
     let mut nodes = Vec::new();
     for name in &names {
         let mut command = java.command(&heap, &log_config, "kafka.Kafka");
         command.arg(path(name, ".properties"));
         nodes.push(java.spawn(name.clone(), command, path(name, ".log"))?);
     }
+    let limits = sizing.map(|sizing| sizing.limits(nodes.iter().map(Node::id))).transpose();
+    let limits = limits.map_err(TargetError::Limits)?;
     let bootstrap_servers: Vec<_> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.clients)).collect();
     until_all_see_all(&bootstrap_servers, &mut nodes, READY_MAX).await?;
     Ok(Target {
@@ -88,8 +94,15 @@ pub(super) async fn start(
         version: java.version,
         endpoints: None,
         nodes,
+        limits,
         dir: Some(dir),
     })
+}
+
+/// The heap cannot change while a broker runs: it fits the smallest of the machines that it is to have.
+fn heap(memory_min: Option<ByteSize>) -> String {
+    let mib = memory_min.map_or(HEAP, |memory| HEAP.min(ByteSize(memory.0 / HEAP_PART))).0 >> 20;
+    format!("-Xmx{mib}M -Xms{mib}M")
 }
 
 /// What it takes to run a class of Apache Kafka.
@@ -219,6 +232,12 @@ mod tests {
     }
 
     #[test]
+    fn the_heap_leaves_half_of_a_small_machine_to_the_page_cache() {
+        let heaps = [None, Some(8 << 30), Some(512 << 20)].map(|memory| heap(memory.map(ByteSize)));
+        assert_eq!(heaps, ["-Xmx1024M -Xms1024M", "-Xmx1024M -Xms1024M", "-Xmx256M -Xms256M"]);
+    }
+
+    #[test]
     fn settings_come_last_and_cannot_break_out() {
         let ports = [Ports { clients: 1, brokers: 2 }, Ports { clients: 3, brokers: 4 }];
         let settings = [("log.segment.bytes".to_owned(), "1\n2\\ü".to_owned())];
@@ -239,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn without_its_jars_there_is_no_kafka() {
         let home = tempfile::tempdir().unwrap();
-        let error = start(home.path(), &[], 1, None).await.unwrap_err();
+        let error = start(home.path(), &[], 1, None, None).await.unwrap_err();
         assert!(error.to_string().contains("libs/kafka_*.jar"), "{error}");
         let jars = home.path().join("libs");
         fs::create_dir(&jars).unwrap();
