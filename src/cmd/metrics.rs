@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::failure::Usage;
@@ -57,12 +58,14 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         }
     };
     let mut table = args.csv.as_ref().map(Table::open).transpose()?;
+    // One for all rows: a Ctrl-C that comes while a page is read must not be lost.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut ticks = interval_at(Instant::now() + args.interval, args.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
+            _ = interrupt.recv() => return Ok(()),
         }
         let now = read(&args.url).await.inspect_err(|error| tracing::debug!(%error, "no answer")).ok();
         let figures = now.as_ref().map(|now| Figures::between(before.as_ref(), now));
