@@ -37,12 +37,13 @@ const EXCEPTIONS: [(&str, &str, &str, &str); 2] = [
 ];
 
 /// Crates of which there are several versions, and who keeps the older one.
-const TWICE: [(&str, &str); 12] = [
+const TWICE: [(&str, &str); 13] = [
     ("base64", "hdrhistogram"),
+    ("bit-vec", "yasna, in tests"),
     ("bitflags", "protobuf-build, at build time"),
     ("getrandom", "ring, and rand 0.8"),
     ("lock_api", "parking_lot 0.12"),
-    ("nom", "x509-parser, in tests"),
+    ("nom", "cel, and x509-parser in tests"),
     ("parking_lot", "prometheus-client"),
     ("parking_lot_core", "parking_lot 0.12"),
     ("rand", "raft"),

@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// with the name of its Kafka cluster where there are several
     #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
     connect: Vec<NamedUrl>,
-    /// The schema registry of a cluster (http://[USER:PASSWORD@]HOST:PORT); with the name of the cluster where there
-    /// are several
+    /// The schema registry of a cluster (http://[USER:PASSWORD@]HOST:PORT), by whose schemas records are decoded; with
+    /// the name of the cluster where there are several
     #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
     schema_registry: Vec<NamedUrl>,
     /// Where it listens

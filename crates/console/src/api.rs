@@ -226,7 +226,8 @@ async fn messages(context: ContextResult, Query(asked): Query<messages::Messages
     let watched = messages::watched(&context).await?;
     let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
     let look = messages::look(&context, &watched, &plan).await?;
-    let topic = context.param("topic");
+    let (topic, decoder) = (context.param("topic"), context.decoder(plan.show));
+    messages::prepare(&decoder, &look.messages).await;
     let partitions = look.bounds.iter().map(|(partition, log)| {
         let read = look.spans.get(partition);
         json!({
@@ -239,12 +240,14 @@ async fn messages(context: ContextResult, Query(asked): Query<messages::Messages
     });
     let problems = look.problems.iter().map(|(of, problem)| json!({ "partition": of, "problem": problem }));
     Ok(Json(json!({
-        "messages": look.messages.iter().map(|message| message.json(topic)).collect::<Vec<_>>(),
+        "messages": look.messages.iter().map(|message| message.json(topic, &decoder)).collect::<Vec<_>>(),
         "older": look.older.as_ref().map(|before| asked.link(None, Some(before))),
         "newer": look.newer.as_ref().map(|after| asked.link(Some(after), None)),
         "is_cut": look.is_cut,
         "records_read": look.records,
         "bytes_read": look.bytes,
+        "not_evaluated": look.unknown.count,
+        "not_evaluated_reason": look.unknown.first.as_ref().map(|(.., reason)| reason),
         "partitions": partitions.collect::<Vec<_>>(),
         "problems": problems.collect::<Vec<_>>(),
     })))

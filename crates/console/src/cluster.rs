@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::alerts::Alerts;
 use crate::connect::{Connect, Connectors};
+use crate::decoding::Schemas;
 use crate::embedded_broker::{Local, PartitionChange};
 use crate::history::History;
 use crate::schema_registry::SchemaRegistry;
@@ -78,7 +79,7 @@ impl Seen {
 pub(crate) struct Belongings {
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
-    pub registry: Option<SchemaRegistry>,
+    pub registry: Option<Arc<SchemaRegistry>>,
     /// Whether it was added in the page, and not when the console was started.
     pub is_saved: bool,
 }
@@ -89,7 +90,9 @@ pub(crate) struct Cluster {
     pub client: Client,
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
-    pub registry: Option<SchemaRegistry>,
+    pub registry: Option<Arc<SchemaRegistry>>,
+    /// What records are decoded by.
+    pub schemas: Option<Arc<Schemas>>,
     pub is_saved: bool,
     look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
@@ -130,6 +133,7 @@ impl Cluster {
             client,
             local,
             connects,
+            schemas: registry.clone().map(|registry| Arc::new(Schemas::new(registry))),
             registry,
             is_saved,
             seen: watch::Sender::default(),

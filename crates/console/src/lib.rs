@@ -18,8 +18,10 @@ mod cluster;
 mod connect;
 mod connections;
 mod csrf;
+mod decoding;
 mod embedded_broker;
 mod events;
+mod expression;
 mod failure;
 mod format;
 mod health;
@@ -135,7 +137,7 @@ impl Console {
     pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool, sources: Sources) {
         let local = self.local.clone().filter(|_| is_own);
         let connects = sources.connects.into_iter().map(Connect::new).collect();
-        let registry = sources.schema_registry.map(SchemaRegistry::new);
+        let registry = sources.schema_registry.map(|url| Arc::new(SchemaRegistry::new(url)));
         let belongings = Belongings { local, connects, registry, is_saved: false };
         let cluster = Cluster::watch(name.into(), client, belongings);
         self.clusters.write().push(cluster);

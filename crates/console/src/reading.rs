@@ -7,6 +7,7 @@
 
 mod bounds;
 mod cursor;
+mod evaluation;
 mod message;
 mod scan;
 mod tail;
@@ -24,6 +25,7 @@ use cursor::Cursor;
 use scan::{Budget, Scan};
 
 pub(crate) use bounds::{Bounds, begin_at, bounds};
+pub(crate) use evaluation::{Evaluation, Unknown};
 pub(crate) use message::{Message, json_line};
 pub(crate) use scan::Filter;
 pub(crate) use tail::{Round, Tail};

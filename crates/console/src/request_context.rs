@@ -12,12 +12,14 @@ use tokio::time::{Instant, sleep};
 use crate::Console;
 use crate::cluster::Cluster;
 use crate::connect::{Connect, FRESH_PATIENCE};
+use crate::decoding::Decoder;
 use crate::failure::Failure;
 use crate::format::{duration, escape, group_of_part};
 use crate::health_findings::AGE_MAX;
 use crate::layout::{Layout, Section};
 use crate::schema_registry::SchemaRegistry;
 use crate::snapshot::Snapshot;
+use crate::text::Show;
 
 /// How long a page waits for what it does not find, and how often it looks meanwhile.
 const NEWS_PATIENCE: Duration = Duration::from_secs(1);
@@ -115,7 +117,12 @@ impl RequestContext {
     pub(crate) fn registry(&self) -> Result<&SchemaRegistry, Failure> {
         let none =
             || Failure::not_found("no schema registry is known here: name one with --schema-registry http://HOST:8081");
-        self.cluster.registry.as_ref().ok_or_else(none)
+        self.cluster.registry.as_deref().ok_or_else(none)
+    }
+
+    /// Decodes keys and values of the cluster's records.
+    pub(crate) fn decoder(&self, show: Show) -> Decoder {
+        Decoder::new(self.cluster.schemas.clone(), show)
     }
 
     /// The connector of the path, which may have any name.

@@ -12,6 +12,8 @@ use crate::http_source::{Bounds, HttpError, HttpSource, HttpUrl, shortened};
 
 /// What a page waits for.
 const PAGE: Bounds = Bounds { deadline: Duration::from_secs(3), size_bytes: 4 << 20 };
+/// What a page of records does.
+const RECORDS: Bounds = Bounds { deadline: Duration::from_secs(1), size_bytes: 2 << 20 };
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RegistryError {
@@ -84,7 +86,11 @@ impl SchemaRegistry {
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, RegistryError> {
-        let answer = self.source.call(Method::GET, path, None, PAGE).await;
+        self.get_within(path, PAGE).await
+    }
+
+    async fn get_within<T: DeserializeOwned>(&self, path: &str, bounds: Bounds) -> Result<T, RegistryError> {
+        let answer = self.source.call(Method::GET, path, None, bounds).await;
         let answer = answer.map_err(|error| RegistryError::Http { registry: self.name(), error })?;
         if !answer.status.is_success() {
             let message = match serde_json::from_slice::<Refusal>(&answer.body) {
@@ -117,6 +123,11 @@ impl SchemaRegistry {
     pub(crate) async fn version(&self, subject: &str, version: Option<i32>) -> Result<SubjectVersion, RegistryError> {
         let version = version.map_or_else(|| "latest".to_owned(), |version| version.to_string());
         self.get(&format!("/subjects/{}/versions/{version}", escape(subject))).await
+    }
+
+    /// The schema that records name by this id.
+    pub(crate) async fn schema(&self, id: i32) -> Result<Schema, RegistryError> {
+        self.get_within(&format!("/schemas/ids/{id}"), RECORDS).await
     }
 
     /// What new versions of all subjects have to be compatible with that have no level of their own.

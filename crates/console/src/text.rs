@@ -25,17 +25,37 @@ const CONTROLS: [&str; 32] = [
 /// How bytes are to be shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// What is not UTF-8 is shown as hexadecimal all the same.
+    /// By the schema that the bytes name, if they do, and else as text.
     #[default]
+    Auto,
+    /// What is not UTF-8 is shown as hexadecimal all the same.
     Text,
     /// Laid out, where it is JSON.
     Json,
     Hex,
+    MessagePack,
+    /// With the id of a schema before it, as Protobuf.
+    Avro,
+    Protobuf,
 }
 
 impl Show {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 3] =
-        [(Self::Text, "text", "Text"), (Self::Json, "json", "JSON"), (Self::Hex, "hex", "Hexadecimal")];
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Auto, "auto", "Automatic"),
+        (Self::Text, "text", "Text"),
+        (Self::Json, "json", "JSON"),
+        (Self::Hex, "hex", "Hexadecimal"),
+        (Self::MessagePack, "messagepack", "MessagePack"),
+        (Self::Avro, "avro", "Avro"),
+        (Self::Protobuf, "protobuf", "Protobuf"),
+    ];
+
+    /// The query of a page that shows records in this way.
+    pub(crate) fn query(self) -> String {
+        let name =
+            Self::ALL.into_iter().find(|(show, ..)| *show == self && self != Self::Auto).map(|(_, name, _)| name);
+        name.map_or_else(String::new, |name| format!("?show={name}"))
+    }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, known, _)| *known == name).map(|(show, ..)| show)
@@ -106,7 +126,6 @@ pub(crate) fn full(bytes: Option<&[u8]>, show: Show) -> Shown {
             ));
             (hex_dump(first), first.len())
         }
-        (Show::Text, Ok(text)) => visible_part(text),
         (Show::Json, Ok(text)) => {
             let is_short = text.len() <= FULL_BYTES_MAX;
             match (is_short && is_json(text)).then(|| lay_out(text)).flatten() {
@@ -119,6 +138,7 @@ pub(crate) fn full(bytes: Option<&[u8]>, show: Show) -> Shown {
                 }
             }
         }
+        (_, Ok(text)) => visible_part(text),
     };
     if shown < bytes.len() {
         notes.push(format!("The first {} of {} are shown.", size(shown), size(bytes.len())));
@@ -280,6 +300,11 @@ fn parts(json: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_automatic_needs_no_query() {
+        assert_eq!((Show::Auto.query(), Show::MessagePack.query()), (String::new(), "?show=messagepack".to_owned()));
+    }
 
     #[test]
     fn what_would_be_obeyed_is_shown() {

@@ -21,7 +21,8 @@ pub(super) struct ConsoleArgs {
     /// are such clusters
     #[arg(long, value_name = "URL")]
     connect: Vec<HttpUrl>,
-    /// The schema registry of the cluster (http://[USER:PASSWORD@]HOST:PORT), whose schemas the console shows
+    /// The schema registry of the cluster (http://[USER:PASSWORD@]HOST:PORT), whose schemas the console shows and
+    /// decodes records by
     #[arg(long, value_name = "URL")]
     schema_registry: Option<HttpUrl>,
     #[command(flatten)]

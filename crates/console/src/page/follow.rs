@@ -10,11 +10,11 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::messages::{MessagesQuery, path, row, watched};
+use super::messages::{MessagesQuery, filter, not_evaluated, path, rows, watched};
+use crate::decoding::Decoder;
 use crate::failure::Failure;
 use crate::reading::{Round, Tail, bounds};
 use crate::request_context::RequestContext;
-use crate::text::Show;
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -29,23 +29,30 @@ pub(crate) async fn show(
     let partitions = plan.partition.map_or(watched.partitions, |partition| vec![partition]);
     let (client, topic) = (context.cluster.client.clone(), context.param("topic").to_owned());
     let spans = bounds(&client, &topic, &partitions).await.spans;
-    let tail = Tail::new(client, topic, plan.filter, &spans);
+    let filter = filter(&context, &plan);
+    let evaluation = filter.evaluation.clone();
+    let tail = Tail::new(client, topic, filter, &spans);
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (path, show) = (path(&context), plan.show);
+    let (path, decoder) = (path(&context), context.decoder(plan.show));
     let stream = unfold((tail, ticks, permit), move |(mut tail, mut ticks, permit)| {
-        let path = path.clone();
+        let (path, decoder, evaluation) = (path.clone(), decoder.clone(), evaluation.clone());
         async move {
             ticks.tick().await;
-            let round = tail.round().await;
-            Some((Ok(event(&path, &round, show)), (tail, ticks, permit)))
+            let mut round = tail.round().await;
+            let unknown = evaluation.map(|evaluation| evaluation.take_unknown());
+            round.problem = round.problem.or_else(|| not_evaluated(&unknown?));
+            Some((Ok(event(&path, round, &decoder).await), (tail, ticks, permit)))
         }
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
-fn event(path: &str, round: &Round, show: Show) -> Event {
-    let rows: Vec<_> = round.messages.iter().map(|message| row(path, message, show)).collect();
-    let data = serde_json::json!({ "rows": rows, "left_out": round.left_out, "problem": round.problem });
+async fn event(path: &str, round: Round, decoder: &Decoder) -> Event {
+    let (rows, trouble) = match rows(path, round.messages, decoder).await {
+        Ok(rows) => (rows, None),
+        Err(failure) => (Vec::new(), Some(failure.what().to_owned())),
+    };
+    let data = serde_json::json!({ "rows": rows, "left_out": round.left_out, "problem": round.problem.or(trouble) });
     Event::default().event("records").data(data.to_string())
 }

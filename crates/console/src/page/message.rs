@@ -6,7 +6,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
-use super::messages::{attachment, path, permit, time, watched};
+use super::messages::{attachment, path, permit, prepare, time, watched};
+use crate::decoding::Decoder;
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count};
 use crate::layout::{Layout, Section};
@@ -33,6 +34,8 @@ struct Page {
     /// Name, size, what it says, and whether there are bytes to be saved.
     fields: Vec<(&'static str, String, Shown)>,
     show: Show,
+    /// What keeps it so on the pages beside this one.
+    show_part: String,
     previous: Option<i64>,
     next: Option<i64>,
 }
@@ -46,23 +49,18 @@ pub(crate) struct MessageQuery {
 }
 
 pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessageQuery>) -> Result<Response, Failure> {
+    let show = Show::named(&asked.show).unwrap_or_default();
     let _permit = permit(&context).await?;
     let (message, span) = match find(&context, &asked.near).await? {
         (Ok(message), span) => (message, span),
         (Err(other), _) => {
-            return Ok(
-                Redirect::to(&format!("{}/{}/{}", path(&context), other.partition, other.offset)).into_response()
-            );
+            let (path, query) = (path(&context), show.query());
+            return Ok(Redirect::to(&format!("{path}/{}/{}{query}", other.partition, other.offset)).into_response());
         }
     };
     let value = message.value.as_deref();
-    let show = Show::named(&asked.show).unwrap_or_else(|| {
-        // JSON is what one mostly wants to see laid out.
-        match value.and_then(|value| str::from_utf8(value).ok()).is_some_and(is_json) {
-            true => Show::Json,
-            false => Show::Text,
-        }
-    });
+    let decoder = context.decoder(show);
+    prepare(&decoder, std::slice::from_ref(&message)).await;
     let headers = message.headers.iter().take(HEADERS_SHOWN_MAX).map(|(name, value)| {
         let name = visible(&String::from_utf8_lossy(&name[..name.len().min(HEADER_CHARS_MAX)]), false);
         (name, header_value(value.as_deref(), show))
@@ -79,10 +77,11 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessageQue
         headers: headers.collect(),
         header_count: message.header_count,
         fields: vec![
-            ("key", size(message.key.as_deref()), field_shown(message.key.as_deref(), show)),
-            ("value", size(value), full(value, show)),
+            ("key", size(message.key.as_deref()), key_shown(message.key.as_deref(), &decoder, show)),
+            ("value", size(value), decoder.full(value)),
         ],
         show,
+        show_part: show.query().replacen('?', "&", 1),
         previous: (message.offset > span.start).then(|| message.offset - 1),
         next: (message.offset + 1 < span.end).then(|| message.offset + 1),
     };
@@ -90,9 +89,9 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessageQue
 }
 
 /// A key is seldom JSON, and nobody expects it to be.
-fn field_shown(key: Option<&[u8]>, show: Show) -> Shown {
+fn key_shown(key: Option<&[u8]>, decoder: &Decoder, show: Show) -> Shown {
     let is_laid_out = key.and_then(|key| str::from_utf8(key).ok()).is_some_and(is_json);
-    full(key, if show == Show::Json && !is_laid_out { Show::Text } else { show })
+    if show == Show::Json && !is_laid_out { full(key, Show::Text) } else { decoder.full(key) }
 }
 
 fn header_value(value: Option<&[u8]>, show: Show) -> Shown {

@@ -5,6 +5,8 @@
 mod look;
 mod query;
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::body::Body;
 use axum::extract::Query;
@@ -12,20 +14,25 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 pub(super) use look::permit;
-pub(crate) use look::{Look, look, watched};
+pub(crate) use look::{Look, filter, look, watched};
 pub(crate) use query::MessagesQuery;
+use tokio::time::Instant;
 
+use crate::decoding::Decoder;
+use crate::expression::CHARS_MAX;
 use crate::failure::{Failure, render};
 use crate::format::{bytes, count, counted, escape, moment};
 use crate::layout::{Layout, Section};
-use crate::reading::{Message, json_line};
+use crate::reading::{Message, Unknown, json_line};
 use crate::request_context::RequestContext;
-use crate::text::{Show, Shown, beginning};
+use crate::text::{Show, Shown};
 
 /// What the form offers.
 const LIMITS: [&str; 3] = ["50", "100", "500"];
 /// Partitions that a sentence names.
 const NAMED_MAX: usize = 5;
+/// How long a page waits for schemas of its records.
+const SCHEMAS_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Template)]
 #[template(path = "messages.html")]
@@ -89,14 +96,28 @@ pub(super) fn path(context: &RequestContext) -> String {
     format!("{}/topics/{}/messages", context.base, escape(context.param("topic")))
 }
 
-pub(super) fn row(path: &str, message: &Message, show: Show) -> Row {
+/// Finds the schemas that records name, unless that takes too long: then they are shown without.
+pub(crate) async fn prepare(decoder: &Decoder, messages: &[Message]) {
+    decoder.prepare(messages.iter().flat_map(Message::fields), Instant::now() + SCHEMAS_PATIENCE).await;
+}
+
+/// What is shown of records. Decoding takes its time, and others of this process wait for
+/// none of it.
+pub(super) async fn rows(path: &str, messages: Vec<Message>, decoder: &Decoder) -> Result<Vec<Row>, Failure> {
+    prepare(decoder, &messages).await;
+    let (path, decoder) = (path.to_owned(), decoder.clone());
+    let rows = move || messages.iter().map(|message| row(&path, message, &decoder)).collect();
+    tokio::task::spawn_blocking(rows).await.map_err(|error| Failure::unavailable(error.to_string()))
+}
+
+fn row(path: &str, message: &Message, decoder: &Decoder) -> Row {
     Row {
         partition: message.partition,
         offset: message.offset,
-        href: format!("{path}/{}/{}", message.partition, message.offset),
+        href: format!("{path}/{}/{}{}", message.partition, message.offset, decoder.show().query()),
         time: time(message.timestamp),
-        key: beginning(message.key.as_deref(), show).into(),
-        value: beginning(message.value.as_deref(), show).into(),
+        key: decoder.beginning(message.key.as_deref()).into(),
+        value: decoder.beginning(message.value.as_deref()).into(),
         headers: count(message.header_count as u64),
         size: bytes(message.size_bytes() as u64),
     }
@@ -140,13 +161,12 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessagesQu
             return Ok(render(StatusCode::BAD_REQUEST, &page));
         }
     };
-    let look = look(&context, &watched, &plan).await?;
-    page.rows = look.messages.iter().map(|message| row(&page.path, message, plan.show)).collect();
+    let mut look = look(&context, &watched, &plan).await?;
     page.summary = summary(&look, plan.partition, plan.is_newest_first());
     page.problems = problems(&look);
-    page.nothing = match plan.filter.is_empty() {
-        true => "There are no records here.",
-        false => "None of them matches.",
+    page.nothing = match plan.is_filtered() {
+        true => "None of them matches.",
+        false => "There are no records here.",
     };
     page.older = look.older.as_ref().map(|before| asked.link(None, Some(before)));
     page.newer = look.newer.as_ref().map(|after| asked.link(Some(after), None));
@@ -156,7 +176,18 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<MessagesQu
     });
     page.download = (!look.messages.is_empty())
         .then(|| format!("{}/download{}", page.path, asked.link(Some(&look.starts), Some(&look.ends))));
+    page.rows = rows(&page.path, std::mem::take(&mut look.messages), &context.decoder(plan.show)).await?;
     Ok(render(StatusCode::OK, &page))
+}
+
+/// What should be known of an expression that was no use for some records.
+pub(super) fn not_evaluated(unknown: &Unknown) -> Option<String> {
+    let (partition, offset, reason) = unknown.first.as_ref()?;
+    let records = counted(usize::try_from(unknown.count).unwrap_or(usize::MAX), "record");
+    Some(format!(
+        "The expression could not be evaluated on {records}; the first has offset {} of partition {partition}: {reason}.",
+        count(*offset)
+    ))
 }
 
 fn summary(look: &Look, partition: Option<i32>, is_newest_first: bool) -> String {
@@ -173,6 +204,9 @@ fn summary(look: &Look, partition: Option<i32>, is_newest_first: bool) -> String
             false => format!(" Partition {partition} has the offsets {} to {}.", count(log.start), count(log.end - 1)),
         };
         summary.push_str(&range);
+    }
+    if let Some(unknown) = not_evaluated(&look.unknown) {
+        summary = format!("{summary} {unknown}");
     }
     summary.trim_start().to_owned()
 }
@@ -210,11 +244,13 @@ pub(crate) async fn download(context: RequestContext, Query(asked): Query<Messag
     let watched = watched(&context).await?;
     let plan = asked.plan(watched.partitions.len()).map_err(Failure::wrong)?;
     let look = look(&context, &watched, &plan).await?;
+    let decoder = context.decoder(plan.show);
+    prepare(&decoder, &look.messages).await;
     let topic = context.param("topic").to_owned();
     let name = attachment(&format!("{topic}.jsonl"));
     // Line by line, since a line takes more memory than its record.
     let lines = stream::unfold((look, 0), move |(look, at)| {
-        let line = look.messages.get(at).map(|message| json_line(&topic, message));
+        let line = look.messages.get(at).map(|message| json_line(&topic, message, &decoder));
         async move { Some((Ok::<_, std::convert::Infallible>(line?), (look, at + 1))) }
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson".to_owned()), (header::CONTENT_DISPOSITION, name)];

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 use wire::batch::BatchHeader;
 use wire::record::Record;
 
+use crate::decoding::Decoder;
+
 /// A record, whose bytes share the memory of its batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
@@ -45,6 +47,11 @@ impl Message {
         }
     }
 
+    /// What may have to be decoded.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &[u8]> {
+        [&self.key, &self.value].into_iter().filter_map(|field| field.as_deref())
+    }
+
     /// Of key, value and the headers that are kept.
     pub(crate) fn size_bytes(&self) -> usize {
         let length = |field: &Option<Bytes>| field.as_ref().map_or(0, Bytes::len);
@@ -52,8 +59,9 @@ impl Message {
         length(&self.key) + length(&self.value) + headers.sum::<usize>()
     }
 
-    /// With the fields of `parshall consume --json`: what is not UTF-8 is in base64, in a field that says so.
-    pub(crate) fn json(&self, topic: &str) -> Value {
+    /// With the fields of `parshall consume --json`: what is not UTF-8 is in base64, in a field that says so. What is
+    /// decoded has fields of its own beside those.
+    pub(crate) fn json(&self, topic: &str, decoder: &Decoder) -> Value {
         let mut object = Map::new();
         object.insert("topic".to_owned(), topic.into());
         object.insert("partition".to_owned(), self.partition.into());
@@ -61,6 +69,8 @@ impl Message {
         object.insert("timestamp".to_owned(), self.timestamp.into());
         put(&mut object, "key", self.key.as_deref());
         put(&mut object, "value", self.value.as_deref());
+        decoder.put(&mut object, "key", self.key.as_deref());
+        decoder.put(&mut object, "value", self.value.as_deref());
         if !self.headers.is_empty() {
             let header = |(name, value): &(Bytes, Option<Bytes>)| {
                 json!([String::from_utf8_lossy(name), value.as_deref().map(header_value)])
@@ -89,6 +99,6 @@ fn put(object: &mut Map<String, Value>, name: &str, bytes: Option<&[u8]>) {
     };
 }
 
-pub(crate) fn json_line(topic: &str, message: &Message) -> Bytes {
-    format!("{}\n", message.json(topic)).into()
+pub(crate) fn json_line(topic: &str, message: &Message, decoder: &Decoder) -> Bytes {
+    format!("{}\n", message.json(topic, decoder)).into()
 }

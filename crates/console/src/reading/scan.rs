@@ -2,33 +2,33 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use client::FetchedBatches;
 use tokio::time::Instant;
 use wire::batch::Batch;
 use wire::record::{Record, RecordReader};
 
-use super::Message;
+use super::{Evaluation, Message};
 
 /// A batch that is larger than this when it is decompressed is not read.
 const BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How many records are looked at between two looks at the clock.
 const RECORDS_PER_LOOK: u64 = 1000;
+/// The same where each has an expression evaluated.
+const EVALUATIONS_PER_LOOK: u64 = 10;
 
-/// What each field has to contain. Empty is everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What each field has to contain, and what has to be true of a record. Empty is everything.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     pub key: String,
     pub value: String,
     /// The name or the value of any header.
     pub header: String,
+    pub evaluation: Option<Arc<Evaluation>>,
 }
 
 impl Filter {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.key.is_empty() && self.value.is_empty() && self.header.is_empty()
-    }
-
     fn matches(&self, record: &Record<'_>) -> bool {
         let has = |field: Option<&[u8]>, part: &str| {
             part.is_empty() || field.is_some_and(|field| contains(field, part.as_bytes()))
@@ -137,6 +137,11 @@ impl Scan {
         !self.is_backward && scanned.messages.len() >= self.limit
     }
 
+    fn is_true_of(&self, record: &Record<'_>) -> bool {
+        let evaluation = self.filter.evaluation.as_ref();
+        evaluation.is_none_or(|evaluation| evaluation.is_true_of(self.partition, record, self.budget.deadline))
+    }
+
     fn scan(&self, batch: &Batch, scanned: &mut Scanned) {
         let next = batch.header.next_offset();
         // Markers of transactions are no records.
@@ -156,6 +161,7 @@ impl Scan {
         };
         scanned.bytes += section.len() as u64;
         scanned.budget.bytes += section.len() as u64;
+        let records_per_look = if self.filter.evaluation.is_some() { EVALUATIONS_PER_LOOK } else { RECORDS_PER_LOOK };
         for (at, record) in RecordReader::new(&batch.header, &section).enumerate() {
             let record = match record {
                 Ok(record) => record,
@@ -170,13 +176,13 @@ impl Scan {
             if record.offset >= self.offsets.end {
                 break;
             }
-            let is_time_to_look = at as u64 % RECORDS_PER_LOOK == RECORDS_PER_LOOK - 1;
+            let is_time_to_look = at as u64 % records_per_look == records_per_look - 1;
             if self.is_full(scanned) || is_time_to_look && scanned.budget.is_spent() {
                 scanned.next = record.offset;
                 return;
             }
             scanned.budget.records += 1;
-            if self.filter.matches(&record) {
+            if self.filter.matches(&record) && self.is_true_of(&record) {
                 let message = Message::new(self.partition, &batch.header, &section, &record, self.headers_max);
                 scanned.messages.push_back(message);
                 if scanned.messages.len() > self.limit {

@@ -1,6 +1,7 @@
 //! Looks at logs that are simulated, with answers as small as they can be.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use client::{ByPartition, ClientError, FetchedBatches, TopicPartition};
@@ -10,6 +11,9 @@ use wire::batch::{Batch, BatchBuilder};
 use wire::compress::Codec;
 
 use super::*;
+use crate::decoding::Decoder;
+use crate::expression::Expression;
+use crate::text::Show;
 
 /// Batches by partition, one of them in each answer.
 #[derive(Default)]
@@ -181,7 +185,7 @@ async fn a_filter_ends_where_the_budget_does() {
 async fn every_field_has_its_own_filter() {
     let logs = Logs::default().with(0, 0..12);
     let count = async |key: &str, value: &str, header: &str| {
-        let filter = Filter { key: key.into(), value: value.into(), header: header.into() };
+        let filter = Filter { key: key.into(), value: value.into(), header: header.into(), evaluation: None };
         let found = logs.look(&Wanted { filter, ..wanted(50, false) }, &logs.spans()).await;
         found.messages.len()
     };
@@ -191,6 +195,55 @@ async fn every_field_has_its_own_filter() {
     assert_eq!(count("", "", "0-1").await, 3);
     assert_eq!(count("", "", "none").await, 12);
     assert_eq!(count("key", "1", "0-11").await, 1);
+}
+
+fn evaluation(expression: &str) -> Arc<Evaluation> {
+    let expression = Arc::new(Expression::parse(expression).unwrap());
+    Arc::new(Evaluation::new(expression, Decoder::new(None, Show::Auto)))
+}
+
+#[tokio::test]
+async fn an_expression_is_true_of_records_and_not_known_of_others() {
+    let mut logs = Logs::default();
+    let values_of = ["{\"n\":1}", "{\"n\":2.5,\"b\":[1]}", "text", "{\"other\":3}", "{\"n\":\"x\"}", "{\"n\":7}"];
+    let batches = values_of.iter().enumerate().map(|(offset, value)| batch(offset as i64, &[(0, value)]));
+    logs.batches.insert(0, batches.collect());
+    let look = async |source: &str, key: &str| {
+        let evaluation = evaluation(source);
+        let filter = Filter { key: key.into(), evaluation: Some(Arc::clone(&evaluation)), ..Filter::default() };
+        let found = logs.look(&Wanted { filter, ..wanted(50, false) }, &logs.spans()).await;
+        (values(&found), evaluation.take_unknown())
+    };
+    let (found, unknown) = look("value.n > 2.0", "").await;
+    assert_eq!(found, [values_of[1], values_of[5]]);
+    // A text, one without the field, and one where it is no number.
+    let (partition, offset, reason) = unknown.first.unwrap();
+    assert_eq!((unknown.count, partition, offset), (3, 0, 2));
+    assert!(!reason.is_empty());
+    assert_eq!(look("has(value.n) && value.n == 7", "").await.0, [values_of[5]]);
+    let (found, unknown) = look("offset >= 4 && key == 'key' && headers.of == value || value == 'text'", "ey").await;
+    assert_eq!((found, unknown), (vec!["text".to_owned()], Unknown::default()));
+    assert_eq!(look("headers.none == null && partition == 0 && timestamp == 0", "").await.0.len(), 6);
+    // What other filters leave out is not evaluated.
+    assert_eq!(look("value.n > 2.0", "none").await.1, Unknown::default());
+}
+
+#[tokio::test]
+async fn expressions_that_take_long_end_with_the_time_of_the_look() {
+    let many = format!("[{}]", vec!["1"; 500].join(","));
+    let batch = batch(0, &vec![(0, many.as_str()); 1000]);
+    let logs = Logs { batches: BTreeMap::from([(0, vec![batch])]), ..Logs::default() };
+    let evaluation = evaluation("value.all(a, value.all(b, value.all(c, a == b && b == c)))");
+    let filter = Filter { evaluation: Some(Arc::clone(&evaluation)), ..Filter::default() };
+    let wanted = Wanted { filter, ..wanted(50, false) };
+    let budget = Budget::new(RECORDS_MAX, BYTES_MAX, Instant::now());
+    let found = look(async |offsets| logs.fetch(offsets), &wanted, &logs.spans(), budget).await;
+    assert!(found.messages.is_empty());
+    assert_eq!(found.records, 0);
+    let budget = Budget::new(RECORDS_MAX, BYTES_MAX, Instant::now() + Duration::from_millis(50));
+    let found = look(async |offsets| logs.fetch(offsets), &wanted, &logs.spans(), budget).await;
+    assert!(found.is_cut && found.records < 1000, "{found:?}");
+    assert_eq!(evaluation.take_unknown().count, found.records);
 }
 
 #[tokio::test]
@@ -237,7 +290,8 @@ async fn records_are_lines_of_json_with_all_of_their_bytes() {
     builder.push(1_700_000_000_123, None, None, &[]);
     logs.batches.insert(3, vec![builder.build()]);
     let found = logs.look(&wanted(50, false), &Spans::from([(3, 7..9)])).await;
-    let lines: Vec<_> = found.messages.iter().map(|message| json_line("orders", message)).collect();
+    let decoder = Decoder::new(None, Show::Auto);
+    let lines: Vec<_> = found.messages.iter().map(|message| json_line("orders", message, &decoder)).collect();
     let first = "{\"headers\":[[\"a\",\"1\"],[\"a\",{\"base64\":\"/g==\"}],[\"b\",null]],\"key_base64\":\"//4=\",\
                  \"offset\":7,\"partition\":3,\"timestamp\":1700000000123,\"topic\":\"orders\",\
                  \"value\":\"väl\\u0000\\\"\"}\n";

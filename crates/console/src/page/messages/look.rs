@@ -12,8 +12,9 @@ use super::query::{From, Plan, Positions};
 use crate::failure::Failure;
 use crate::format::count;
 use crate::page::topic::find;
-use crate::reading::{Bounds, Message, Spans, Wanted, begin_at, bounds, read};
+use crate::reading::{Bounds, Evaluation, Filter, Message, Spans, Unknown, Wanted, begin_at, bounds, read};
 use crate::request_context::RequestContext;
+use crate::text::Show;
 
 /// How long one waits for others who look at records.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,6 +49,8 @@ pub(crate) struct Look {
     pub is_cut: bool,
     pub records: u64,
     pub bytes: u64,
+    /// Of what was looked through, what the expression could not be evaluated on.
+    pub unknown: Unknown,
     /// The memory of the messages is that of few looks.
     _permit: OwnedSemaphorePermit,
 }
@@ -73,12 +76,9 @@ pub(crate) async fn look(context: &RequestContext, watched: &Watched, plan: &Pla
         begin_at(client, topic, &mut from, ms).await;
     }
     let (wanted_spans, notes) = narrowed(plan, &logs, from.spans);
-    let wanted = Wanted {
-        topic: topic.to_owned(),
-        filter: plan.filter.clone(),
-        limit: plan.limit,
-        is_backward: plan.is_backward(),
-    };
+    let filter = filter(context, plan);
+    let evaluation = filter.evaluation.clone();
+    let wanted = Wanted { topic: topic.to_owned(), filter, limit: plan.limit, is_backward: plan.is_backward() };
     let mut found = read(client, &wanted, &wanted_spans).await;
     if plan.is_backward() != plan.is_newest_first() {
         found.messages.reverse();
@@ -107,8 +107,19 @@ pub(crate) async fn look(context: &RequestContext, watched: &Watched, plan: &Pla
         is_cut: found.is_cut,
         records: found.records,
         bytes: found.bytes,
+        unknown: evaluation.map_or_else(Unknown::default, |evaluation| evaluation.take_unknown()),
         _permit: permit,
     })
+}
+
+/// What records are compared with. An expression has them decoded even where they are shown as they are.
+pub(crate) fn filter(context: &RequestContext, plan: &Plan) -> Filter {
+    let show = match plan.show {
+        Show::Text | Show::Json | Show::Hex => Show::Auto,
+        show => show,
+    };
+    let evaluation = |expression| Arc::new(Evaluation::new(expression, context.decoder(show)));
+    Filter { evaluation: plan.expression.clone().map(evaluation), ..plan.filter.clone() }
 }
 
 /// The offsets to look through, and what should be said of them.

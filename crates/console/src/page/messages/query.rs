@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::expression::Expression;
 use crate::format::{escape, parse_moment};
 use crate::reading::Filter;
 use crate::text::Show;
@@ -24,6 +26,7 @@ pub(crate) struct MessagesQuery {
     pub key: String,
     pub value: String,
     pub header: String,
+    pub expression: String,
     pub show: String,
     /// Positions: what lies from these offsets on, and before these.
     pub after: String,
@@ -43,18 +46,25 @@ pub(crate) enum From {
 pub(crate) type Positions = BTreeMap<i32, i64>;
 
 /// The same, understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub partition: Option<i32>,
     pub from: From,
     pub limit: usize,
     pub filter: Filter,
+    /// What has to be true of records, besides.
+    pub expression: Option<Arc<Expression>>,
     pub show: Show,
     pub after: Option<Positions>,
     pub before: Option<Positions>,
 }
 
 impl Plan {
+    pub(crate) fn is_filtered(&self) -> bool {
+        let Filter { key, value, header, .. } = &self.filter;
+        self.expression.is_some() || [key, value, header].iter().any(|part| !part.is_empty())
+    }
+
     pub(crate) fn is_newest_first(&self) -> bool {
         self.from == From::Newest
     }
@@ -100,14 +110,22 @@ impl MessagesQuery {
             },
         };
         let show = match self.show.as_str() {
-            "" => Show::Text,
-            name => {
-                Show::named(name).ok_or_else(|| format!("Records are shown as text, json or hex, and not {name:?}."))?
+            "" => Show::Auto,
+            name => Show::named(name).ok_or_else(|| {
+                let known = Show::ALL.map(|(_, known, _)| known).join(", ");
+                format!("Records are shown as one of {known}, and not as {name:?}.")
+            })?,
+        };
+        let expression = match self.expression.trim() {
+            "" => None,
+            source => {
+                Some(Expression::parse(source).map_err(|error| format!("The expression is not right: {error}."))?)
             }
         };
-        let filter = Filter { key: self.key.clone(), value: self.value.clone(), header: self.header.clone() };
+        let filter =
+            Filter { key: self.key.clone(), value: self.value.clone(), header: self.header.clone(), evaluation: None };
         let (after, before) = (parse_positions(&self.after)?, parse_positions(&self.before)?);
-        Ok(Plan { partition, from, limit, filter, show, after, before })
+        Ok(Plan { partition, from, limit, filter, expression: expression.map(Arc::new), show, after, before })
     }
 
     /// The same look from another position.
@@ -132,6 +150,7 @@ impl MessagesQuery {
             ("key", &self.key),
             ("value", &self.value),
             ("header", &self.header),
+            ("expression", &self.expression),
             ("show", &self.show),
         ];
         let given = fields.into_iter().filter(|(_, value)| !value.is_empty());
@@ -177,6 +196,7 @@ mod tests {
                 "limit" => &mut asked.limit,
                 "key" => &mut asked.key,
                 "value" => &mut asked.value,
+                "expression" => &mut asked.expression,
                 "show" => &mut asked.show,
                 "after" => &mut asked.after,
                 "before" => &mut asked.before,
@@ -190,8 +210,8 @@ mod tests {
     #[test]
     fn nothing_in_particular_is_the_newest_of_all() {
         let plan = asked(&[]).plan(3).unwrap();
-        assert_eq!((plan.partition, plan.from, plan.limit, plan.show), (None, From::Newest, 50, Show::Text));
-        assert!(plan.filter.is_empty() && plan.is_newest_first() && plan.is_backward());
+        assert_eq!((plan.partition, plan.from, plan.limit, plan.show), (None, From::Newest, 50, Show::Auto));
+        assert!(!plan.is_filtered() && plan.is_newest_first() && plan.is_backward());
     }
 
     #[test]
@@ -213,7 +233,9 @@ mod tests {
             ("from", "hell", "not from \"hell\""),
             ("limit", "501", "from 1 to 500"),
             ("limit", "0", "from 1 to 500"),
-            ("show", "avro", "text, json or hex"),
+            ("show", "xml", "one of auto, text, json, hex, messagepack, avro, protobuf, and not as \"xml\""),
+            ("expression", "value.a ==", "The expression is not right: "),
+            ("expression", "valeu.a == 1", "there is no valeu: a record has key, value,"),
             ("after", "0:1,", "positions like"),
             ("before", "0:-1", "positions like"),
         ] {
@@ -226,11 +248,17 @@ mod tests {
 
     #[test]
     fn links_say_all_of_it() {
-        let asked = asked(&[("from", "time"), ("time", "2026-11-22T14:20"), ("key", "a&b=ü"), ("limit", "100")]);
+        let asked = asked(&[
+            ("from", "time"),
+            ("time", "2026-11-22T14:20"),
+            ("key", "a&b=ü"),
+            ("expression", "offset > 1"),
+            ("limit", "100"),
+        ]);
         let positions = Positions::from([(0, 120), (7, 3)]);
         assert_eq!(
             asked.link(Some(&positions), None),
-            "?key=a%26b%3D%C3%BC&from=time&time=2026-11-22T14%3A20&limit=100&after=0:120,7:3"
+            "?key=a%26b%3D%C3%BC&expression=offset%20%3E%201&from=time&time=2026-11-22T14%3A20&limit=100&after=0:120,7:3"
         );
         assert_eq!(MessagesQuery::default().link(None, Some(&positions)), "?before=0:120,7:3");
         assert_eq!(parse_positions("0:120,7:3"), Ok(Some(positions)));
