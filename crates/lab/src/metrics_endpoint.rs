@@ -1,20 +1,17 @@
 //! CPU and memory of brokers on other machines, from their Prometheus endpoints.
 //!
-//! The names are those that Prometheus' client libraries and Kafka's JMX exporter give to a process. Each endpoint is
-//! scraped once a second; readers get the newest answer, so that a slow endpoint delays nothing.
+//! Each endpoint is scraped once a second; readers get the newest answer, so that a slow endpoint delays nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use openmetrics::Exposition;
+use openmetrics::{Exposition, PROCESS_CPU_SECONDS};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::proc_probe::ProcessSample;
 
-const CPU: &str = "process_cpu_seconds_total";
-const MEMORY: &str = "process_resident_memory_bytes";
 /// Has the id of a broker of ours as its label.
 const BUILD: &str = "parshall_build";
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +23,7 @@ const PAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub enum EndpointError {
     #[error("{url} cannot be read: {reason}")]
     Read { url: String, reason: String },
-    #[error("{url} has no {CPU}: is it the metrics page of a broker?")]
+    #[error("{url} has no {PROCESS_CPU_SECONDS}: is it the metrics page of a broker?")]
     NoFigures { url: String },
     #[error("{url} is of broker {id}, as another URL is: give --metrics once for each broker")]
     SameBroker { url: String, id: i32 },
@@ -113,11 +110,11 @@ fn page(url: &str) -> Result<Exposition, ureq::Error> {
     Ok(Exposition::new(text))
 }
 
+/// What a page says about its process.
 fn read(page: &Exposition) -> Option<Answer> {
-    let cpu_s = page.first(CPU).filter(|cpu_s| (0.0..1e12).contains(cpu_s))?;
     let sample = ProcessSample {
-        cpu: Duration::from_secs_f64(cpu_s),
-        resident_bytes: page.first(MEMORY).unwrap_or(0.0) as u64,
+        cpu: Duration::from_secs_f64(page.process_cpu_seconds()?),
+        resident_bytes: page.process_memory_bytes().unwrap_or(0.0) as u64,
         ..ProcessSample::default()
     };
     let broker_id = page.labelled(BUILD, ["node_id"]).next().and_then(|([id], _)| id.parse().ok());

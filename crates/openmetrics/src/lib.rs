@@ -2,7 +2,11 @@
 //!
 //! Lines that are no samples are skipped: other exporters write what they like. Timestamps and exemplars are ignored.
 
+mod process;
+
 use std::borrow::Cow;
+
+pub use process::PROCESS_CPU_SECONDS;
 
 /// A page, read anew for each question.
 #[derive(Clone, Debug)]
@@ -39,6 +43,11 @@ impl Exposition {
             }
             (found, sample.value)
         })
+    }
+
+    /// All samples, for names that are not known letter by letter.
+    pub fn lines(&self) -> impl Iterator<Item = SampleLine<'_>> {
+        self.0.lines().filter_map(SampleLine::parse)
     }
 
     fn samples(&self, name: &str) -> impl Iterator<Item = SampleLine<'_>> {
@@ -112,11 +121,11 @@ fn family<'a>(families: &'a mut Vec<Family>, name: &str) -> &'a mut Family {
 }
 
 /// `name{label="value",...} 12.5 1700000000`
-struct SampleLine<'a> {
-    name: &'a str,
+pub struct SampleLine<'a> {
+    pub name: &'a str,
     /// Between the braces.
     labels: &'a str,
-    value: f64,
+    pub value: f64,
 }
 
 impl<'a> SampleLine<'a> {
@@ -128,6 +137,10 @@ impl<'a> SampleLine<'a> {
         };
         let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
         Some(Self { name, labels, value })
+    }
+
+    pub fn label(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.labels().find(|(label, _)| *label == name).map(|(_, value)| value)
     }
 
     /// Names and values, with the escapes undone.
