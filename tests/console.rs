@@ -9,10 +9,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 mod common;
+#[path = "common/console_process.rs"]
+mod console_process;
 #[path = "common/http.rs"]
 mod http;
 
 use common::{Broker, PARSHALL};
+use console_process::Console;
 use http::Answer;
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
@@ -29,40 +32,6 @@ fn json(address: &str, path: &str) -> Value {
     let answer = get(address, path);
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.body).unwrap()
-}
-
-/// `parshall console`, until it is dropped. It keeps clusters in a directory of its own.
-struct Console {
-    process: Child,
-    address: String,
-    _state: Option<tempfile::TempDir>,
-}
-
-impl Console {
-    fn start(flags: &[&str]) -> Self {
-        let state = tempfile::tempdir().unwrap();
-        let mut console = Self::start_in(state.path(), flags);
-        console._state = Some(state);
-        console
-    }
-
-    fn start_in(state: &std::path::Path, flags: &[&str]) -> Self {
-        let mut command = Command::new(PARSHALL);
-        command.args(["console", "--console", "127.0.0.1:0"]).args(flags).env_remove("PARSHALL_BOOTSTRAP_SERVER");
-        command.env("XDG_STATE_HOME", state);
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().split_once("http://").unwrap_or_else(|| panic!("no console: {line:?}")).1;
-        Self { address: address.to_owned(), process, _state: None }
-    }
-}
-
-impl Drop for Console {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// `parshall cluster start` with two nodes, until it is dropped.

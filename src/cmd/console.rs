@@ -1,10 +1,12 @@
 //! `parshall console`: the console of clusters that run already, of any Kafka.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
-use ::console::{HttpUrl, SavedClusters, Sources, client_config};
+use ::console::{HttpUrl, HttpUrlError, MetricsUrl, SavedClusters, Sources, client_config};
 use anyhow::{Result, bail};
 use client::{Client, ConnectionConfig, bootstrap_server};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +28,7 @@ Examples:
   parshall console --bootstrap-server orders=10.0.0.1:9092,10.0.0.2:9092 --bootstrap-server logs=10.1.0.1:9092
   parshall console --bootstrap-server kafka:9092 --connect http://connect:8083
   parshall console --bootstrap-server kafka:9092 --schema-registry http://registry:8081
+  parshall console --bootstrap-server kafka:9092 --metrics 1@http://kafka:7071/metrics
   parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
   parshall console --console-clusters-file clusters.json
   parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
@@ -40,12 +43,16 @@ pub(crate) struct Args {
     command_config: Vec<String>,
     /// A worker of a Kafka Connect cluster (http://[USER:PASSWORD@]HOST:PORT), as often as there are such clusters;
     /// with the name of its Kafka cluster where there are several
-    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
-    connect: Vec<NamedUrl>,
+    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url::<HttpUrl>)]
+    connect: Vec<NamedUrl<HttpUrl>>,
     /// The schema registry of a cluster (http://[USER:PASSWORD@]HOST:PORT), by whose schemas records are decoded; with
     /// the name of the cluster where there are several
-    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url)]
-    schema_registry: Vec<NamedUrl>,
+    #[arg(long, value_name = "[NAME=]URL", value_parser = named_url::<HttpUrl>)]
+    schema_registry: Vec<NamedUrl<HttpUrl>>,
+    /// The metrics of a broker of Apache Kafka, as Prometheus' JMX exporter has them, as often as there are brokers: by
+    /// its ID, or without one by its host; with the name of the cluster where there are several
+    #[arg(long, value_name = "[NAME=][ID@]URL", value_parser = named_url::<MetricsUrl>)]
+    metrics: Vec<NamedUrl<MetricsUrl>>,
     /// Where it listens
     #[arg(long, value_name = "HOST:PORT", env = "PARSHALL_CONSOLE", default_value = "127.0.0.1:9645")]
     console: ::console::Address,
@@ -72,23 +79,28 @@ fn cluster(text: &str) -> Result<Cluster, String> {
 
 /// The URL of a server that belongs to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct NamedUrl {
+struct NamedUrl<U> {
     cluster: Option<String>,
-    url: HttpUrl,
+    url: U,
 }
 
-fn named_url(text: &str) -> Result<NamedUrl, String> {
+fn named_url<U: FromStr<Err = HttpUrlError>>(text: &str) -> Result<NamedUrl<U>, String> {
     // A URL may have an equals sign, too.
     let (cluster, url) = match text.split_once('=') {
         Some((name, url)) if !name.contains("://") => (Some(args::name(name.trim())?), url),
         _ => (None, text),
     };
-    let url = url.parse().map_err(|error: ::console::HttpUrlError| error.to_string())?;
+    let url = url.parse().map_err(|error: HttpUrlError| error.to_string())?;
     Ok(NamedUrl { cluster, url })
 }
 
 /// Of a cluster, what a flag names for it.
-fn urls_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Result<Vec<HttpUrl>, Usage> {
+fn urls_of<U: Clone + Display + PartialEq>(
+    flag: &str,
+    urls: &[NamedUrl<U>],
+    cluster: &str,
+    names: &[&str],
+) -> Result<Vec<U>, Usage> {
     let mut found = Vec::new();
     for NamedUrl { cluster: wanted, url } in urls {
         match wanted.as_deref() {
@@ -110,7 +122,12 @@ fn urls_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Resu
 }
 
 /// The same of a flag that names one server for a cluster.
-fn only_url_of(flag: &str, urls: &[NamedUrl], cluster: &str, names: &[&str]) -> Result<Option<HttpUrl>, Usage> {
+fn only_url_of(
+    flag: &str,
+    urls: &[NamedUrl<HttpUrl>],
+    cluster: &str,
+    names: &[&str],
+) -> Result<Option<HttpUrl>, Usage> {
     match &urls_of(flag, urls, cluster, names)?[..] {
         [] => Ok(None),
         [url] => Ok(Some(url.clone())),
@@ -133,7 +150,8 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
     let sources = names.iter().map(|name| {
         let connects = urls_of("--connect", &args.connect, name, &names)?;
         let schema_registry = only_url_of("--schema-registry", &args.schema_registry, name, &names)?;
-        Ok(((*name).to_owned(), Sources { connects, schema_registry }))
+        let metrics = urls_of("--metrics", &args.metrics, name, &names)?;
+        Ok(((*name).to_owned(), Sources { connects, schema_registry, metrics }))
     });
     let mut sources = sources.collect::<Result<BTreeMap<_, _>, Usage>>()?;
     let configs: Vec<_> = args.command_config.iter().map(|text| config_of(text, &names)).collect();
@@ -182,7 +200,7 @@ mod tests {
     #[test]
     fn other_servers_belong_to_a_cluster() {
         let url = |text: &str| text.parse::<HttpUrl>().unwrap();
-        let named = |text| named_url(text).unwrap();
+        let named = |text| named_url::<HttpUrl>(text).unwrap();
         let urls = [named("a=http://c:1"), named("b=http://c:1"), named("a=http://c:2/x=y")];
         let of = |cluster, names: &[&str]| urls_of("--connect", &urls, cluster, names).map_err(|error| error.0);
         assert_eq!(of("a", &["a", "b"]), Ok(vec![url("http://c:1"), url("http://c:2/x=y")]));
@@ -191,7 +209,11 @@ mod tests {
         let of = |names: &[&str]| urls_of("--connect", &unnamed, "a", names).map_err(|error| error.0).unwrap_err();
         assert_eq!(of(&["a", "b"]), "--connect c:1/x=y: say which cluster it belongs to, NAME=c:1/x=y");
         assert_eq!(of(&["a"]), "--connect c:1/x=y is named twice");
-        assert!(named_url("c:1").is_err() && named_url("=http://c:1").is_err() && named_url("a=https://c:1").is_err());
+        for wrong in ["c:1", "=http://c:1", "a=https://c:1"] {
+            assert!(named_url::<HttpUrl>(wrong).is_err(), "{wrong}");
+        }
+        let of_broker = named_url::<MetricsUrl>("a=1@http://c:1/m?x=y").unwrap();
+        assert_eq!((of_broker.cluster.as_deref(), of_broker.url.to_string()), (Some("a"), "1@c:1/m".to_owned()));
     }
 
     #[test]

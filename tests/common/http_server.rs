@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-/// What is answered to the first line of a request, as `GET /subjects`, and its body.
+/// What is answered to the first line of a request, as `GET /subjects`, and its body: JSON, or a text as it is.
 pub type Answering = fn(&str, &Value) -> (u16, Value);
 
 /// It keeps what it was sent to change something.
@@ -28,7 +28,7 @@ impl HttpServer {
                 if !line.starts_with("GET") {
                     kept.lock().unwrap().push((line, body));
                 }
-                let answer = answer.to_string();
+                let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
                 let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", answer.len());
                 let _ = stream.write_all(format!("{head}Connection: close\r\n\r\n{answer}").as_bytes());
             }

@@ -63,7 +63,7 @@ impl AlertState {
 impl Alerts {
     /// Looks at the metrics in a snapshot. One without any says nothing of the rules.
     pub(crate) fn note(&mut self, snapshot: &Snapshot) {
-        if snapshot.brokers.values().all(|broker| broker.figures.is_none()) {
+        if snapshot.brokers.values().all(|broker| broker.own_figures().is_none()) {
             return;
         }
         self.began_ms.get_or_insert(snapshot.at_ms);

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::alerts::Alerts;
+use crate::broker_metrics::BrokerMetrics;
 use crate::connect::{Connect, Connectors};
 use crate::decoding::Schemas;
 use crate::embedded_broker::{Local, PartitionChange};
@@ -80,6 +81,8 @@ pub(crate) struct Belongings {
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
     pub registry: Option<Arc<SchemaRegistry>>,
+    /// Pages of metrics of brokers that are not ours.
+    pub metrics: Vec<BrokerMetrics>,
     /// Whether it was added in the page, and not when the console was started.
     pub is_saved: bool,
 }
@@ -93,6 +96,7 @@ pub(crate) struct Cluster {
     pub registry: Option<Arc<SchemaRegistry>>,
     /// What records are decoded by.
     pub schemas: Option<Arc<Schemas>>,
+    metrics: Vec<BrokerMetrics>,
     pub is_saved: bool,
     look_client: Client,
     /// With connections of its own: where the quorum has no leader, its answer is long in coming.
@@ -112,7 +116,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Looks at the cluster until it is dropped.
     pub(crate) fn watch(name: String, client: Client, belongings: Belongings) -> Arc<Self> {
-        let Belongings { local, connects, registry, is_saved } = belongings;
+        let Belongings { local, connects, registry, metrics, is_saved } = belongings;
         let config = client.config();
         let connection = ConnectionConfig {
             connect_timeout: LOOK_DEADLINE,
@@ -135,6 +139,7 @@ impl Cluster {
             connects,
             schemas: registry.clone().map(|registry| Arc::new(Schemas::new(registry))),
             registry,
+            metrics,
             is_saved,
             seen: watch::Sender::default(),
             history: Mutex::default(),
@@ -233,7 +238,7 @@ impl Cluster {
         let began = Instant::now();
         let before = self.seen.borrow().taken.clone();
         let (local, before) = (self.local.as_deref(), before.as_deref());
-        let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, local, before);
+        let taken = snapshot::take(&self.client, &self.look_client, &self.quorum_client, local, &self.metrics, before);
         let taken = match timeout(TAKE_TIMEOUT, taken).await {
             Ok(Ok(mut snapshot)) => {
                 snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();

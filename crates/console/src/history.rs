@@ -1,5 +1,7 @@
 //! How a cluster got where it is: offsets, lags and counters of the last minutes, and the rates in them.
 
+mod broker_charts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +11,7 @@ use client::TopicPartition;
 use serde::Serialize;
 
 use crate::node_metrics::Counters;
-use crate::snapshot::{Age, Ends, Snapshot};
+use crate::snapshot::{Age, Broker, Ends, Snapshot};
 
 /// With one look every two seconds, five minutes; an hour and more while nobody looks.
 const POINTS_MAX: usize = 150;
@@ -25,7 +27,7 @@ const GROWTH_WINDOW_MIN: Duration = Duration::from_secs(3 * 60);
 #[derive(Default)]
 pub(crate) struct History {
     points: VecDeque<Point>,
-    /// All that were ever seen, in the order of their first: so that each keeps its colour.
+    /// All that ever told of themselves, in the order of their first time: so that each keeps its colour.
     nodes: Vec<i32>,
 }
 
@@ -34,9 +36,20 @@ struct Point {
     at_ms: i64,
     ends: Ends,
     groups: HashMap<Arc<str>, GroupPoint>,
-    nodes: BTreeMap<i32, Counters>,
+    nodes: BTreeMap<i32, NodePoint>,
     /// By partition that moves: bytes that its new replicas have.
     copied: HashMap<TopicPartition, i64>,
+}
+
+#[derive(Clone, Copy)]
+struct NodePoint {
+    /// What the node itself tells, and what it told before that.
+    counters: Option<Counters>,
+    counters_before: Option<Counters>,
+    memory_bytes: Option<f64>,
+    /// What the cluster tells of it.
+    under_replicated: usize,
+    log_size_bytes: Option<i64>,
 }
 
 #[derive(Clone, Copy)]
@@ -87,6 +100,30 @@ pub(crate) struct NodeRates {
     pub received_records: f64,
     pub received_bytes: f64,
     pub sent_bytes: f64,
+    pub requests: Option<f64>,
+}
+
+impl NodePoint {
+    /// `last` is the node at the point before.
+    fn of(broker: &Broker, last: Option<&Self>) -> Self {
+        let figures = broker.figures.as_ref();
+        let counters = figures.map(|figures| figures.counters);
+        let told_last = last.and_then(|last| last.counters);
+        // One that is slow to tell is seen several times as it was.
+        let is_same = counters.zip(told_last).is_some_and(|(now, last)| now.is_same_moment(&last));
+        Self {
+            counters,
+            counters_before: if is_same { last.and_then(|last| last.counters_before) } else { told_last },
+            memory_bytes: figures.and_then(|figures| figures.memory_bytes),
+            under_replicated: broker.under_replicated,
+            log_size_bytes: (!broker.dirs.is_empty()).then_some(broker.size_bytes),
+        }
+    }
+
+    /// Since it told something else.
+    fn rates(&self) -> Option<NodeRates> {
+        rates(&self.counters_before?, &self.counters?)
+    }
 }
 
 impl History {
@@ -104,9 +141,11 @@ impl History {
             let known = self.points.back().and_then(|point| point.ends.get_key_value(name.as_str()));
             ends.insert(known.map_or_else(|| Arc::from(name.as_str()), |(known, _)| Arc::clone(known)), of_topic);
         }
-        let nodes = snapshot.brokers.iter().filter_map(|(id, broker)| Some((*id, broker.figures.as_ref()?.counters)));
+        let last = |id| self.points.back().and_then(|point| point.nodes.get(id));
+        let nodes = snapshot.brokers.iter().map(|(id, broker)| (*id, NodePoint::of(broker, last(id))));
         let nodes: BTreeMap<_, _> = nodes.collect();
-        self.nodes.extend(nodes.keys().copied().filter(|node| !self.nodes.contains(node)).collect::<Vec<_>>());
+        let telling = nodes.iter().filter(|(_, node)| node.counters.is_some()).map(|(id, _)| *id);
+        self.nodes.extend(telling.filter(|node| !self.nodes.contains(node)).collect::<Vec<_>>());
         let (at, at_ms) = (snapshot.at, snapshot.at_ms);
         let copied = snapshot.reassignments.iter().take(PARTITIONS_MAX);
         let copied = copied.map(|(of, reassignment)| (of.clone(), snapshot.copied_bytes(of, reassignment)));
@@ -273,7 +312,11 @@ impl History {
 
     pub(crate) fn cpu_chart(&self) -> Chart {
         // Also those that are gone: their past is not.
-        let nodes: BTreeSet<_> = self.points.iter().flat_map(|point| point.nodes.keys().copied()).collect();
+        let telling = |point: &'_ Point| {
+            let nodes = point.nodes.iter().filter(|(_, node)| node.counters.is_some());
+            nodes.map(|(id, _)| *id).collect::<Vec<_>>()
+        };
+        let nodes: BTreeSet<_> = self.points.iter().flat_map(telling).collect();
         let of_node =
             |node: i32| move |before: &Point, now: &Point| node_rates(before, now, node).map(|rates| rates.cpu * 100.0);
         let values: Vec<_> = nodes.iter().map(|node| of_node(*node)).collect();
@@ -327,12 +370,18 @@ fn grown(before: &Point, topic: &str, ends: &[i64]) -> i64 {
 
 fn node_rates(before: &Point, now: &Point, node: i32) -> Option<NodeRates> {
     let (of_before, of_now) = (before.nodes.get(&node)?, now.nodes.get(&node)?);
-    // Its counters began anew with it.
-    if of_now.uptime_seconds < of_before.uptime_seconds {
+    rates(&of_before.counters?, &of_now.counters?).or_else(|| of_now.rates())
+}
+
+/// By the time of the node itself: it may have told this some time before it was looked at.
+fn rates(before: &Counters, now: &Counters) -> Option<NodeRates> {
+    // Its counters began anew with it, or it has told nothing new.
+    if now.uptime_seconds < before.uptime_seconds || now.is_same_moment(before) {
         return None;
     }
-    let seconds = seconds(before, now);
-    let rate = |of: fn(&Counters) -> f64| (of(of_now) - of(of_before)).max(0.0) / seconds;
+    let seconds = (now.uptime_seconds - before.uptime_seconds).max(0.001);
+    let rate = |of: fn(&Counters) -> f64| (of(now) - of(before)).max(0.0) / seconds;
+    let requests = now.requests.zip(before.requests);
     Some(NodeRates {
         cpu: rate(|of| of.cpu_seconds),
         network_received_bytes: rate(|of| of.network_received_bytes),
@@ -340,6 +389,7 @@ fn node_rates(before: &Point, now: &Point, node: i32) -> Option<NodeRates> {
         received_records: rate(|of| of.received_records),
         received_bytes: rate(|of| of.received_bytes),
         sent_bytes: rate(|of| of.sent_bytes),
+        requests: requests.map(|(now, before)| (now - before).max(0.0) / seconds),
     })
 }
 
@@ -347,7 +397,7 @@ fn node_rates(before: &Point, now: &Point, node: i32) -> Option<NodeRates> {
 mod tests {
     use super::*;
     use crate::node_metrics::Figures;
-    use crate::snapshot::{Broker, Group, Partition, Position, Topic};
+    use crate::snapshot::{Group, Partition, Position, Topic};
 
     fn snapshot(began: Instant, second: u64, ends: &[(&str, &[i64])], committed: i64) -> Snapshot {
         let partition = |end: &i64| Partition { end: Some(*end), ..Partition::default() };

@@ -14,6 +14,7 @@ mod assets;
 mod auth;
 mod benchmark_runner;
 mod bodies;
+mod broker_metrics;
 mod cluster;
 mod connect;
 mod connections;
@@ -29,6 +30,7 @@ mod health_findings;
 mod history;
 mod host_check;
 mod http_source;
+mod kafka_metrics;
 mod layout;
 mod metrics;
 mod node_metrics;
@@ -55,6 +57,8 @@ pub use benchmark_runner::{
     Capacity, CapacityOrder, CapacityStep, CasePoint, Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun,
     Laboratory, Order, Progress, Run, RunState, RunningCase, ScenarioMistake, Suite, SuiteHistory, Work,
 };
+use broker_metrics::BrokerMetrics;
+pub use broker_metrics::MetricsUrl;
 use client::Client;
 use cluster::{Belongings, Cluster};
 use connect::Connect;
@@ -83,6 +87,8 @@ pub struct Sources {
     pub connects: Vec<HttpUrl>,
     /// Its schema registry.
     pub schema_registry: Option<HttpUrl>,
+    /// Where the metrics of its brokers are, if those are not ours.
+    pub metrics: Vec<MetricsUrl>,
 }
 
 /// How the console meets those who ask.
@@ -138,7 +144,8 @@ impl Console {
         let local = self.local.clone().filter(|_| is_own);
         let connects = sources.connects.into_iter().map(Connect::new).collect();
         let registry = sources.schema_registry.map(|url| Arc::new(SchemaRegistry::new(url)));
-        let belongings = Belongings { local, connects, registry, is_saved: false };
+        let metrics = sources.metrics.into_iter().map(BrokerMetrics::new).collect();
+        let belongings = Belongings { local, connects, registry, metrics, is_saved: false };
         let cluster = Cluster::watch(name.into(), client, belongings);
         self.clusters.write().push(cluster);
     }

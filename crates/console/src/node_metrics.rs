@@ -1,4 +1,5 @@
-//! What a node of ours tells of itself, of its page of metrics.
+//! What a broker tells of itself, of its page of metrics. [`Figures::read`] knows the pages of ours, `kafka_metrics`
+//! those of Apache Kafka.
 
 use std::collections::HashMap;
 
@@ -8,13 +9,19 @@ use openmetrics::Exposition;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
-    pub version: String,
-    pub uptime_seconds: f64,
-    pub memory_bytes: f64,
-    pub connections: f64,
+    pub uptime_seconds: Option<f64>,
+    pub memory_bytes: Option<f64>,
     pub open_fds: f64,
     pub max_fds: f64,
     pub counters: Counters,
+    /// What only nodes of ours tell.
+    pub own: Option<OwnFigures>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct OwnFigures {
+    pub version: String,
+    pub connections: f64,
     pub unsynced_bytes: f64,
     pub disk: Option<Disk>,
     /// Behind the page of a broker.
@@ -24,6 +31,7 @@ pub(crate) struct Figures {
 /// What only grows until the node begins anew.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
+    /// When it told this: where it does not say since when it runs, by the clock.
     pub uptime_seconds: f64,
     pub cpu_seconds: f64,
     pub network_received_bytes: f64,
@@ -31,6 +39,14 @@ pub(crate) struct Counters {
     pub received_records: f64,
     pub received_bytes: f64,
     pub sent_bytes: f64,
+    pub requests: Option<f64>,
+}
+
+impl Counters {
+    /// Whether a node has told both at the same time.
+    pub(crate) fn is_same_moment(&self, other: &Self) -> bool {
+        self.uptime_seconds.to_bits() == other.uptime_seconds.to_bits()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,27 +69,32 @@ impl Figures {
         });
         let counters = Counters {
             uptime_seconds,
-            cpu_seconds: value("process_cpu_seconds_total"),
+            cpu_seconds: page.process_cpu_seconds().unwrap_or(0.0),
             network_received_bytes: value("parshall_network_received_bytes_total"),
             network_sent_bytes: value("parshall_network_sent_bytes_total"),
             received_records: value("parshall_topic_received_records_total"),
             received_bytes: value("parshall_topic_received_bytes_total"),
             sent_bytes: value("parshall_topic_sent_bytes_total"),
+            requests: page.sum("parshall_request_seconds_count"),
         };
         Some(Self {
-            version,
-            uptime_seconds,
-            memory_bytes: value("process_resident_memory_bytes"),
-            connections: value("parshall_connections"),
+            uptime_seconds: Some(uptime_seconds),
+            memory_bytes: page.process_memory_bytes(),
             open_fds: value("process_open_fds"),
             max_fds: value("process_max_fds"),
-            unsynced_bytes: value("parshall_unsynced_bytes"),
             counters,
-            disk,
-            page,
+            own: Some(OwnFigures {
+                version,
+                connections: value("parshall_connections"),
+                unsynced_bytes: value("parshall_unsynced_bytes"),
+                disk,
+                page,
+            }),
         })
     }
+}
 
+impl OwnFigures {
     /// How old the first record is that a group has not committed, for each of its partitions.
     pub(crate) fn lag_seconds(&self) -> HashMap<(String, TopicPartition), f64> {
         let lags = self.page.labelled("parshall_group_lag_seconds", ["group", "topic", "partition"]);
@@ -141,7 +162,9 @@ parshall_request_stage_seconds_sum{api=\"Produce\",stage=\"append\"} 1.5
 parshall_request_errors_total{api=\"Produce\",error=\"X\"} 3
 ";
         let figures = Figures::read(text.to_owned()).unwrap();
-        assert_eq!((figures.version.as_str(), figures.counters.received_bytes), ("0.1.0", 12.0));
+        assert_eq!((figures.counters.received_bytes, figures.counters.requests), (12.0, Some(5.0)));
+        let figures = figures.own.unwrap();
+        assert_eq!(figures.version, "0.1.0");
         let disk = figures.disk.unwrap();
         assert_eq!((disk.is_full, disk.forecast_seconds), (false, f64::INFINITY));
         let lag = figures.lag_seconds()[&("g".to_owned(), TopicPartition::new("a", 3))];

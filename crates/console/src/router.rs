@@ -31,6 +31,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/alerts", get(alerts::show))
         .route("/alerts/alerts.yml", get(alerts::download))
         .route("/brokers/{broker}", get(broker::show))
+        .route("/brokers/{broker}/charts/{chart}", get(broker::chart))
         .route("/brokers/{broker}/configs/{config}", get(configs::edit_of_broker).post(configs::change_of_broker))
         .route("/lab", get(lab::show).post(lab::start))
         .route("/lab/history/{suite}", get(lab_history::show))

@@ -12,7 +12,7 @@ use client::{Placement, TopicPartition};
 use crate::connect::Connectors;
 use crate::embedded_broker::Rebalance;
 use crate::format::duration;
-use crate::node_metrics::Figures;
+use crate::node_metrics::{Figures, OwnFigures};
 
 pub(crate) use take::take;
 
@@ -56,7 +56,9 @@ pub(crate) struct Broker {
     pub dirs: Vec<Directory>,
     /// Of all replicas there.
     pub size_bytes: i64,
-    /// What it tells of itself, if it is one of ours.
+    /// Those that it leads and that have a replica which is not in sync.
+    pub under_replicated: usize,
+    /// What it tells of itself, if that can be read.
     pub figures: Option<Figures>,
 }
 
@@ -221,6 +223,11 @@ impl Snapshot {
 impl Broker {
     pub(crate) fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
+    }
+
+    /// What it tells of itself, if it is one of ours.
+    pub(crate) fn own_figures(&self) -> Option<&OwnFigures> {
+        self.figures.as_ref()?.own.as_ref()
     }
 }
 

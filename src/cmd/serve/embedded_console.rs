@@ -43,7 +43,8 @@ impl EmbeddedConsole {
         let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, None).await?;
         let running =
             listener.map(|listener| (listener.address, listener.start(Some(Arc::clone(&node) as _), BTreeMap::new())));
-        let sources = Sources { connects: args.connect.clone(), schema_registry: args.schema_registry.clone() };
+        let (connects, schema_registry) = (args.connect.clone(), args.schema_registry.clone());
+        let sources = Sources { connects, schema_registry, ..Sources::default() };
         Ok(Self { running, node, sources })
     }
 

@@ -75,7 +75,7 @@ impl Counters {
 }
 
 fn buckets(broker: &Broker, metric: &str) -> Option<Buckets> {
-    let page = &broker.figures.as_ref()?.page;
+    let page = &broker.own_figures()?.page;
     if let Some(value) = page.sum(metric) {
         return Some(vec![(f64::INFINITY, value)]);
     }
@@ -122,15 +122,15 @@ pub(super) fn evaluate(condition: &Condition, snapshot: &Snapshot, counters: &Co
 
 fn values(value: Value, snapshot: &Snapshot, counters: &Counters) -> Found {
     let brokers = snapshot.brokers.values();
-    let pages = brokers.clone().filter_map(|broker| Some((broker, &broker.figures.as_ref()?.page)));
+    let pages = brokers.clone().filter_map(|broker| Some((broker, &broker.own_figures()?.page)));
     let of_all = |values: Option<f64>| values.map(|value| (Labels::new(), value)).into_iter().collect();
     let of_brokers = |value: &dyn Fn(&Broker) -> Option<f64>| {
         let values = brokers.clone().filter_map(|broker| Some((vec![("instance", instance(broker))], value(broker)?)));
         values.collect()
     };
-    let gauge = |broker: &Broker, metric: &str| broker.figures.as_ref()?.page.first(metric);
+    let gauge = |broker: &Broker, metric: &str| broker.own_figures()?.page.first(metric);
     match value {
-        Value::Up => of_brokers(&|broker| Some(if broker.figures.is_some() { 1.0 } else { 0.0 })),
+        Value::Up => of_brokers(&|broker| Some(if broker.own_figures().is_some() { 1.0 } else { 0.0 })),
         Value::Gauge(metric) => of_brokers(&|broker| gauge(broker, metric)),
         Value::SumOfAll(metric) => of_all(pages.filter_map(|(_, page)| page.sum(metric)).reduce(|sum, of| sum + of)),
         Value::MaxOfAll(metric) => of_all(pages.filter_map(|(_, page)| page.max(metric)).reduce(f64::max)),

@@ -63,7 +63,7 @@ fn nearly_full(broker: &Broker, dir: &Directory) -> Option<Finding> {
 }
 
 fn full(broker: &Broker) -> Option<Finding> {
-    let disk = broker.figures.as_ref()?.disk?;
+    let disk = broker.own_figures()?.disk?;
     disk.is_full.then(|| {
         Finding::new(
             Severity::Bad,
@@ -76,7 +76,7 @@ fn full(broker: &Broker) -> Option<Finding> {
 }
 
 fn soon_full(broker: &Broker) -> Option<Finding> {
-    let seconds = broker.figures.as_ref()?.disk?.forecast_seconds;
+    let seconds = broker.own_figures()?.disk?.forecast_seconds;
     (seconds < FORECAST_SECONDS).then(|| {
         Finding::new(
             Severity::Warn,

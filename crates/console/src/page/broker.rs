@@ -1,9 +1,10 @@
 //! `/clusters/NAME/brokers/ID`: one broker, its directories, what its requests spend their time on, its settings.
 
 use askama::Template;
+use axum::Json;
 use axum::extract::Query;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use client::Resource;
 
 use super::Listing;
@@ -11,7 +12,7 @@ use super::configs::{ConfigRow, config_rows};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
 use crate::layout::{Layout, Section};
-use crate::node_metrics::{Figures, Requests};
+use crate::node_metrics::{OwnFigures, Requests};
 use crate::request_context::RequestContext;
 use crate::snapshot::Broker;
 
@@ -27,6 +28,8 @@ struct Page {
     is_silent: bool,
     is_controller: bool,
     tiles: Vec<(&'static str, String)>,
+    /// Whether it tells of itself.
+    has_figures: bool,
     dirs: Vec<DirRow>,
     requests: Vec<RequestRow>,
     edit_base: String,
@@ -84,8 +87,15 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
         is_silent: broker.silent_since.is_some(),
         is_controller: broker.is_controller,
         tiles: tiles(&context, broker),
+        has_figures: broker.figures.is_some(),
         dirs: dirs.collect(),
-        requests: broker.figures.iter().flat_map(Figures::requests).map(request_row).collect(),
+        requests: broker
+            .own_figures()
+            .map(OwnFigures::requests)
+            .unwrap_or_default()
+            .into_iter()
+            .map(request_row)
+            .collect(),
         edit_base: format!("{}/brokers/{id}/configs", context.base),
         listing,
         configs,
@@ -108,14 +118,28 @@ fn tiles(context: &RequestContext, broker: &Broker) -> Vec<(&'static str, String
         tiles.push(("Network in", byte_rate(rates.network_received_bytes)));
         tiles.push(("Network out", byte_rate(rates.network_sent_bytes)));
     }
-    if let Some(figures) = &broker.figures {
-        tiles.push(("Memory", bytes(figures.memory_bytes as i64)));
+    if let Some(memory) = broker.figures.as_ref().and_then(|figures| figures.memory_bytes) {
+        tiles.push(("Memory", bytes(memory as i64)));
+    }
+    if let Some(figures) = broker.own_figures() {
         tiles.push(("Connections", count(figures.connections as i64)));
         tiles.push(("Not on disk yet", bytes(figures.unsynced_bytes as i64)));
-        tiles.push(("Up since", duration(figures.uptime_seconds)));
+    }
+    if let Some(uptime_seconds) = broker.figures.as_ref().and_then(|figures| figures.uptime_seconds) {
+        tiles.push(("Up since", duration(uptime_seconds)));
+    }
+    if let Some(figures) = broker.own_figures() {
         tiles.push(("Version", figures.version.clone()));
     }
     tiles
+}
+
+/// The data of a chart of a broker.
+pub(crate) async fn chart(context: RequestContext) -> Result<Response, Failure> {
+    let (id, name) = (context.number("broker")?, context.param("chart"));
+    let chart = context.cluster.history().broker_chart(id, name);
+    let chart = chart.ok_or_else(|| Failure::not_found(format!("there is no chart {name:?}")))?;
+    Ok(Json(chart).into_response())
 }
 
 fn request_row(of: Requests) -> RequestRow {

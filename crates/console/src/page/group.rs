@@ -315,6 +315,7 @@ fn rebalance_row(base: &str, of: &Rebalance, later: &[&Rebalance], now_ms: i64) 
 fn rebalances_note(snapshot: &Snapshot, group: &Group, rebalances: usize) -> String {
     let coordinator = group.coordinator;
     let figures = snapshot.brokers.get(&coordinator).and_then(|broker| broker.figures.as_ref());
+    let figures = figures.filter(|figures| figures.own.is_some());
     match (figures, rebalances) {
         (_, rebalances) if rebalances > REBALANCES_SHOWN => {
             format!("The last {REBALANCES_SHOWN} of {} that its coordinator remembers.", count(rebalances as u64))
@@ -322,9 +323,9 @@ fn rebalances_note(snapshot: &Snapshot, group: &Group, rebalances: usize) -> Str
         (_, 1..) => String::new(),
         (Some(figures), 0) => format!(
             "None that its coordinator remembers: broker {coordinator} began {} ago, and knows the last thousand.",
-            duration(figures.uptime_seconds)
+            duration(figures.counters.uptime_seconds)
         ),
-        (None, 0) if snapshot.brokers.values().any(|broker| broker.figures.is_some()) => {
+        (None, 0) if snapshot.brokers.values().any(|broker| broker.own_figures().is_some()) => {
             format!("Not known: broker {coordinator}, its coordinator, does not tell them at the moment.")
         }
         (None, 0) => "This cluster does not tell them. Brokers of Parshall do, to the console that one of them serves."

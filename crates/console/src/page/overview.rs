@@ -98,9 +98,10 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
     let total: i64 = broker.dirs.iter().filter_map(|dir| dir.total_bytes).sum();
     let usable: i64 = broker.dirs.iter().filter_map(|dir| dir.usable_bytes).sum();
     let used = (total > 0).then(|| 1.0 - usable as f64 / total as f64);
-    let forecast = broker.figures.as_ref().and_then(|figures| figures.disk).map(|disk| disk.forecast_seconds);
+    let forecast = broker.own_figures().and_then(|figures| figures.disk).map(|disk| disk.forecast_seconds);
     let forecast =
         forecast.filter(|seconds| seconds.is_finite()).map(|seconds| format!(", full in {}", duration(seconds)));
+    let memory = broker.figures.as_ref().and_then(|figures| figures.memory_bytes);
     let dash = || "–".to_owned();
     Row {
         id: broker.id,
@@ -114,7 +115,7 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
         replicas: count(broker.replicas as u64),
         out_of_sync: broker.out_of_sync,
         cpu: rates.map_or_else(dash, |rates| percent(rates.cpu)),
-        memory: broker.figures.as_ref().map_or_else(dash, |figures| bytes(figures.memory_bytes as i64)),
+        memory: memory.map_or_else(dash, |memory| bytes(memory as i64)),
         received: rates.map_or_else(dash, |rates| byte_rate(rates.network_received_bytes)),
         sent: rates.map_or_else(dash, |rates| byte_rate(rates.network_sent_bytes)),
         size: bytes(broker.size_bytes),

@@ -9,9 +9,10 @@ use client::{
 use tokio::time::{Instant, timeout};
 
 use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
+use crate::broker_metrics::{self, BrokerMetrics, MetricsError};
 use crate::embedded_broker::{Local, NodeReport, Rebalance};
 use crate::format::now_ms;
-use crate::node_metrics::Figures;
+use crate::node_metrics::{Figures, OwnFigures};
 
 type Offsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
 type LogDirs = BTreeMap<i32, Result<Vec<LogDir>, ClientError>>;
@@ -24,6 +25,7 @@ pub(crate) async fn take(
     client: &Client,
     quorum_client: &Client,
     local: Option<&dyn Local>,
+    pages: &[BrokerMetrics],
     before: Option<&Snapshot>,
 ) -> Result<Snapshot, ClientError> {
     let at = Instant::now();
@@ -48,7 +50,7 @@ pub(crate) async fn take(
     let led: Vec<_> = led.collect();
     let wanted = |timestamp| led.iter().map(|partition| (partition.clone(), timestamp)).collect();
     let (earliest, latest) = (wanted(EARLIEST), wanted(LATEST));
-    let (described, min_in_sync, starts, ends, dirs, groups, quorum, moves, reports) = tokio::join!(
+    let (described, min_in_sync, starts, ends, dirs, groups, quorum, moves, reports, figures) = tokio::join!(
         client.describe_cluster(),
         client.min_in_sync_replicas(&with_lost_replica),
         client.list_offsets_each(&earliest),
@@ -58,6 +60,7 @@ pub(crate) async fn take(
         within_patience(quorum_client, quorum_client.describe_quorum()),
         reassignments(quorum_client),
         nodes,
+        broker_metrics::look_at_all(pages),
     );
 
     let mut brokers = brokers(&metadata, described.as_ref().ok());
@@ -90,6 +93,9 @@ pub(crate) async fn take(
         Err(error) => gaps.push(format!("log directories ({error})")),
     }
     let NodeReports { rebalances, lags } = add_reports(&mut brokers, reports, &mut gaps);
+    for (page, figures) in pages.iter().zip(figures) {
+        add_figures(&mut brokers, page, figures, &mut gaps);
+    }
     let groups = groups.unwrap_or_else(|error| {
         gaps.push(format!("consumer groups ({error})"));
         BTreeMap::new()
@@ -175,7 +181,9 @@ fn add_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, ga
         match metrics {
             Ok(text) => {
                 let figures = Figures::read(text);
-                lags.extend(figures.iter().flat_map(Figures::lag_seconds));
+                lags.extend(
+                    figures.iter().filter_map(|figures| figures.own.as_ref()).flat_map(OwnFigures::lag_seconds),
+                );
                 brokers.entry(node_id).or_insert_with(|| Broker { id: node_id, ..Broker::default() }).figures = figures;
             }
             // That it is down is said already.
@@ -187,12 +195,33 @@ fn add_reports(brokers: &mut BTreeMap<i32, Broker>, reports: Vec<NodeReport>, ga
     NodeReports { rebalances, lags }
 }
 
+/// What a broker of another kind tells of itself.
+fn add_figures(
+    brokers: &mut BTreeMap<i32, Broker>,
+    page: &BrokerMetrics,
+    figures: Result<Figures, MetricsError>,
+    gaps: &mut Vec<String>,
+) {
+    let id = match page.find_broker(brokers.values().map(|broker| (broker.id, broker.host.as_str()))) {
+        Ok(id) => id,
+        Err(reason) => return gaps.push(format!("whose metrics are at {} ({reason})", page.url)),
+    };
+    let Some(broker) = brokers.get_mut(&id) else { return };
+    match figures {
+        Ok(figures) => broker.figures = Some(figures),
+        // That it is down is said already.
+        Err(_) if !broker.is_alive => {}
+        Err(error) => gaps.push(format!("CPU and memory of broker {id} (its metrics at {}: {error})", page.url)),
+    }
+}
+
 fn count_replicas(brokers: &mut BTreeMap<i32, Broker>, topics: &BTreeMap<String, Topic>) {
     for partition in topics.values().flat_map(|topic| &topic.partitions) {
         for id in &partition.replicas {
             let broker = brokers.entry(*id).or_insert_with(|| Broker { id: *id, ..Broker::default() });
             broker.replicas += 1;
             broker.leaders += usize::from(partition.leader == *id);
+            broker.under_replicated += usize::from(partition.leader == *id && partition.is_under_replicated());
             broker.out_of_sync += usize::from(!partition.isr.contains(id) && !partition.adding.contains(id));
         }
     }
