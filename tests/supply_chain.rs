@@ -59,7 +59,8 @@ fn packages() -> Vec<Value> {
     let host = String::from_utf8(host.stdout).expect("it is text");
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).expect("it builds for a platform");
     let mut command = Command::new(env!("CARGO"));
-    command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host]);
+    // With what only some binaries have, too.
+    command.args(["metadata", "--format-version", "1", "--locked", "--all-features", "--filter-platform", host]);
     let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
