@@ -352,7 +352,7 @@ fn a_broker_without_transactions_says_so_in_one_line() {
         ),
         (&["--transaction-duration-ms", "100"], "transactional id performance-producer-"),
         (&["--producer-props", "transactional.id=y"], "transactional id y"),
-        (&["--transactional-id", "x", "--engine", "raw"], "transactions need --engine client"),
+        (&["--transactional-id", "x", "--engine", "raw"], "engine raw has no transactions: leave out transactional.id"),
         (&["--transactional-id", "x", "--producer-props", "acks=1"], "transactional.id needs idempotence"),
         (&["--transaction-duration-ms", "0"], "invalid value '0' for '--transaction-duration-ms <MS>'"),
     ] {

@@ -1,8 +1,8 @@
 //! The lab: puts load on any Kafka and measures it.
 //!
-//! [`produce`] is the load of producers, [`produce_raw`] that of requests which were encoded beforehand, [`Payload`]
-//! what they send, [`Stats`] the results; [`consume`] and [`ConsumeStats`] are their counterparts, and [`end_to_end`]
-//! measures single records from producer to consumer. Settings have the names and the meaning that Kafka's own clients
+//! [`ProduceLoad`] is the load of a producer, [`Engine`] what puts it, [`Payload`] what is sent, [`Stats`] the results;
+//! [`consume`] and [`ConsumeStats`] are their counterparts, and [`end_to_end`] measures single records from producer to
+//! consumer. Settings have the names and the meaning that Kafka's own clients
 //! give them ([`ProducerSettings`], [`ConsumerSettings`]), so that figures can be compared with its tools.
 //! [`DiskProbe`], [`probe_net`] and [`probe_download`] say what the machine could do at all.
 
@@ -17,6 +17,7 @@ mod criterion;
 mod delay_proxy;
 mod disk_probe;
 mod end_to_end;
+mod engine;
 mod hdr_log;
 mod history;
 mod metrics;
@@ -51,6 +52,7 @@ pub use consume::{Clock, ConsumeLoad, ConsumeStats, Consumed, consume};
 pub use criterion::{Criterion, CriterionError};
 pub use disk_probe::{DiskProbe, WriteRates};
 pub use end_to_end::{EndToEndError, EndToEndLoad, end_to_end};
+pub use engine::{Engine, EngineError};
 pub use hdr_log::HdrLog;
 pub use history::{
     CaseHistory, Finding, History, HistoryFigure, HistoryPoint, HistoryRun, LeftOut, PastRun, Step, Trend,
@@ -60,15 +62,14 @@ pub use net_download::probe_download;
 pub use net_probe::{NetProbe, NetResult, probe_net};
 pub use payload::{KeyDistribution, Payload, PayloadError, Sizes};
 pub use proc_probe::{HostFacts, host_facts};
-pub use produce::{ProduceLoad, produce};
+pub use produce::ProduceLoad;
 pub use rate::{Pace, Schedule, share};
-pub use raw::produce_raw;
 pub use report::{history_charts, history_html, number};
 pub use result::{
     Capacity, CapacityStep, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second,
 };
 pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run};
-pub use scenario::{Case, Engine, KEYS, Load, Scenario, ScenarioError};
+pub use scenario::{Case, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Requests, Stats, Tally};
 pub use suites::{Suite, suite, suites};

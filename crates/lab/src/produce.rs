@@ -45,7 +45,8 @@ pub(crate) const TICK: Duration = Duration::from_micros(200);
 pub(crate) const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 /// How often batches are looked for that are past their delivery timeout.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
-const LATE: &str = "not delivered within delivery.timeout.ms";
+pub(crate) const LATE: &str = "not delivered within delivery.timeout.ms";
+pub(crate) const NO_ROOM: &str = "no room in buffer.memory within max.block.ms";
 
 /// What one producer is to do.
 #[derive(Clone, Debug)]
@@ -292,7 +293,7 @@ impl Engine {
             let now = Instant::now();
             if let Some(held) = self.held.take() {
                 if now >= held.since + self.load.settings.block_max {
-                    self.count_failed(1, "no room in buffer.memory within max.block.ms");
+                    self.count_failed(1, NO_ROOM);
                     continue;
                 }
                 let timestamp_ms = self.load.started_wall_ms + (held.sent.at_us / 1000) as i64;

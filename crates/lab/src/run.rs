@@ -22,6 +22,7 @@ use client::{Client, ClientError, Resource};
 use tokio::time::sleep;
 
 use crate::disk_probe::DiskProbe;
+use crate::engine::EngineError;
 use crate::net_download::probe_download;
 use crate::net_probe::{NetProbe, probe_net};
 use crate::proc_probe::{host_facts, program_checksum};
@@ -152,6 +153,8 @@ pub enum CaseError {
     Setting(#[from] SettingError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("a task of the load has failed; this is a mistake in the program")]
     Panicked,
 }

@@ -8,12 +8,13 @@ mod load;
 use std::collections::{BTreeMap, BTreeSet};
 
 use load::{CaseToml, Point};
-pub use load::{Engine, KEYS, Load, Loop, Stop};
+pub use load::{KEYS, Load, Loop, Stop};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::broker_size::BrokerSize;
 use crate::byte_size::ByteSize;
+use crate::engine::EngineError;
 use crate::result::{Chart, Measure, Published};
 use crate::settings::{ConsumerSettings, ProducerSettings, SettingError};
 use crate::text::Text;
@@ -264,7 +265,14 @@ fn check(load: &Load) -> Result<(), String> {
     if !(0.0..=1.0).contains(&load.repeated_part) {
         return Err("repeated_part is a part from 0 to 1".to_owned());
     }
-    load.producer_settings().and_then(|settings| settings.is_idempotent()).map_err(|error| error.to_string())?;
+    let settings = load.producer_settings().map_err(|error| error.to_string())?;
+    settings.is_idempotent().map_err(|error| error.to_string())?;
+    if load.producers > 0 {
+        load.engine.check(&settings, u64::from(load.producers)).map_err(|error| error.to_string())?;
+        if load.network_delay_ms > 0.0 && !load.engine.takes_detours() {
+            return Err(EngineError::NetworkDelay.to_string());
+        }
+    }
     load.consumer_settings().map_err(|error| error.to_string())?;
     Ok(())
 }
@@ -409,6 +417,23 @@ mod tests {
         let size = scenario.cases[4].load.broker_size();
         assert_eq!((size.cpus, size.memory), (1.5, ByteSize(2 << 30)));
         assert!(!Load::default().broker_size().is_limited());
+    }
+
+    #[test]
+    fn librdkafka_is_asked_for_where_it_is_there_and_without_a_delay() {
+        let taken = parse("[[case]]\nengine = \"librdkafka\"\n").map(|_| ());
+        let delayed = parse("[[case]]\nid = \"A\"\nengine = \"librdkafka\"\nnetwork_delay_ms = 1\n").unwrap_err();
+        if cfg!(feature = "librdkafka") {
+            assert_eq!(taken, Ok(()));
+            assert!(delayed.starts_with("case A: network_delay_ms is not for engine librdkafka"), "{delayed}");
+        } else {
+            let error = taken.unwrap_err();
+            assert!(error.starts_with("case case-1: engine librdkafka is not in this binary: build one"), "{error}");
+            assert!(error.contains("`cargo build --release --features librdkafka`"), "{error}");
+        }
+        assert!(parse("[[case]]\nengine = \"librdkafka\"\nproducers = 0\nconsumers = 1\n").is_ok());
+        let error = parse("[[case]]\nengine = \"raw\"\nproducer.\"transactional.id\" = \"t\"\n").unwrap_err();
+        assert!(error.starts_with("case case-1: engine raw has no transactions"), "{error}");
     }
 
     #[test]

@@ -195,6 +195,15 @@ impl Stats {
         inner.requests.throttled += Duration::from_millis(throttle_time_ms.max(0) as u64);
     }
 
+    /// Requests were answered, of which no more is known.
+    #[cfg(feature = "librdkafka")]
+    pub(crate) fn counted(&self, requests: Requests) {
+        let mut inner = self.inner.lock();
+        inner.requests.requests += requests.requests;
+        inner.requests.batches += requests.batches;
+        inner.requests.throttled += requests.throttled;
+    }
+
     pub(crate) fn failed(&self, records: usize, reason: &str) {
         let mut inner = self.inner.lock();
         match inner.failed.get_mut(reason) {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use lab::{
-    Clock, Engine, HdrLog, KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes, Stats,
+    Clock, Engine, EngineError, HdrLog, KeyDistribution, Pace, Payload, ProduceLoad, ProducerSettings, Schedule, Sizes,
+    Stats,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -40,7 +41,8 @@ const TRANSACTION_DURATION: Duration = Duration::from_secs(3);
 /// latency is mostly that of the producer's own buffer. Fails when any record was not delivered.
 ///
 /// --engine raw loads a broker to its limit: every request carries one batch of batch.size that was made before the
-/// start, and max.in.flight.requests.per.connection of them are under way to each broker.
+/// start, and max.in.flight.requests.per.connection of them are under way to each broker. --engine librdkafka sends as
+/// the producers of many languages do; it is there when this program was built with the feature librdkafka.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -87,8 +89,9 @@ pub(crate) struct Args {
     /// Count latency from when a record is really sent, as Kafka's tool does, although a slow broker delays that
     #[arg(long)]
     closed_loop: bool,
-    /// What sends: a producer that gathers records into batches as Kafka's does, or requests encoded before the start
-    #[arg(long, default_value = "client", value_name = "client|raw")]
+    /// What sends: a producer that gathers records into batches as Kafka's does, requests encoded before the start, or
+    /// the producer of librdkafka
+    #[arg(long, default_value = "client", value_name = "client|raw|librdkafka")]
     engine: Engine,
     /// Producers at work at the same time, with connections of their own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PRODUCERS_MAX))]
@@ -138,8 +141,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let (settings, given) = settings(&args)?;
     let payload = payload(&args)?;
     let pace = pace(&args)?;
-    if settings.transactional_id.is_some() && args.engine == Engine::Raw {
-        return Err(Usage("transactions need --engine client".to_owned()).into());
+    let wrong = |error: EngineError| Usage(error.to_string());
+    args.engine.check(&settings, args.producers).map_err(wrong)?;
+    if args.print_metrics && args.engine == Engine::Librdkafka {
+        return Err(Usage("--print-metrics needs engine client or raw: librdkafka counts otherwise".to_owned()).into());
     }
     if args.print_metrics && args.output.kind() == Output::Csv {
         return Err(Usage("--print-metrics has no place in CSV".to_owned()).into());
@@ -147,8 +152,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client_id = settings.client_id.clone().unwrap_or_else(|| CLIENT_ID.to_owned());
     let connection = properties::connection(given, &args.connection)?;
     connection.tell_profile()?;
+    let client = connection.named(&client_id)?;
+    args.engine.check_security(&client.config().connection.security).map_err(wrong)?;
     // A broker that is not there is an error before the clock starts.
-    connection.named(&client_id)?.any_broker().await?;
+    client.any_broker().await?;
     if args.output.kind() == Output::Kafka && args.warmup_records > 0 {
         output::print(&format!(
             "Warmup first {} records. Steady state results will print after the complete test summary.\n",
@@ -192,10 +199,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             started_wall_ms,
         };
         let (stats, stop) = (Arc::clone(&stats), Arc::clone(&stop));
-        match args.engine {
-            Engine::Client => producers.spawn(lab::produce(client, load, stats, stop)),
-            Engine::Raw => producers.spawn(lab::produce_raw(client, load, stats, stop)),
-        };
+        producers.spawn(args.engine.produce(client, load, stats, stop));
     }
     let period = Duration::from_millis(args.reporting_interval);
     let interrupted = watch(&mut producers, &stop, period, |elapsed| {

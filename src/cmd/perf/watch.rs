@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::ClientError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -15,7 +14,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 /// Calls `show` with the length of each interval until all tasks are done; Ctrl-C sets `stop`, which they obey. Returns
 /// whether it did.
 pub(super) async fn watch(
-    tasks: &mut JoinSet<Result<(), ClientError>>,
+    tasks: &mut JoinSet<Result<(), impl Into<anyhow::Error> + 'static>>,
     stop: &AtomicBool,
     period: Duration,
     mut show: impl FnMut(Duration) -> io::Result<()>,
@@ -30,7 +29,7 @@ pub(super) async fn watch(
         tokio::select! {
             done = tasks.join_next() => match done {
                 None => return Ok(interrupted),
-                Some(done) => done.context("a task of the run failed")??,
+                Some(done) => done.context("a task of the run failed")?.map_err(Into::into)?,
             },
             _ = ticks.tick() => {
                 show(shown.elapsed())?;

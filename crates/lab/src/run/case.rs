@@ -15,13 +15,14 @@ use super::watch::{Moment, Watch, Watched};
 use super::{CaseError, Extent, account};
 use crate::consume::{Clock, ConsumeLoad, ConsumeStats, consume};
 use crate::delay_proxy::DelayProxy;
+use crate::engine::EngineError;
 use crate::payload::Payload;
 use crate::proc_probe::HostFacts;
-use crate::produce::{ProduceLoad, produce};
+use crate::produce::ProduceLoad;
 use crate::rate::{Pace, Schedule, share};
 use crate::raw::produce_raw;
 use crate::result::{BrokerLimits, Measured, Preflight, Second};
-use crate::scenario::{Case, Engine, Load, Loop};
+use crate::scenario::{Case, Load, Loop};
 use crate::settings::ProducerSettings;
 use crate::stats::Stats;
 use crate::target::{Limited, Target};
@@ -68,6 +69,9 @@ pub(super) async fn run_case(
     let limited = limit(around, load)?;
     if load.brokers_used > 0 {
         brokers.truncate(load.brokers_used as usize);
+    }
+    if load.producers > 0 {
+        load.engine.check_security(&around.target.security)?;
     }
     let proxies = Proxies::start(&admin, around.target, load).await?;
     let topics = Topics::make(&admin, load, &brokers, around.unique).await?;
@@ -312,7 +316,7 @@ impl Running<'_> {
         }
     }
 
-    fn start_producers(&self, tasks: &mut Tasks, stats: &Arc<Stats>) -> Result<(), CaseError> {
+    fn start_producers(&self, tasks: &mut Tasks<EngineError>, stats: &Arc<Stats>) -> Result<(), CaseError> {
         let count = u64::from(self.load.producers);
         let pace = match self.load.rate() {
             None => Pace::Unlimited,
@@ -332,10 +336,7 @@ impl Running<'_> {
             load.seed = n;
             let client = client(self.around.target, "parshall-lab-producer", Arc::clone(&self.detours));
             let (stats, stop) = (Arc::clone(stats), Arc::clone(self.around.stop));
-            match self.load.engine {
-                Engine::Client => tasks.spawn(produce(client, load, stats, stop)),
-                Engine::Raw => tasks.spawn(produce_raw(client, load, stats, stop)),
-            };
+            tasks.spawn(self.load.engine.produce(client, load, stats, stop));
         }
         Ok(())
     }
@@ -409,12 +410,12 @@ impl Running<'_> {
     }
 }
 
-type Tasks = JoinSet<Result<(), ClientError>>;
+type Tasks<E = ClientError> = JoinSet<Result<(), E>>;
 
-fn joined(done: Option<Result<Result<(), ClientError>, tokio::task::JoinError>>) -> Result<(), CaseError> {
+fn joined<E: Into<CaseError>>(done: Option<Result<Result<(), E>, tokio::task::JoinError>>) -> Result<(), CaseError> {
     match done {
         None => Ok(()),
-        Some(Ok(result)) => Ok(result?),
+        Some(Ok(result)) => result.map_err(Into::into),
         Some(Err(_)) => Err(CaseError::Panicked),
     }
 }

@@ -8,6 +8,7 @@ use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::byte_size::ByteSize;
+use crate::engine::Engine;
 use crate::payload::{KeyDistribution, Sizes};
 use crate::result::Published;
 use crate::text::Text;
@@ -57,10 +58,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Axis<T> {
     }
 }
 
-words! {
-    /// What sends: a producer as Kafka's, or requests that were encoded before.
-    Engine { Client = "client", Raw = "raw" }
-}
 words! {
     /// From when latency counts where there is a rate.
     Loop { Open = "open", Closed = "closed" }
@@ -252,7 +249,8 @@ load_keys! {
     consumer_groups: u32 = 1;
     /// Consumers start so long after producers, and have to catch up.
     consumers_start_s: f64 = 0.0;
-    /// "client" batches as Kafka's producer does, "raw" sends requests that were encoded before.
+    /// "client" batches as Kafka's producer does, "raw" sends requests that were encoded before, "librdkafka" is its
+    /// producer, in a program that is built with it.
     engine: Engine = Engine::Client;
     /// Records per second of all producers together; 0: as many as are taken.
     rate_records_per_s: f64 = 0.0;
