@@ -48,8 +48,7 @@ pub struct Ratio {
     pub ratio: f64,
     /// Of 95 %, by Welch's t of the logarithms; `None` with fewer than two measurements of each.
     pub interval: Option<(f64, f64)>,
-    /// Whether one side's measurements reach into the range of the other's, or are no further from it than those of
-    /// one build from each other.
+    /// Whether one side's measurements reach into the range of the other's, or runs of one build may be as far apart.
     pub is_within_spread: bool,
 }
 

@@ -16,9 +16,9 @@ use crate::cmd::table::{Column, table};
 /// Show all runs of a suite in the order of time, and whether the newest is better or worse.
 ///
 /// Throughput, p99 and broker CPU of each case and target: the median of each run with its least and most, the change
-/// against the run before and against the first run, and a conclusion. A change within the noise is no difference. Noise
-/// is what the repetitions of a run differ by, and the runs of one build. Runs on another host, or of another scenario
-/// or length than the newest, are listed apart.
+/// against the run before and against the first run, and a conclusion. A change within the noise is no difference.
+/// Noise is what the repetitions of a run differ by, and the runs of one build. Runs on another host, or of another
+/// scenario or length than the newest, are listed apart.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -6,15 +6,13 @@ use std::f64::consts::SQRT_2;
 use super::{HistoryFigure, Sample};
 use crate::compare::{Moments, Ratio, t_95};
 
-/// Of one figure, in logarithms.
+/// Of one figure: what two runs of a build may be apart, as intervals of 95 % in logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BuildNoise {
-    /// Between the means of two runs of a build, at most.
-    most: f64,
-    /// Of single repetitions, one of each run.
-    deviation: f64,
-    /// How many runs tell that, beyond the first of each build.
-    freedom: usize,
+    /// Between the means of all their repetitions.
+    between_runs: f64,
+    /// Between one repetition of each.
+    between_repetitions: f64,
 }
 
 impl BuildNoise {
@@ -31,36 +29,28 @@ impl BuildNoise {
             }
         }
         builds.retain(|_, runs| runs.len() > 1);
-        let means =
-            |runs: &Vec<&[f64]>| -> Vec<_> { runs.iter().map(|values| Moments::of_logarithms(values).mean).collect() };
-        let range = |means: Vec<f64>| {
-            means
-                .iter()
-                .copied()
-                .reduce(f64::max)
-                .zip(means.iter().copied().reduce(f64::min))
-                .map_or(0.0, |(a, b)| a - b)
+        let freedom: usize = builds.values().map(|runs| runs.len() - 1).sum();
+        let interval = |value: fn(&[f64]) -> f64| {
+            let squares = builds.values().map(|runs| {
+                let values: Vec<_> = runs.iter().map(|repetitions| value(repetitions)).collect();
+                Moments::of_logarithms(&values).variance * (runs.len() - 1) as f64
+            });
+            t_95(freedom) * (squares.sum::<f64>() / freedom as f64).sqrt() * SQRT_2
         };
-        let most = builds.values().map(|runs| range(means(runs))).reduce(f64::max)?;
-        let freedom = builds.values().map(|runs| runs.len() - 1).sum();
-        let squares: f64 = builds
-            .values()
-            .map(|runs| {
-                let firsts: Vec<_> = runs.iter().map(|values| values[0]).collect();
-                Moments::of_logarithms(&firsts).variance * (runs.len() - 1) as f64
-            })
-            .sum();
-        Some(Self { most, deviation: (squares / freedom as f64).sqrt(), freedom })
+        (freedom > 0).then(|| Self {
+            between_runs: interval(|repetitions| Moments::of_logarithms(repetitions).mean.exp()),
+            between_repetitions: interval(|repetitions| repetitions[0]),
+        })
     }
 
-    /// Runs of one build say what may come of nothing: a difference that they have too, and, where a side has no
-    /// repetitions to tell, the interval of 95 % between two single ones.
+    /// The repetitions of a run do not tell what changes on the machine from run to run: runs of one build do. Where a
+    /// side has no repetitions, they tell all that is known of noise.
     pub(super) fn applied_to(&self, ratio: Ratio) -> Ratio {
-        let width = t_95(self.freedom) * self.deviation * SQRT_2;
+        let width = self.between_repetitions;
         let between_single = (ratio.ratio * (-width).exp(), ratio.ratio * width.exp());
         Ratio {
             interval: ratio.interval.or(Some(between_single)),
-            is_within_spread: ratio.is_within_spread || ratio.ratio.ln().abs() <= self.most,
+            is_within_spread: ratio.is_within_spread || ratio.ratio.ln().abs() <= self.between_runs,
             ..ratio
         }
     }
