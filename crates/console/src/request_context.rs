@@ -153,8 +153,8 @@ impl RequestContext {
         self.cluster.snapshot().await.map_err(Failure::unavailable)
     }
 
-    /// The cluster with something in it that may be younger than the newest snapshot, and than what the broker knows that
-    /// is asked: another one may have made it a moment ago.
+    /// The cluster with something in it that may be younger than the newest snapshot, and than what the broker knows
+    /// that is asked: another one may have made it a moment ago.
     pub(crate) async fn snapshot_with(&self, has: impl Fn(&Snapshot) -> bool) -> Result<Arc<Snapshot>, Failure> {
         let mut snapshot = self.snapshot().await?;
         let since = Instant::now();

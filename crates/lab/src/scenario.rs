@@ -425,15 +425,15 @@ mod tests {
         let delayed = parse("[[case]]\nid = \"A\"\nengine = \"librdkafka\"\nnetwork_delay_ms = 1\n").unwrap_err();
         if cfg!(feature = "librdkafka") {
             assert_eq!(taken, Ok(()));
-            assert!(delayed.starts_with("case A: network_delay_ms is not for engine librdkafka"), "{delayed}");
+            assert!(delayed.starts_with("line 3: case A: network_delay_ms is not for engine librdkafka"), "{delayed}");
         } else {
             let error = taken.unwrap_err();
-            assert!(error.starts_with("case case-1: engine librdkafka is not in this binary: build one"), "{error}");
+            assert!(error.starts_with("line 3: case case-1: engine librdkafka is not in this binary: build one"), "{error}");
             assert!(error.contains("`cargo build --release --features librdkafka`"), "{error}");
         }
         assert!(parse("[[case]]\nengine = \"librdkafka\"\nproducers = 0\nconsumers = 1\n").is_ok());
         let error = parse("[[case]]\nengine = \"raw\"\nproducer.\"transactional.id\" = \"t\"\n").unwrap_err();
-        assert!(error.starts_with("case case-1: engine raw has no transactions"), "{error}");
+        assert!(error.starts_with("line 3: case case-1: engine raw has no transactions"), "{error}");
     }
 
     #[test]
