@@ -428,7 +428,10 @@ mod tests {
             assert!(delayed.starts_with("line 3: case A: network_delay_ms is not for engine librdkafka"), "{delayed}");
         } else {
             let error = taken.unwrap_err();
-            assert!(error.starts_with("line 3: case case-1: engine librdkafka is not in this binary: build one"), "{error}");
+            assert!(
+                error.starts_with("line 3: case case-1: engine librdkafka is not in this binary: build one"),
+                "{error}"
+            );
             assert!(error.contains("`cargo build --release --features librdkafka`"), "{error}");
         }
         assert!(parse("[[case]]\nengine = \"librdkafka\"\nproducers = 0\nconsumers = 1\n").is_ok());

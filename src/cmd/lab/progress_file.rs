@@ -5,8 +5,8 @@
 //! waits for a disk; what that cannot keep up with is left out.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use lab::{Event, Second};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ const POINTS_MAX: usize = 600;
 /// Lines that wait for the disk.
 const WAITING_MAX: usize = 64;
 /// More is none of ours.
+#[cfg(any(feature = "console", test))]
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -74,6 +75,7 @@ pub(in crate::cmd) struct Point {
 }
 
 /// What a file says.
+#[cfg(any(feature = "console", test))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::cmd) struct Contents {
     pub(in crate::cmd) preparing: Option<Preparing>,
@@ -239,8 +241,11 @@ fn begin(path: &Path, first: Option<&Line>, points: &[Point]) -> io::Result<File
 }
 
 /// What goes on in the directory of a run. A line that is being written is left out.
+#[cfg(any(feature = "console", test))]
 pub(in crate::cmd) fn read(directory: &Path) -> Option<Contents> {
-    let path: PathBuf = directory.join(NAME);
+    use std::io::Read;
+
+    let path = directory.join(NAME);
     let mut text = Vec::new();
     OpenOptions::new().read(true).open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
     let mut contents = Contents::default();
