@@ -188,6 +188,19 @@ fn what_was_given_before_the_warm_up_ended_is_counted() {
     assert!(measured["verdict"]["warnings"].to_string().contains("nothing is left out"), "{}", measured["verdict"]);
 }
 
+/// The group of two forms in six seconds, longer than the case.
+#[test]
+fn consumers_of_a_backlog_are_measured_when_their_group_has_formed() {
+    let dir = scenario(
+        "name = \"read\"\ntitle = \"Read\"\n[[case]]\nid = \"a\"\nproducers = 0\nconsumers = 2\npartitions = 2\n\
+         duration_s = 2\nrecord_size_bytes = 10000\n",
+    );
+    let text = ok(dir.path(), &["run", "mine.toml", "--out", "results", "--json"]);
+    let results: Value = serde_json::from_str(&text).unwrap();
+    let measured = &case(&results, "a")["outcome"]["measured"];
+    assert!(measured["consumed"]["records"].as_u64() > Some(0), "{measured}");
+}
+
 #[test]
 fn an_interrupted_run_cleans_up_and_goes_on() {
     let broker = Broker::start();

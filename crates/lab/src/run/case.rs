@@ -155,12 +155,14 @@ impl Running<'_> {
         self.settle().await;
         let consumed = Arc::new(ConsumeStats::start());
         let is_along = load.producers > 0 && load.consumers > 0;
+        // A group forms in seconds, which are none of the time that a load is measured for.
+        let is_timed_backlog = load.producers == 0 && self.duration().is_some();
         let mut consumers = JoinSet::new();
-        if is_along && load.consumers_start_s == 0.0 {
+        if (is_along && load.consumers_start_s == 0.0) || is_timed_backlog {
             self.start_consumers(&mut consumers, &consumed, &stop_consumers);
             self.wait_for_assignments(&mut consumers, &consumed).await?;
         }
-        // Consumers that run along have waited for each other; the clock of the load starts now.
+        // Consumers have waited for each other; the clock of the load starts now.
         let produced = Arc::new(Stats::start());
         let watch = Watch {
             produced: &produced,
@@ -175,7 +177,7 @@ impl Running<'_> {
         let mut watching = Watching::start(&watch, self.warm_up());
         let mut producers = JoinSet::new();
         self.start_producers(&mut producers, &produced)?;
-        if load.producers == 0 {
+        if load.producers == 0 && !is_timed_backlog {
             self.start_consumers(&mut consumers, &consumed, &stop_consumers);
         }
         let mut ticks = interval_at(started + SECOND, SECOND);
