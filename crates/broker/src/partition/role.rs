@@ -389,7 +389,9 @@ impl Partition {
             }
             leadership.update_local(local, fetch.now_ms);
             leadership.update_fetch_state(id, fetch)?;
-            Ok(leadership.propose_to_add(id, fetch.now_ms)
+            // Whoever may lead next has deleted what was deleted here: it does not come back (Kafka does not look).
+            let has_deleted = fetch.log_start_offset >= self.log_start_offset();
+            Ok(has_deleted && leadership.propose_to_add(id, fetch.now_ms)
                 || leadership.is_unfit(id) && leadership.propose_to_shrink(fetch.now_ms))
         });
         if is_isr_change.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?? {

@@ -8,6 +8,7 @@
 //!
 //! A request is parked as a consumer's is, but answered
 //! - at once, when a producer waits until the follower has on disk what it has in memory only;
+//! - at once, when it has not been told yet where this log starts: without that it is not added to those in sync;
 //! - soon, when the high watermark has moved since the follower was told: see
 //!   [`FetchWait::notify_news`](crate::partition::FetchWait::notify_news).
 //!
@@ -91,6 +92,7 @@ impl Follower {
             read.last_stable_offset = partition.last_stable_offset();
         }
         read.durable_offset = partition.durable_offset();
+        read.urgent |= target.log_start_offset.max(target.sent_log_start_offset) < read.log_start_offset;
         if budget.is_quota_exceeded && partition.is_throttled_as_leader() && !partition.is_in_sync(self.id) {
             read.span = None;
         }

@@ -58,6 +58,27 @@ fn nobody_waits_for_one_that_is_dead() {
 }
 
 #[test]
+fn one_that_comes_back_deletes_before_it_may_lead() {
+    let (mut cluster, leader) = deleted();
+    cluster.settle();
+    cluster.nodes[&3].replica.table.write_checkpoints().unwrap();
+    cluster.crash(3, false);
+    cluster.apply_all(1);
+    leader.delete_records(10).unwrap();
+    cluster.start(3);
+    cluster.apply_all(1);
+    cluster.apply_all(3);
+    let (_, request) = cluster.fetch_request(3).unwrap();
+    assert_eq!(request.topics[0].partitions[0].fetch_offset, 10, "it has everything");
+    let response = cluster.answer(1, &request);
+    assert!(cluster.isr_request(1).is_none(), "what is deleted is still in its log");
+    cluster.take_response(3, 1, response);
+    assert_eq!(start(&cluster, 3), 10);
+    cluster.settle();
+    assert_eq!(cluster.state().isr.len(), 3);
+}
+
+#[test]
 fn nobody_waits_for_one_that_is_no_replica_any_more() {
     let (mut cluster, leader) = deleted();
     let mut waiting = pin!(leader.wait_until_deleted(4));
