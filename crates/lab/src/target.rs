@@ -212,8 +212,12 @@ impl Target {
             1 => vec![Ports { clients: 0, brokers: 0 }],
             _ => Ports::free(brokers).map_err(|error| TargetError::Data { dir: dir.path().to_owned(), error })?,
         };
-        // A setting that comes later wins.
-        let own = [("auto.create.topics.enable", Some("false".to_owned())), (REQUESTS_MEMORY, requests_memory(sizing))];
+        // As with Apache Kafka's brokers. A setting that comes later wins.
+        let own = [
+            ("auto.create.topics.enable", Some("false".to_owned())),
+            ("group.initial.rebalance.delay.ms", Some("0".to_owned())),
+            (REQUESTS_MEMORY, requests_memory(sizing)),
+        ];
         let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let spec = LocalSpec {
             program: program.to_owned(),
