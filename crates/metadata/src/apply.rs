@@ -332,13 +332,33 @@ impl Change {
         Ok(())
     }
 
+    /// Counts the replicas of a topic again, which has no partitions before it is made, and none when it is gone.
+    fn count_replicas(&mut self, before: &[Arc<Partition>], after: &[Arc<Partition>]) {
+        fn replicas(partition: Option<&Arc<Partition>>) -> &[i32] {
+            partition.map_or(&[], |partition| &partition.replicas)
+        }
+        for index in 0..before.len().max(after.len()) {
+            let (before, after) = (before.get(index), after.get(index));
+            if !before.zip(after).is_some_and(|(before, after)| Arc::ptr_eq(before, after)) {
+                self.image.replica_counts.update(replicas(before), replicas(after));
+            }
+        }
+    }
+
     fn finish(mut self, before: &MetadataImage) -> (MetadataImage, MetadataDelta) {
         let mut delta = MetadataDelta {
             brokers_changed: self.brokers_changed,
             features_changed: self.features_changed,
             ..MetadataDelta::default()
         };
+        let removed = self.deleted.iter().map(|topic| topic.id).filter(|id| !self.touched.contains_key(id));
+        for id in removed.collect::<BTreeSet<Uuid>>() {
+            let gone = before.topic_by_id(id).map_or(&[][..], |topic| &topic.partitions);
+            self.count_replicas(gone, &[]);
+        }
         for topic in std::mem::take(&mut self.touched).into_values() {
+            let old = before.topic_by_id(topic.id).map_or(&[][..], |topic| &topic.partitions);
+            self.count_replicas(old, &topic.partitions);
             let topic = Arc::new(topic);
             self.put(topic.clone());
             match before.topic_by_id(topic.id) {
@@ -548,6 +568,12 @@ mod tests {
 
         let (fifth, _) = fourth.apply(&[RemoveTopicRecord { topic_id: B }.into()], 18, 2).unwrap();
         assert_eq!(fifth.colliding(&TopicName::new("a_b").unwrap()), None);
+
+        let again = [RemoveTopicRecord { topic_id: A }.into(), topic("a.b", A), partition(A, 0)];
+        let (same_id, _) = second.apply(&again, 14, 2).unwrap();
+        let replicas = |image: &MetadataImage| image.replica_counts.by_broker().get(&1).copied();
+        let counts = [&first, &second, &third, &fourth, &fifth, &same_id].map(replicas);
+        assert_eq!(counts, [Some(2), Some(3), Some(1), Some(1), None, Some(1)]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use wire::Uuid;
 
 use super::TopicName;
 use super::ordered_map::OrderedMap;
+use super::replica_counts::ReplicaCounts;
 
 /// No broker leads the partition.
 pub const NO_LEADER: i32 = -1;
@@ -26,6 +27,7 @@ pub struct MetadataImage {
     /// Topics whose names have a `.` or `_`, by what they have in common with names that would collide.
     pub(super) unified_names: OrderedMap<String, TopicName>,
     pub(super) partition_count: usize,
+    pub(super) replica_counts: ReplicaCounts,
     pub(super) brokers: Arc<BTreeMap<i32, RegisteredBroker>>,
     pub(super) configs: OrderedMap<ConfigResource, Arc<ConfigMap>>,
     pub(super) features: Arc<BTreeMap<String, i16>>,
@@ -154,6 +156,7 @@ impl Default for MetadataImage {
             topics_by_id: OrderedMap::default(),
             unified_names: OrderedMap::default(),
             partition_count: 0,
+            replica_counts: ReplicaCounts::default(),
             brokers: Arc::default(),
             configs: OrderedMap::default(),
             features: Arc::default(),

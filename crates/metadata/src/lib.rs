@@ -13,6 +13,7 @@ mod ordered_map;
 mod partition_history;
 mod placement;
 pub mod properties;
+mod replica_counts;
 mod requests;
 
 pub use apply::{ApplyError, MetadataDelta, TopicChange};

@@ -94,7 +94,7 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter()).map(|(key, value)| (key, value))
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).inspect(|_| count_visit()).map(|(key, value)| (key, value))
     }
 
     /// Entries from the first one whose key is not less.
@@ -105,15 +105,39 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         let at = self.chunk_of(start);
         let position = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(|(key, _)| key.borrow() < start));
         let chunks = self.chunks.get(at..).unwrap_or_default();
-        chunks.iter().flat_map(|chunk| chunk.iter()).skip(position).map(|(key, value)| (key, value))
+        let entries = chunks.iter().flat_map(|chunk| chunk.iter()).skip(position);
+        entries.inspect(|_| count_visit()).map(|(key, value)| (key, value))
     }
 }
 
+#[cfg(not(test))]
+fn count_visit() {}
+
+/// Tests hold against each other what a decision looks at in small maps and in large ones.
 #[cfg(test)]
-mod tests {
+use tests::count_visit;
+
+#[cfg(test)]
+pub mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     use super::*;
+
+    thread_local! {
+        static VISITED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_visit() {
+        VISITED.set(VISITED.get() + 1);
+    }
+
+    /// How many entries iterators pass in this thread while something is done.
+    pub fn visited(work: impl FnOnce()) -> usize {
+        let before = VISITED.get();
+        work();
+        VISITED.get() - before
+    }
 
     #[test]
     fn is_what_a_plain_map_is_and_copies_do_not_change() {

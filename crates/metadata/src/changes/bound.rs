@@ -19,11 +19,7 @@ pub(super) struct Bound {
 impl Bound {
     /// With what there is.
     pub(super) fn new(context: &Context<'_>) -> Self {
-        let mut by_broker = BTreeMap::new();
-        let partitions = context.image.topics().flat_map(|topic| &topic.partitions);
-        for id in partitions.flat_map(|partition| &partition.replicas) {
-            *by_broker.entry(*id).or_default() += 1;
-        }
+        let by_broker = context.image.replica_counts.by_broker().clone();
         Self { max: usize::try_from(context.config.max_partitions_per_broker).unwrap_or(0), by_broker }
     }
 
@@ -52,9 +48,13 @@ mod tests {
     use wire::api::create_partitions::CreatePartitionsTopic;
     use wire::api::create_topics::CreatableTopic;
 
-    use super::super::tests::{Counter, applied, brokers};
+    use wire::Uuid;
+    use wire::state::metadata::TopicRecord;
+
+    use super::super::tests::{Counter, applied, brokers, on, partition};
     use super::super::{partitions, topics};
     use super::*;
+    use crate::ordered_map::tests::visited;
 
     #[test]
     fn a_broker_gets_no_more_partitions_than_it_may_have() {
@@ -82,5 +82,26 @@ mod tests {
         let context = Context { image: &image, config: &config, random: &random };
         let decision = partitions::create(&context, &[more], false);
         assert_eq!((decision.answer[0].error_code, decision.records.len()), (no, 0));
+    }
+
+    #[test]
+    fn a_new_topic_costs_no_more_where_there_are_many() {
+        let looked_at = |topics: u8| {
+            let mut image = brokers(&[1, 2]);
+            for number in 1..=topics {
+                let id = Uuid([number; 16]);
+                let topic = TopicRecord { name: format!("t{number}"), topic_id: id };
+                let partition = partition(&[1, 2], &[1, 2], 1).to_record(id, 0);
+                image = applied(&image, &[topic.into(), partition.into()]);
+            }
+            let new = CreatableTopic {
+                name: "new".to_owned(),
+                num_partitions: 3,
+                replication_factor: 2,
+                ..CreatableTopic::default()
+            };
+            visited(|| assert_eq!(on(&image, |context| topics::create(context, &[new], false)).records.len(), 4))
+        };
+        assert_eq!(looked_at(200), looked_at(2));
     }
 }

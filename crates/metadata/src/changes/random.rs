@@ -389,6 +389,11 @@ impl World {
     }
 
     fn check(&mut self, after: &MetadataImage) {
+        let mut replicas: BTreeMap<i32, usize> = BTreeMap::new();
+        for id in after.topics().flat_map(|topic| &topic.partitions).flat_map(|partition| &partition.replicas) {
+            *replicas.entry(*id).or_default() += 1;
+        }
+        assert_eq!(*after.replica_counts.by_broker(), replicas, "{}", self.context());
         for topic in after.topics() {
             let old = self.image.topic_by_id(topic.id).cloned();
             for (index, now) in topic.partitions.iter().enumerate() {
