@@ -188,7 +188,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
             topic: args.topic[n as usize % args.topic.len()].clone(),
             records: args.num_records.map(|records| lab::share(records, args.producers, n)),
             duration: args.duration,
-            pace,
+            pace: pace.turn(n, args.producers),
             warm_up_records: lab::share(args.warmup_records, args.producers, n),
             warm_up: Duration::ZERO,
             settings: settings_of(&settings, n),
@@ -363,16 +363,15 @@ fn payload(args: &Args) -> Result<Payload> {
     Ok(payload.with_keys(keys, args.record_key_range.unwrap_or(u64::MAX)).with_headers(headers))
 }
 
-/// The share of one producer.
+/// Of all producers together.
 fn pace(args: &Args) -> Result<Pace> {
     if args.throughput.is_nan() || args.throughput == 0.0 {
         return Err(Usage("--throughput is a number of records per second, or -1".to_owned()).into());
     }
-    let schedule = Schedule { records_per_s: args.throughput, ramp: args.ramp };
-    let pace = match (args.throughput < 0.0, args.closed_loop) {
+    let schedule = Schedule::new(args.throughput, args.ramp);
+    Ok(match (args.throughput < 0.0, args.closed_loop) {
         (true, _) => Pace::Unlimited,
         (false, true) => Pace::ClosedLoop(schedule),
         (false, false) => Pace::OpenLoop(schedule),
-    };
-    Ok(pace.share(1.0 / args.producers as f64))
+    })
 }

@@ -80,6 +80,8 @@ pub(super) async fn run_case(
         load,
         detours: proxies.detours(),
         topics: &topics.names,
+        payload: Payload::random(load.record_size_bytes.sizes.clone(), load.repeated_part, 0)
+            .with_keys(load.keys, load.key_range),
         brokers: brokers.len(),
         clock: Clock::at((around.wall_ms)()),
         limits: limited.as_ref().map(|limited| &limited.limits),
@@ -140,6 +142,8 @@ struct Running<'a> {
     load: &'a Load,
     detours: Arc<BTreeMap<String, SocketAddr>>,
     topics: &'a [String],
+    /// Of all producers: each has another seed, and they share the bytes.
+    payload: Payload,
     brokers: usize,
     clock: Clock,
     limits: Option<&'a BrokerLimits>,
@@ -262,11 +266,6 @@ impl Running<'_> {
         self.around.extent.duration(self.load)
     }
 
-    fn payload(&self, seed: u64) -> Payload {
-        Payload::random(self.load.record_size_bytes.sizes.clone(), self.load.repeated_part, seed)
-            .with_keys(self.load.keys, self.load.key_range)
-    }
-
     fn produce_load(&self, topic: usize, records: Option<u64>) -> Result<ProduceLoad, CaseError> {
         Ok(ProduceLoad {
             topic: self.topics[topic % self.topics.len()].clone(),
@@ -278,7 +277,7 @@ impl Running<'_> {
             settings: self.load.producer_settings()?,
             transaction_duration: Duration::ZERO,
             transactions: None,
-            payload: self.payload(0),
+            payload: self.payload.clone(),
             seed: topic as u64,
             started_wall_ms: self.clock.now_ms(),
         })
@@ -323,7 +322,7 @@ impl Running<'_> {
         let pace = match self.load.rate() {
             None => Pace::Unlimited,
             Some(records_per_s) => {
-                let schedule = Schedule { records_per_s, ramp: Duration::from_secs_f64(self.load.ramp_s) };
+                let schedule = Schedule::new(records_per_s, Duration::from_secs_f64(self.load.ramp_s));
                 match self.load.rate_loop {
                     Loop::Open => Pace::OpenLoop(schedule),
                     Loop::Closed => Pace::ClosedLoop(schedule),
@@ -333,7 +332,7 @@ impl Running<'_> {
         for n in 0..count {
             let mut load = self.produce_load(n as usize, self.records().map(|records| share(records, count, n)))?;
             load.duration = self.duration();
-            load.pace = pace.share(1.0 / count as f64);
+            load.pace = pace.turn(n, count);
             load.warm_up = self.warm_up();
             load.seed = n;
             let client = client(self.around.target, "parshall-lab-producer", Arc::clone(&self.detours));
