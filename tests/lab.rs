@@ -188,6 +188,24 @@ fn what_was_given_before_the_warm_up_ended_is_counted() {
     assert!(measured["verdict"]["warnings"].to_string().contains("nothing is left out"), "{}", measured["verdict"]);
 }
 
+/// As the broker sees it, which takes 40 connections.
+#[test]
+fn idle_connections_are_open_beside_the_load() {
+    let dir = scenario(
+        "name = \"idle\"\ntitle = \"Idle\"\n[[case]]\nid = \"a\"\nidle_connections = [20, 60]\nduration_s = 1\n\
+         warm_up_s = 0\nrate_records_per_s = 100\nrecord_size_bytes = 100\n",
+    );
+    let args = ["run", "mine.toml", "--broker-set", "max.connections=40", "--out", "results", "--json"];
+    let output = lab(dir.path(), &args);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured = &case(&results, "a/idle_connections=20")["outcome"]["measured"];
+    assert_eq!((&measured["produced"]["records"], &measured["failures"]), (&100.into(), &serde_json::json!({})));
+    assert_eq!(measured["verdict"]["warnings"].to_string().matches("idle").count(), 0, "{}", measured["verdict"]);
+    let reason = case(&results, "a/idle_connections=60")["outcome"]["failed"]["reason"].to_string();
+    assert!(reason.contains("idle_connections cannot be opened"), "{reason}");
+}
+
 /// The group of two forms in six seconds, longer than the case.
 #[test]
 fn consumers_of_a_backlog_are_measured_when_their_group_has_formed() {

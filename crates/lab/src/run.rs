@@ -8,6 +8,8 @@ mod account;
 mod case;
 mod extent;
 mod files;
+mod idle;
+mod open_files;
 mod topics;
 mod watch;
 
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{Client, ClientError, Resource};
+use client::{Client, ClientError, ConnectionError, Resource};
 use tokio::time::sleep;
 
 use crate::disk_probe::DiskProbe;
@@ -132,6 +134,10 @@ pub enum CaseError {
     NotStarted,
     #[error("{reason}")]
     TooLarge { reason: String },
+    #[error(
+        "it needs {needed} open files, and this process may have {allowed}: raise its limit (ulimit -n, LimitNOFILE)"
+    )]
+    OpenFiles { needed: u64, allowed: u64 },
     #[error("the brokers' machines cannot be limited: {0}")]
     Limits(io::Error),
     #[error(
@@ -147,6 +153,8 @@ pub enum CaseError {
     Unassigned { limit_s: u64 },
     #[error("what consumers are to read could not be put there: {reason}")]
     Backlog { reason: String },
+    #[error("idle_connections cannot be opened: {0}")]
+    Idle(ConnectionError),
     #[error("the delaying proxy cannot be started: {0}")]
     Proxy(io::Error),
     #[error(transparent)]
@@ -157,6 +165,13 @@ pub enum CaseError {
     Engine(#[from] EngineError),
     #[error("a task of the load has failed; this is a mistake in the program")]
     Panicked,
+}
+
+impl CaseError {
+    /// Whether the cluster or this machine is too small for the case, which is nobody's mistake.
+    fn is_of_machine(&self) -> bool {
+        matches!(self, Self::TooFewBrokers { .. } | Self::NotStarted | Self::TooLarge { .. } | Self::OpenFiles { .. })
+    }
 }
 
 /// Runs what the plan says, until it is done or `stop` is set. Returns all results, those of an earlier run included.
@@ -424,9 +439,7 @@ impl<'a> Session<'a> {
         let measured = case::run_case(&self.around(target, &unique), case, |second| show(Event::Second(second))).await;
         let outcome = match measured {
             Ok(measured) => Outcome::Measured(Box::new(measured)),
-            Err(error @ (CaseError::TooFewBrokers { .. } | CaseError::NotStarted | CaseError::TooLarge { .. })) => {
-                Outcome::Skipped { reason: error.to_string() }
-            }
+            Err(error) if error.is_of_machine() => Outcome::Skipped { reason: error.to_string() },
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };
         self.keep(case, target, turn, outcome, show)

@@ -226,6 +226,7 @@ fn check(load: &Load) -> Result<(), String> {
         ("producers", load.producers, 0),
         ("consumers", load.consumers, 0),
         ("consumer_groups", load.consumer_groups, 0),
+        ("idle_connections", load.idle_connections, 0),
         ("brokers_used", load.brokers_used, 0),
     ];
     if load.brokers_used > 0 && load.brokers_used < load.replicas {

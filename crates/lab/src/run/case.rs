@@ -10,9 +10,10 @@ use client::{Client, ClientError, ConnectionConfig, ResetOffset};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
+use super::idle::IdleConnections;
 use super::topics::Topics;
 use super::watch::{Moment, Watch, Watched};
-use super::{CaseError, Extent, account};
+use super::{CaseError, Extent, account, open_files};
 use crate::consume::{Clock, ConsumeLoad, ConsumeStats, consume};
 use crate::delay_proxy::DelayProxy;
 use crate::engine::EngineError;
@@ -70,11 +71,19 @@ pub(super) async fn run_case(
     if load.brokers_used > 0 {
         brokers.truncate(load.brokers_used as usize);
     }
+    open_files::allow(load, brokers.len())?;
     if load.producers > 0 {
         load.engine.check_security(&around.target.security)?;
     }
     let proxies = Proxies::start(&admin, around.target, load).await?;
     let topics = Topics::make(&admin, load, &brokers, around.unique).await?;
+    let idle = match open_idle(&admin, &proxies, around, load, &brokers).await {
+        Ok(idle) => idle,
+        Err(error) => {
+            topics.delete(&admin).await;
+            return Err(error);
+        }
+    };
     let mut running = Running {
         around,
         load,
@@ -90,8 +99,25 @@ pub(super) async fn run_case(
     topics.delete(&admin).await;
     result.map(|mut measured| {
         measured.verdict.warnings.extend(limited.map(|limited| limited.warnings).unwrap_or_default());
+        let closed = idle.closed();
+        measured.verdict.warnings.extend((closed > 0).then(|| format!("brokers closed {closed} idle connections")));
         measured
     })
+}
+
+/// The connections that the case has beside its load, to the brokers that it uses.
+async fn open_idle(
+    admin: &Client,
+    proxies: &Proxies,
+    around: &Surroundings<'_>,
+    load: &Load,
+    brokers: &[i32],
+) -> Result<IdleConnections, CaseError> {
+    let known = admin.brokers().await?;
+    let addresses: Vec<_> = brokers.iter().filter_map(|id| known.get(id).map(client::Broker::address)).collect();
+    let config = client(around.target, "parshall-lab-idle", proxies.detours()).config().connection.clone();
+    let open = IdleConnections::open(&addresses, &config, load.idle_connections as usize, around.stop);
+    open.await.map_err(CaseError::Idle)
 }
 
 /// Gives the brokers machines of the size that the case wants, or the whole machine again.

@@ -247,6 +247,8 @@ load_keys! {
     consumers: u32 = 0;
     /// Groups, each of which reads everything; 0: no groups, and each consumer reads everything.
     consumer_groups: u32 = 1;
+    /// Connections that are open beside those of producers and consumers, and send nothing.
+    idle_connections: u32 = 0;
     /// Consumers start so long after producers, and have to catch up.
     consumers_start_s: f64 = 0.0;
     /// "client" batches as Kafka's producer does, "raw" sends requests that were encoded before, "librdkafka" is its
