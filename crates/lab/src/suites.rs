@@ -22,6 +22,7 @@ const SUITES: &[Suite] = suites![
     "google-managed",
     "single-node",
     "linkedin-2m",
+    "growth",
 ];
 
 /// All of them, the shortest first.
