@@ -4,13 +4,35 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::Controller;
+use super::{Controller, ControllerError};
 
 /// How often sessions are checked, besides when a broker's process ends.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Partitions that change leaders at a time because the controller wants it. The others follow later.
+/// Partitions that change leaders at a time because the controller wants it. The others follow with the next ticks.
 const CHANGES_MAX: usize = 1000;
+
+/// When the controller elects leaders by itself: once each period, and then until there is nothing left to elect. A
+/// broker that was away may have led tens of thousands of partitions.
+struct Elections {
+    last: Instant,
+    has_more: bool,
+}
+
+impl Elections {
+    fn begin(now: Instant) -> Self {
+        Self { last: now, has_more: false }
+    }
+
+    /// After those that were held at that time, with whether there may be more of them.
+    fn held(now: Instant, outcomes: [&Result<bool, ControllerError>; 2]) -> Self {
+        Self { last: now, has_more: outcomes.contains(&&Ok(true)) }
+    }
+
+    fn are_due(&self, now: Instant, period: Duration) -> bool {
+        self.has_more || now - self.last >= period
+    }
+}
 
 /// Watches over the brokers whenever this node is the active controller, until it is dropped.
 pub async fn watch_brokers(controller: Controller) {
@@ -18,7 +40,7 @@ pub async fn watch_brokers(controller: Controller) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut controls_in = None;
     let mut last_leader = None;
-    let mut balanced = Instant::now();
+    let mut elections = Elections::begin(Instant::now());
     loop {
         tokio::select! {
             biased;
@@ -28,7 +50,7 @@ pub async fn watch_brokers(controller: Controller) {
         let status = controller.quorum.status().borrow().clone();
         if status.own_epoch != controls_in {
             controls_in = status.own_epoch;
-            balanced = Instant::now();
+            elections = Elections::begin(Instant::now());
             if let Some(epoch) = controls_in {
                 tracing::info!(epoch, "this node is the active controller");
                 let silent = |leader: i32| Some((leader, controller.quorum.ms_since_contact(leader)?));
@@ -42,11 +64,12 @@ pub async fn watch_brokers(controller: Controller) {
         fence(&controller).await;
         let config = controller.config.load();
         let period = Duration::from_secs(config.leader_imbalance_check_interval_seconds.unsigned_abs());
-        if balanced.elapsed() >= period {
+        let now = Instant::now();
+        if elections.are_due(now, period) {
             drop(config);
-            balanced = Instant::now();
             let balanced = controller.balance_leaders(CHANGES_MAX).await;
             let elected = controller.elect_unclean_leaders(CHANGES_MAX).await;
+            elections = Elections::held(now, [&balanced, &elected]);
             if let Err(error) = balanced.and(elected) {
                 tracing::debug!(%error, "leaderships stay where they are");
             }
@@ -68,5 +91,27 @@ async fn fence(controller: &Controller) {
     tracing::warn!(brokers = ?ids, "brokers are gone; others take over what they lead");
     if let Err(error) = controller.fence_brokers(over).await {
         tracing::warn!(%error, "brokers that are gone cannot be fenced");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elections_go_on_until_nothing_is_left() {
+        let (begun, period) = (Instant::now(), Duration::from_secs(300));
+        let due_after_s = |elections: Elections| {
+            [0, 299, 300].into_iter().find(|s| elections.are_due(begun + Duration::from_secs(*s), period))
+        };
+        assert_eq!(due_after_s(Elections::begin(begun)), Some(300));
+        for (balanced, elected, due_s) in [
+            (Ok(false), Ok(false), 300),
+            (Ok(true), Ok(false), 0),
+            (Ok(false), Ok(true), 0),
+            (Err(ControllerError::NotController), Ok(false), 300),
+        ] {
+            assert_eq!(due_after_s(Elections::held(begun, [&balanced, &elected])), Some(due_s), "{balanced:?}");
+        }
     }
 }
