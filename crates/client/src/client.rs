@@ -15,6 +15,7 @@ use wire::api::init_producer_id::InitProducerIdRequest;
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
 
 mod coordinators;
+mod first_to_answer;
 
 pub(crate) use coordinators::{ByGroup, COORDINATOR_OF_TRANSACTION, Coordinator};
 
@@ -155,18 +156,10 @@ impl Client {
         if let Some(connection) = open {
             return Ok(connection);
         }
-        let mut reason = None;
+        let mut addresses = self.inner.config.bootstrap_servers.clone();
         let known: Vec<_> = self.state().metadata.brokers.values().map(Broker::address).collect();
-        for address in self.inner.config.bootstrap_servers.iter().chain(&known) {
-            match self.connection(address).await {
-                Ok(connection) => return Ok(connection),
-                // Wrong passwords add up: a user who is refused everywhere may be locked out.
-                Err(error @ ConnectionError::Authentication { .. }) => return Err(error.into()),
-                Err(error) => reason = Some(error),
-            }
-        }
-        let none = ConnectionError::Connect { address: "no address".to_owned(), reason: "none is given".to_owned() };
-        Err(ClientError::Unreachable { reason: reason.unwrap_or(none) })
+        addresses.extend(known.into_iter().filter(|known| !self.inner.config.bootstrap_servers.contains(known)));
+        self.first_to_answer(addresses).await
     }
 
     /// A connection to a broker by its id.

@@ -2,7 +2,6 @@
 //! the same to a script.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use client::Client;
@@ -14,14 +13,12 @@ mod facts;
 mod judge;
 mod text;
 
-use facts::Facts;
+use facts::{ANSWER_MAX, Facts};
 use judge::Status;
 
 /// Partitions that are shown without --all.
 const LISTED_MAX: usize = 20;
 const UNHEALTHY: u8 = 1;
-/// A broker that takes longer is not waited for while there are others to ask.
-const CONNECT_MAX: Duration = Duration::from_secs(4);
 
 /// Show how a cluster is: quorum, brokers, partitions.
 ///
@@ -51,7 +48,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<ExitCode> {
     let mut config = args.connection.unconnected("cluster")?.config().clone();
-    config.connection.connect_timeout = CONNECT_MAX;
+    config.connection.connect_timeout = ANSWER_MAX;
     let facts = Facts::gather(&Client::new(config.clone()), &Client::new(config)).await?;
     let status = Status::of(&facts, if args.all { usize::MAX } else { LISTED_MAX });
     if args.json {

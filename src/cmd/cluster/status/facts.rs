@@ -6,10 +6,9 @@ use std::time::Duration;
 use client::{Client, ClientError, ClusterBroker, Liveness, Placement, Reassignment, TopicPartition};
 use tokio::time::timeout;
 
-/// Without a leader of the quorum there may be no answer for as long as anybody waits.
-const QUORUM_MAX: Duration = Duration::from_secs(5);
-/// Each broker is asked on its own, and waited for no longer.
-const BROKER_MAX: Duration = Duration::from_secs(4);
+/// Each broker is asked on its own, and waited for no longer. The same holds for the quorum: without a leader there may
+/// be no answer for as long as anybody waits.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 type Reassignments = BTreeMap<TopicPartition, Reassignment>;
 
@@ -90,13 +89,14 @@ impl Facts {
         let brokers = client.describe_cluster().await?.brokers.into_iter().map(Broker::new);
         let mut brokers: Vec<_> = brokers.collect();
         let asked = brokers.iter().map(|broker| (broker.id, broker.address.clone()));
-        let silent = Liveness::new(&client.config().connection, BROKER_MAX, BROKER_MAX).find_silent(asked).await;
+        let topics: Vec<_> = cluster.topics.iter().filter(|(_, topic)| topic.error_code.is_none()).collect();
+        let names: Vec<_> = topics.iter().map(|(name, _)| name.as_str()).collect();
+        let liveness = Liveness::new(&client.config().connection, ANSWER_MAX, ANSWER_MAX);
+        let (silent, min_in_sync) = tokio::join!(liveness.find_silent(asked), client.min_in_sync_replicas(&names));
+        let min_in_sync = min_in_sync?;
         for broker in &mut brokers {
             broker.is_silent = silent.contains(&broker.id);
         }
-        let topics: Vec<_> = cluster.topics.iter().filter(|(_, topic)| topic.error_code.is_none()).collect();
-        let names: Vec<_> = topics.iter().map(|(name, _)| name.as_str()).collect();
-        let min_in_sync = client.min_in_sync_replicas(&names).await?;
         let mut partitions = Vec::new();
         for (name, topic) in &topics {
             partitions.extend(topic.partitions.iter().map(|partition| Partition {
@@ -118,16 +118,16 @@ impl Facts {
 async fn from_quorum(client: &Client) -> Result<(Quorum, Reassignments), ClientError> {
     // A cluster that cannot be reached at all is no quorum that is silent.
     client.any_broker().await?;
-    let quorum = match timeout(QUORUM_MAX, client.describe_quorum()).await {
+    let (quorum, moves) = tokio::join!(
+        timeout(ANSWER_MAX, client.describe_quorum()),
+        timeout(ANSWER_MAX, client.list_reassignments(None)),
+    );
+    let quorum = match quorum {
         Ok(Ok(quorum)) => Quorum::Described(quorum),
         Ok(Err(ClientError::NoQuorum { .. })) => Quorum::Unknown,
         Ok(Err(error)) => Quorum::Silent(error.to_string()),
-        Err(_) => Quorum::Silent(format!("it has not answered for {} s", QUORUM_MAX.as_secs())),
+        Err(_) => Quorum::Silent(format!("it has not answered for {} s", ANSWER_MAX.as_secs())),
     };
-    if matches!(quorum, Quorum::Silent(_)) {
-        return Ok((quorum, Reassignments::new()));
-    }
     // A broker that does not tell has none under way as far as we can know, as for Kafka's tool.
-    let moves = timeout(QUORUM_MAX, client.list_reassignments(None)).await;
     Ok((quorum, moves.ok().and_then(Result::ok).unwrap_or_default()))
 }

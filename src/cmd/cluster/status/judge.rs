@@ -52,7 +52,7 @@ pub(super) struct BrokerStatus {
     pub(super) rack: Option<String>,
     /// `None`: fenced brokers are not told of.
     pub(super) is_fenced: Option<bool>,
-    /// It has not answered within four seconds.
+    /// It has not answered within two seconds.
     pub(super) is_silent: bool,
     /// Partitions that it leads.
     pub(super) leaders: usize,
