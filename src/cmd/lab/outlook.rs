@@ -133,7 +133,7 @@ impl Outlook {
         self.repeat.unwrap_or(case.repeat) as usize * self.targets_of(case)
     }
 
-    /// With those that will be skipped, which take no time.
+    /// With those that will be skipped, which take no time and are numbered too.
     pub(super) fn runs_with_skipped(&self, case: &Case) -> usize {
         self.repeat.unwrap_or(case.repeat).max(1) as usize * self.specs.len()
     }
@@ -153,9 +153,12 @@ impl Outlook {
     /// All of it in a line.
     pub(super) fn summary(&self) -> String {
         let Estimate { seconds, disk_mib } = self.total();
-        let runs: usize = self.scenario.cases.iter().map(|case| self.runs(case)).sum();
+        let cases = &self.scenario.cases;
+        let runs: usize = cases.iter().map(|case| self.runs_with_skipped(case)).sum();
+        let skipped = runs - cases.iter().map(|case| self.runs(case)).sum::<usize>();
+        let skipped = if skipped > 0 { format!(" ({skipped} skipped)") } else { String::new() };
         format!(
-            "{} on {}: {runs} run{}, about {}, at most about {disk_mib:.0} MiB of disk at a time (topics are deleted behind \
+            "{} on {}: {runs} run{}{skipped}, about {}, at most about {disk_mib:.0} MiB of disk at a time (topics are deleted behind \
              each case)",
             self.scenario.title,
             self.labels().join(" and "),
@@ -232,6 +235,8 @@ mod tests {
         let mut outlook = outlook(text, 1);
         let runs = |outlook: &Outlook| outlook.scenario.cases.iter().map(|case| outlook.runs(case)).collect::<Vec<_>>();
         assert_eq!(runs(&outlook), [1, 0]);
+        let summary = outlook.summary();
+        assert!(summary.starts_with("t on parshall: 2 runs (1 skipped), about 20 s,"), "{summary}");
         let bootstrap = vec!["kafka:9092".to_owned()];
         outlook.specs = vec![TargetSpec::Servers { bootstrap, security: Default::default(), metrics: Vec::new() }];
         assert_eq!(runs(&outlook), [0, 0]);
