@@ -68,7 +68,7 @@ pub use report::{history_charts, history_html, number};
 pub use result::{
     Capacity, CapacityStep, CaseResult, Chart, Flow, Measure, Measured, Outcome, Published, RunFacts, Second,
 };
-pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run};
+pub use run::{Event, Extent, FilesError, Plan, Results, RunError, Turn, report, run, warm_up_s};
 pub use scenario::{Case, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Requests, Stats, Tally};

@@ -48,6 +48,7 @@ const DOWNLOAD: Duration = Duration::from_millis(500);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a Java virtual machine gets to warm up before the first case, in two loads: full batches, and lone records.
 const JVM_WARM_UP_S: f64 = 10.0;
+const JVM_WARM_UP_BATCH_BYTES: [&str; 2] = ["16384", "1"];
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -179,6 +180,14 @@ pub async fn run(plan: &Plan, stop: &Arc<AtomicBool>, mut show: impl FnMut(Event
     let (session, earlier) = Session::start(plan, stop, &mut show).await?;
     let cases = session.cases(earlier, &mut show).await?;
     session.finish(cases).await
+}
+
+/// How long a target is given load before the first case.
+pub fn warm_up_s(target: &TargetSpec) -> f64 {
+    match target {
+        TargetSpec::Kafka { .. } => JVM_WARM_UP_S * JVM_WARM_UP_BATCH_BYTES.len() as f64,
+        TargetSpec::Embedded { .. } | TargetSpec::Servers { .. } => 0.0,
+    }
 }
 
 /// What is given up halfway is dropped, which stops what it has started.
@@ -492,7 +501,7 @@ impl<'a> Session<'a> {
 
     /// What is compiled only when it has run for a while must not count for the first case.
     async fn warm_up(&self, target: &Target) {
-        for batch_bytes in ["16384", "1"] {
+        for batch_bytes in JVM_WARM_UP_BATCH_BYTES {
             let producer = [("acks", "1"), ("batch.size", batch_bytes)];
             let load = Load {
                 partitions: 6,

@@ -86,11 +86,16 @@ impl Outlook {
         Ok(outlook)
     }
 
+    /// What targets are warmed up for before the first case. How long they take to start nobody knows before.
+    fn before_s(&self) -> f64 {
+        self.specs.iter().map(lab::warm_up_s).sum()
+    }
+
     /// What each run may take of a time for all of them, to a tenth of a second.
     fn share_of(&self, budget: Duration) -> Result<f64> {
         let runs: usize = self.scenario.cases.iter().map(|case| self.runs(case)).sum();
         let around = |case: &Case| self.runs(case) as f64 * (OVERHEAD_S + case.load.warm_up_s);
-        let around: f64 = self.scenario.cases.iter().map(around).sum();
+        let around = self.before_s() + self.scenario.cases.iter().map(around).sum::<f64>();
         let each = (budget.as_secs_f64() - around) / runs.max(1) as f64;
         if each < DURATION_MIN_S {
             let least = (around + runs as f64 * DURATION_MIN_S).ceil();
@@ -145,7 +150,7 @@ impl Outlook {
     pub(super) fn total(&self) -> Estimate {
         let estimates = || self.scenario.cases.iter().map(|case| self.estimate(case));
         Estimate {
-            seconds: estimates().map(|estimate| estimate.seconds).sum(),
+            seconds: self.before_s() + estimates().map(|estimate| estimate.seconds).sum::<f64>(),
             disk_mib: estimates().map(|estimate| estimate.disk_mib).fold(0.0, f64::max),
         }
     }
@@ -252,6 +257,12 @@ mod tests {
         let lasting = two.scenario.clone().lasting(5.0);
         let seconds = Outlook { scenario: lasting, ..outlook(text, 2) }.total().seconds;
         assert_eq!(seconds, 32.0);
+        // Apache Kafka is warmed up for 20 s beside them.
+        let mut kafka = outlook(text, 2);
+        kafka.specs = vec![TargetSpec::Kafka { home: "kafka".into(), settings: Vec::new() }];
+        assert_eq!(kafka.share_of(Duration::from_secs(52)).unwrap(), 5.0);
+        kafka.scenario = kafka.scenario.lasting(5.0);
+        assert_eq!(kafka.total().seconds, 52.0);
         let reason = two.skipped(&two.scenario.cases[2]);
         assert_eq!((two.skipped(&two.scenario.cases[0]), reason), (None, Some("needs --brokers 3".to_owned())));
         let error = outlook(text, 2).share_of(Duration::from_secs(15)).unwrap_err().to_string();
