@@ -18,6 +18,8 @@ use common::{Broker, PARSHALL};
 use console_process::Console;
 use http::Answer;
 
+/// Much longer than anything takes: the machine may be busy.
+const LOOKS: usize = 600;
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 
 fn get(address: &str, path: &str) -> Answer {
@@ -304,6 +306,25 @@ fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
     let console = Console::start_in(state.path(), &flags);
     let names = |console: &Console| json(&console.address, "/api/v1/clusters")["clusters"].clone();
     let add = |console: &Console, form: &str| post(&console.address, "/add-cluster", form, &[]);
+    // Nobody listens there, and that is said of each of them.
+    let has_others = |console: &Console| {
+        let page = |path: &str| get(&console.address, &format!("/clusters/logs{path}")).body;
+        let said = [
+            ("/connect", "<th scope=\"row\" class=\"mono name\">127.0.0.1:1</th>"),
+            ("/schemas", "the schema registry at 127.0.0.1:1 cannot be asked"),
+            ("", "its metrics at 1@127.0.0.1:1/m"),
+        ];
+        for (path, said) in said {
+            let page = (0..LOOKS).map(|_| page(path)).find(|page| {
+                let is_said = page.contains(said);
+                if !is_said {
+                    sleep(Duration::from_millis(100));
+                }
+                is_said
+            });
+            assert!(page.is_some_and(|page| !page.contains("sesame")), "{path}: {said}");
+        }
+    };
     assert!(get(&console.address, "/clusters").body.contains("Add a cluster"));
     assert!(get(&console.address, "/add-cluster").body.contains("Test and save it"));
 
@@ -316,11 +337,16 @@ fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
         assert_eq!(refused.status, 422, "{}", refused.body);
         assert!(refused.body.contains("it was not saved") && !refused.body.contains("sesame"), "{}", refused.body);
     }
+    let tls = add(&console, &format!("name=logs&servers={}&schema_registry=https://me:sesame@r:1", logs.address));
+    assert!(tls.status == 422 && tls.body.contains("schema registry: only http:// is spoken here"), "{}", tls.body);
+    assert!(tls.body.contains("Secrets have to be typed again") && !tls.body.contains("sesame"), "{}", tls.body);
     let file = state.path().join("parshall/console-clusters.json");
     assert!(!file.exists());
     assert_eq!(add(&console, &format!("name=orders&servers={}", logs.address)).status, 422, "the name is taken");
     let foreign = [("Origin", "http://evil.example")];
-    let form = format!("name=logs&servers={}", logs.address);
+    let others =
+        "&connect=http://me:sesame@127.0.0.1:1&schema_registry=http://127.0.0.1:1&metrics=1@http://127.0.0.1:1/m";
+    let form = format!("name=logs&servers={}{others}", logs.address);
     assert_eq!(post(&console.address, "/add-cluster", &form, &foreign).status, 403);
 
     let added = add(&console, &form);
@@ -329,11 +355,13 @@ fn clusters_are_added_in_the_page_when_they_answer_and_removed() {
     assert!(std::fs::read_to_string(&file).unwrap().contains(&logs.address));
     logs.ok(&["topic", "create", "second"]);
     assert_eq!(json(&console.address, "/api/v1/clusters/logs/topics/second")["name"], "second");
+    has_others(&console);
     drop(console);
 
     // It is there again, also without a cluster of a flag. A console that is read-only shows it.
     let console = Console::start_in(state.path(), &["--console-read-only"]);
     assert_eq!(names(&console), serde_json::json!(["logs"]));
+    has_others(&console);
     assert!(!get(&console.address, "/clusters").body.contains("remove it"));
     assert_eq!(add(&console, &form).status, 403);
     assert_eq!(post(&console.address, "/clusters/logs/remove", "confirm=logs", &[]).status, 403);

@@ -73,7 +73,7 @@ fn what_is_wrong_with_a_page_is_said_and_the_cluster_is_shown() {
         (format!("{url}/none"), "it was refused (404)"),
         ("http://me:sesame@127.0.0.1:1".to_owned(), "its metrics at 127.0.0.1:1: nobody listens there"),
         (format!("7@{url}/metrics"), "there is no broker 7"),
-        (url.replace("127.0.0.1", "localhost"), "no broker has this host: --metrics ID@URL names the broker"),
+        (url.replace("127.0.0.1", "localhost"), "no broker has this host: ID@URL names the broker"),
     ] {
         let console = started(&broker, &metrics);
         let overview = get(&console.address, "/clusters/kafka");

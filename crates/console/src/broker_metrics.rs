@@ -73,9 +73,9 @@ pub(crate) enum MetricsError {
 pub(crate) enum UnknownBroker {
     #[error("there is no broker {0}")]
     Id(i32),
-    #[error("no broker has this host: --metrics ID@URL names the broker")]
+    #[error("no broker has this host: ID@URL names the broker")]
     Host,
-    #[error("several brokers have this host: --metrics ID@URL names the broker")]
+    #[error("several brokers have this host: ID@URL names the broker")]
     Several,
 }
 

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::Sources;
 use crate::alerts::Alerts;
 use crate::broker_metrics::BrokerMetrics;
 use crate::connect::{Connect, Connectors};
@@ -85,6 +86,17 @@ pub(crate) struct Belongings {
     pub metrics: Vec<BrokerMetrics>,
     /// Whether it was added in the page, and not when the console was started.
     pub is_saved: bool,
+}
+
+impl From<Sources> for Belongings {
+    fn from(sources: Sources) -> Self {
+        Self {
+            connects: sources.connects.into_iter().map(Connect::new).collect(),
+            registry: sources.schema_registry.map(|url| Arc::new(SchemaRegistry::new(url))),
+            metrics: sources.metrics.into_iter().map(BrokerMetrics::new).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 pub(crate) struct Cluster {

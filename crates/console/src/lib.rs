@@ -57,19 +57,18 @@ pub use benchmark_runner::{
     Capacity, CapacityOrder, CapacityStep, CasePoint, Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun,
     Laboratory, Order, Progress, Run, RunState, RunningCase, ScenarioMistake, Suite, SuiteHistory, Work,
 };
-use broker_metrics::BrokerMetrics;
 pub use broker_metrics::MetricsUrl;
 use client::Client;
 use cluster::{Belongings, Cluster};
-use connect::Connect;
 pub use embedded_broker::{Local, NodeReport, PartitionChange, PartitionState, Rebalance};
 pub use host_check::Hosts;
 pub use http_source::{HttpUrl, HttpUrlError};
 use metrics::Scrape;
 use parking_lot::RwLock;
 use production::Productions;
-pub use saved_clusters::{SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, client_config};
-use schema_registry::SchemaRegistry;
+pub use saved_clusters::{
+    SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, SourceError, client_config,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -142,12 +141,8 @@ impl Console {
     /// Shows one more cluster, by a name that no other has. `is_own` is the one that the local broker belongs to.
     pub fn add_cluster(&self, name: impl Into<String>, client: Client, is_own: bool, sources: Sources) {
         let local = self.local.clone().filter(|_| is_own);
-        let connects = sources.connects.into_iter().map(Connect::new).collect();
-        let registry = sources.schema_registry.map(|url| Arc::new(SchemaRegistry::new(url)));
-        let metrics = sources.metrics.into_iter().map(BrokerMetrics::new).collect();
-        let belongings = Belongings { local, connects, registry, metrics, is_saved: false };
-        let cluster = Cluster::watch(name.into(), client, belongings);
-        self.clusters.write().push(cluster);
+        let belongings = Belongings { local, ..Belongings::from(sources) };
+        self.clusters.write().push(Cluster::watch(name.into(), client, belongings));
     }
 
     /// Shows one that was added in the page, unless another has its name.
@@ -155,7 +150,7 @@ impl Console {
         if self.has_cluster(&saved.name) {
             return Err(SavedClusterError::TakenName);
         }
-        self.show_saved(&saved.name, saved.client()?);
+        self.show_saved(&saved.name, saved.client()?, saved.sources()?);
         Ok(())
     }
 
@@ -168,8 +163,8 @@ impl Console {
         self.clusters.read().is_empty() && self.options.saved_clusters.is_none()
     }
 
-    fn show_saved(&self, name: &str, client: Client) {
-        let belongings = Belongings { is_saved: true, ..Belongings::default() };
+    fn show_saved(&self, name: &str, client: Client, sources: Sources) {
+        let belongings = Belongings { is_saved: true, ..Belongings::from(sources) };
         self.clusters.write().push(Cluster::watch(name.to_owned(), client, belongings));
     }
 

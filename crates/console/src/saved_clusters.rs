@@ -4,14 +4,19 @@
 //! The file is read anew before each change: another console may have written it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use client::system_error::reason;
 use client::{Client, ClientConfig, ConnectionConfig, SecurityConfig, SecurityError, private_file};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
+
+use crate::http_source::HttpUrlError;
+use crate::{HttpUrl, Sources};
 
 /// More are not shown: each is asked for all that it has, again and again.
 pub(crate) const CLUSTERS_MAX: usize = 100;
@@ -28,13 +33,20 @@ pub struct SavedClusters {
 }
 
 /// How to reach a cluster.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedCluster {
     pub name: String,
     pub bootstrap_servers: Vec<String>,
     /// By the names of Kafka's clients: `security.protocol`, `sasl.jaas.config`, …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
+    /// Other servers that know something of it, as the flags have them: with a login in the URL where they need one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connect: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_registry: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +71,17 @@ pub enum SavedClusterError {
     TakenName,
     #[error(transparent)]
     Security(#[from] SecurityError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+/// What is wrong with the URL of another server. A login in it is not quoted.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    #[error("{of}: {error}")]
+    Url { of: &'static str, error: HttpUrlError },
+    #[error("{of}: {url} is named twice")]
+    Twice { of: &'static str, url: String },
 }
 
 impl SavedClusters {
@@ -110,6 +133,29 @@ impl SavedCluster {
         };
         Ok(Client::new(ClientConfig { connection, ..config }))
     }
+
+    pub(crate) fn sources(&self) -> Result<Sources, SourceError> {
+        Ok(Sources {
+            connects: urls("Kafka Connect", &self.connect)?,
+            schema_registry: urls::<HttpUrl>("schema registry", self.schema_registry.as_slice())?.pop(),
+            metrics: urls("broker metrics", &self.metrics)?,
+        })
+    }
+}
+
+fn urls<U>(of: &'static str, texts: &[String]) -> Result<Vec<U>, SourceError>
+where
+    U: FromStr<Err = HttpUrlError> + Display + PartialEq,
+{
+    let mut urls = Vec::new();
+    for text in texts {
+        let url = text.parse::<U>().map_err(|error| SourceError::Url { of, error })?;
+        if urls.contains(&url) {
+            return Err(SourceError::Twice { of, url: url.to_string() });
+        }
+        urls.push(url);
+    }
+    Ok(urls)
 }
 
 /// Of a client whose answers a page waits for.
@@ -133,6 +179,7 @@ mod tests {
             name: name.to_owned(),
             bootstrap_servers: vec!["kafka:9092".to_owned()],
             properties: properties.into(),
+            ..SavedCluster::default()
         }
     }
 
@@ -168,6 +215,30 @@ mod tests {
         let error = saved.change(Vec::clear).unwrap_err().to_string();
         assert!(error.contains("line 2") && error.contains("repair it") && !error.contains("secret"), "{error}");
         assert!(std::fs::read_to_string(&path).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn other_servers_are_kept_with_their_logins_and_named_without() {
+        let text = r#"{"name":"a","bootstrap_servers":["k:1"],"connect":["http://me:sesame@c:1","http://c:2"],
+            "schema_registry":"http://r:1","metrics":["1@http://me:sesame@k:7071/metrics"]}"#;
+        let cluster: SavedCluster = serde_json::from_str(text).unwrap();
+        assert!(serde_json::from_str::<SavedCluster>(&serde_json::to_string(&cluster).unwrap()).unwrap() == cluster);
+        let sources = cluster.sources().unwrap();
+        let connects: Vec<_> = sources.connects.iter().map(ToString::to_string).collect();
+        let registry = sources.schema_registry.unwrap().to_string();
+        assert_eq!((connects.join(" "), registry), ("c:1 c:2".to_owned(), "r:1".to_owned()));
+        assert_eq!(sources.metrics[0].to_string(), "1@k:7071/metrics");
+
+        let error = |cluster: SavedCluster| cluster.sources().unwrap_err().to_string();
+        let twice = vec!["http://me:sesame@c:1".to_owned(), "http://me:sesame@c:1/".to_owned()];
+        assert_eq!(error(SavedCluster { connect: twice, ..cluster.clone() }), "Kafka Connect: c:1 is named twice");
+        let tls = Some("https://me:sesame@r:1".to_owned());
+        let reason =
+            "schema registry: only http:// is spoken here: put a proxy or a tunnel in front of a server with TLS";
+        assert_eq!(error(SavedCluster { schema_registry: tls, ..cluster.clone() }), reason);
+        let malformed = vec!["x@http://me:sesame@k".to_owned()];
+        let reason = "broker metrics: it is a URL, as http://HOST:PORT";
+        assert_eq!(error(SavedCluster { metrics: malformed, ..cluster }), reason);
     }
 
     #[test]

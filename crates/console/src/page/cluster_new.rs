@@ -14,15 +14,17 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::topic_changes::{ConfirmPage, Confirmation};
-use crate::Console;
 use crate::failure::{Failure, render};
 use crate::format::{counted, escape};
 use crate::layout::Layout;
 use crate::request_context::{Change, confirmed};
 use crate::saved_clusters::{CLUSTERS_MAX, SavedCluster, SavedClusters, SavedClustersError};
+use crate::{Console, Sources};
 
 const NAME_CHARS_MAX: usize = 100;
 const SERVERS_MAX: usize = 50;
+/// Connect clusters, and pages of metrics.
+const URLS_MAX: usize = 50;
 /// A cluster that is added has to answer within this time.
 const PATIENCE: Duration = Duration::from_secs(8);
 
@@ -42,6 +44,8 @@ struct Page {
     protocols: [(&'static str, &'static str); 4],
     mechanisms: [&'static str; 3],
     error: Option<String>,
+    /// Something was typed that is not sent back.
+    is_secret_lost: bool,
 }
 
 #[derive(Template)]
@@ -66,6 +70,9 @@ pub(crate) struct NewCluster {
     trusted: String,
     certificate: String,
     key: String,
+    connect: String,
+    schema_registry: String,
+    metrics: String,
 }
 
 impl Default for NewCluster {
@@ -80,6 +87,9 @@ impl Default for NewCluster {
             trusted: String::new(),
             certificate: String::new(),
             key: String::new(),
+            connect: String::new(),
+            schema_registry: String::new(),
+            metrics: String::new(),
         }
     }
 }
@@ -96,7 +106,27 @@ impl NewCluster {
         if !(1..=SERVERS_MAX).contains(&bootstrap_servers.len()) {
             return Err(format!("name from 1 to {SERVERS_MAX} servers, HOST:PORT each"));
         }
-        Ok(SavedCluster { name: name.to_owned(), bootstrap_servers, properties: self.properties()? })
+        let schema_registry = self.schema_registry.trim();
+        Ok(SavedCluster {
+            name: name.to_owned(),
+            bootstrap_servers,
+            properties: self.properties()?,
+            connect: urls(&self.connect)?,
+            schema_registry: (!schema_registry.is_empty()).then(|| schema_registry.to_owned()),
+            metrics: urls(&self.metrics)?,
+        })
+    }
+
+    /// Takes out what is never sent back, and returns whether there was anything.
+    fn hide_secrets(&mut self) -> bool {
+        let mut secrets = vec![&mut self.password, &mut self.key];
+        let urls = [&mut self.connect, &mut self.schema_registry, &mut self.metrics];
+        secrets.extend(urls.into_iter().filter(|urls| has_login(urls)));
+        let mut is_secret_lost = false;
+        for secret in secrets {
+            is_secret_lost |= !std::mem::take(secret).is_empty();
+        }
+        is_secret_lost
     }
 
     /// As Kafka's clients call them. What the protocol does not need is left out; files of the console's machine are
@@ -127,6 +157,20 @@ impl NewCluster {
     }
 }
 
+/// One on each line.
+fn urls(text: &str) -> Result<Vec<String>, String> {
+    let urls: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+    match urls.len() {
+        0..=URLS_MAX => Ok(urls),
+        _ => Err(format!("name at most {URLS_MAX} URLs of a kind")),
+    }
+}
+
+/// Whether some URL has, or may be meant to have, a login before its host.
+fn has_login(urls: &str) -> bool {
+    urls.split_whitespace().any(|url| url.split_once("://").map_or(url, |(_, rest)| rest).contains('@'))
+}
+
 fn jaas_config(mechanism: &str, user: &str, password: &str) -> Result<String, String> {
     let module = match mechanism {
         "PLAIN" => "plain.PlainLoginModule",
@@ -149,9 +193,9 @@ fn saved(console: &Console) -> Result<&Arc<SavedClusters>, Failure> {
     console.options.saved_clusters.as_ref().ok_or_else(none)
 }
 
-fn page(console: &Console, status: StatusCode, form: NewCluster, error: Option<String>) -> Response {
-    let layout = Layout::outside(console);
-    render(status, &Page { layout, form, protocols: PROTOCOLS, mechanisms: MECHANISMS, error })
+fn page(console: &Console, status: StatusCode, mut form: NewCluster, error: Option<String>) -> Response {
+    let (layout, is_secret_lost) = (Layout::outside(console), form.hide_secrets());
+    render(status, &Page { layout, form, protocols: PROTOCOLS, mechanisms: MECHANISMS, error, is_secret_lost })
 }
 
 pub(crate) async fn form(State(console): State<Arc<Console>>) -> Result<Response, Failure> {
@@ -167,14 +211,14 @@ pub(crate) async fn add(
     // One after the other: a name is not given twice.
     let _changing = saved.changing.lock().await;
     match tested(&console, &form).await {
-        Ok((cluster, client, facts)) => {
+        Ok((cluster, client, sources, facts)) => {
             let name = cluster.name.clone();
             changed(&saved, move |clusters| {
                 clusters.retain(|known| known.name != cluster.name);
                 clusters.push(cluster);
             })
             .await?;
-            console.show_saved(&name, client);
+            console.show_saved(&name, client, sources);
             tracing::info!(cluster = name, "a cluster was added in the console");
             let href = format!("/clusters/{}", escape(&name));
             let layout = Layout::outside(&console);
@@ -185,7 +229,7 @@ pub(crate) async fn add(
 }
 
 /// A cluster that has answered, and what it said of itself.
-async fn tested(console: &Console, form: &NewCluster) -> Result<(SavedCluster, Client, String), String> {
+async fn tested(console: &Console, form: &NewCluster) -> Result<(SavedCluster, Client, Sources, String), String> {
     let cluster = form.cluster()?;
     let known = console.clusters();
     if console.has_cluster(&cluster.name) {
@@ -195,6 +239,7 @@ async fn tested(console: &Console, form: &NewCluster) -> Result<(SavedCluster, C
         return Err(format!("{CLUSTERS_MAX} clusters have been added: remove one first"));
     }
     let client = cluster.client().map_err(|error| error.to_string())?;
+    let sources = cluster.sources().map_err(|error| error.to_string())?;
     // A connection that cannot be made is not tried again: what is wrong with it is told at once.
     let asked = async {
         client.any_broker().await?;
@@ -206,7 +251,7 @@ async fn tested(console: &Console, form: &NewCluster) -> Result<(SavedCluster, C
     };
     let id = metadata.cluster_id.as_ref().map_or_else(String::new, |id| format!(", cluster id {id}"));
     let facts = format!("reachable: {}{id}", counted(metadata.brokers.len(), "broker"));
-    Ok((cluster, client, facts))
+    Ok((cluster, client, sources, facts))
 }
 
 async fn changed(
@@ -293,6 +338,33 @@ mod tests {
         // What the protocol does not need is not kept.
         let without = NewCluster { protocol: "PLAINTEXT".to_owned(), ..login };
         assert_eq!(without.cluster().unwrap().properties.len(), 1);
+    }
+
+    #[test]
+    fn other_servers_are_taken_as_they_were_typed_and_logins_are_not_sent_back() {
+        let mut form = NewCluster {
+            connect: " http://c:1\r\nhttp://me:sesame@c:2\r\n".to_owned(),
+            schema_registry: " http://r:1 ".to_owned(),
+            metrics: "1@http://k:7071/metrics\nhttp://k-2:7071/metrics".to_owned(),
+            key: "sesame".to_owned(),
+            ..form()
+        };
+        let cluster = form.cluster().unwrap();
+        assert_eq!(cluster.connect, ["http://c:1", "http://me:sesame@c:2"]);
+        assert_eq!((cluster.schema_registry.as_deref(), cluster.metrics.len()), (Some("http://r:1"), 2));
+        assert!(form.hide_secrets());
+        assert_eq!((&*form.connect, &*form.key, &*form.schema_registry), ("", "", " http://r:1 "));
+        assert!(form.metrics.contains("1@http://k:7071"));
+        assert!(!form.hide_secrets());
+        // Also where the scheme was forgotten or mistyped.
+        for typed in ["me:sesame@c:1", "htp://me:sesame@c:1"] {
+            let mut mistyped = NewCluster { schema_registry: typed.to_owned(), ..NewCluster::default() };
+            assert!(mistyped.hide_secrets() && mistyped.schema_registry.is_empty(), "{typed}");
+        }
+        let none = NewCluster { connect: " \n".to_owned(), schema_registry: " ".to_owned(), ..self::form() };
+        let none = none.cluster().unwrap();
+        assert_eq!((none.connect.len(), none.schema_registry), (0, None));
+        assert!(NewCluster { metrics: "a ".repeat(URLS_MAX + 1), ..self::form() }.cluster().is_err());
     }
 
     #[test]
