@@ -27,12 +27,17 @@ impl User {
     }
 
     fn run(&self, variables: &[(&str, &str)], args: &[&str]) -> Output {
+        self.command(variables, args).output().unwrap()
+    }
+
+    fn command(&self, variables: &[(&str, &str)], args: &[&str]) -> Command {
         let mut command = Command::new(PARSHALL);
         command.args(args).current_dir(self.config.path()).env("XDG_CONFIG_HOME", self.config.path());
         for name in ["PARSHALL_BOOTSTRAP_SERVER", "PARSHALL_COMMAND_CONFIG", "PARSHALL_PROFILE", "PARSHALL_LOG"] {
             command.env_remove(name);
         }
-        command.envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap()
+        command.envs(variables.iter().copied()).stdin(Stdio::null());
+        command
     }
 
     /// What a command prints that must succeed: on stdout and on stderr.
@@ -210,6 +215,23 @@ fn a_broken_file_is_told_in_a_line_and_left_alone() {
     std::fs::write(user.file(), "in_use = \"a\"\n").unwrap();
     assert!(user.fails(&[], &["topic", "list"]).contains("there is no profile a"));
     user.ok(&["profile", "use", "--none"]);
+}
+
+#[test]
+fn changes_that_are_made_at_the_same_moment_are_all_kept() {
+    let user = User::new();
+    let names: Vec<_> = (1..=8).map(|number| format!("p{number}")).collect();
+    let add = |name: &String| {
+        let mut command = user.command(&[], &["profile", "add", name, "--bootstrap-server", DESERTED]);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let processes: Vec<_> = names.iter().map(add).collect();
+    for mut process in processes {
+        assert!(process.wait().unwrap().success());
+    }
+    let listed = user.json(&["profile", "list"]);
+    let listed: Vec<_> = listed.as_array().unwrap().iter().map(|profile| profile["name"].as_str().unwrap()).collect();
+    assert_eq!(listed, names);
 }
 
 #[test]

@@ -171,13 +171,14 @@ fn add(args: Add) -> Result<()> {
     }
     // A mistake in it is told now rather than by the first command that connects.
     properties::security_of(command_config.as_deref())?;
-    let mut profiles = Profiles::read()?;
-    if profiles.profiles.contains_key(&name) && !replace {
-        bail!("there is a profile {name} already; --replace takes its place");
-    }
     let profile = Profile { bootstrap_servers: bootstrap_server, command_config };
-    profiles.profiles.insert(name.clone(), profile.clone());
-    profiles.write()?;
+    let (profiles, ()) = Profiles::change(|profiles| {
+        if profiles.profiles.contains_key(&name) && !replace {
+            bail!("there is a profile {name} already; --replace takes its place");
+        }
+        profiles.profiles.insert(name.clone(), profile.clone());
+        Ok(())
+    })?;
     let shown = Shown::new(&name, &profile, profiles.in_use.as_deref());
     if json {
         return Ok(output::print_json(&shown)?);
@@ -223,12 +224,13 @@ fn show(args: &Named) -> Result<()> {
 }
 
 fn choose(args: Use) -> Result<()> {
-    let mut profiles = Profiles::read()?;
-    if let Some(name) = &args.name {
-        profiles.of_name(name)?;
-    }
-    profiles.in_use = args.name;
-    profiles.write()?;
+    let (profiles, ()) = Profiles::change(|profiles| {
+        if let Some(name) = &args.name {
+            profiles.of_name(name)?;
+        }
+        profiles.in_use = args.name;
+        Ok(())
+    })?;
     let in_use = profiles.in_use.as_deref();
     let shown = in_use.map(|name| Ok::<_, anyhow::Error>(Shown::new(name, profiles.of_name(name)?, in_use)));
     let shown = shown.transpose()?;
@@ -244,11 +246,12 @@ fn choose(args: Use) -> Result<()> {
 }
 
 fn remove(args: &Remove) -> Result<()> {
-    let mut profiles = Profiles::read()?;
-    let removed = profiles.of_name(&args.name)?.clone();
-    profiles.profiles.remove(&args.name);
-    let was_in_use = profiles.in_use.take_if(|name| *name == args.name).is_some();
-    profiles.write()?;
+    let (_, (removed, was_in_use)) = Profiles::change(|profiles| {
+        let removed = profiles.of_name(&args.name)?.clone();
+        profiles.profiles.remove(&args.name);
+        let was_in_use = profiles.in_use.take_if(|name| *name == args.name).is_some();
+        Ok((removed, was_in_use))
+    })?;
     if args.json {
         return Ok(output::print_json(&Shown::new(&args.name, &removed, None))?);
     }

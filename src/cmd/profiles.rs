@@ -70,13 +70,22 @@ impl Profiles {
         }
     }
 
-    pub(crate) fn write(&self) -> Result<()> {
+    /// Reads the file, changes what is there and writes it, while nobody else does so.
+    pub(crate) fn change<T>(change: impl FnOnce(&mut Self) -> Result<T>) -> Result<(Self, T)> {
         let path = path()?;
+        let _lock = private_file::lock(&path).map_err(|error| failure::of_file("write", &path, &error))?;
+        let mut profiles = Self::read()?;
+        let changed = change(&mut profiles)?;
+        profiles.write(&path)?;
+        Ok((profiles, changed))
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
         if self.profiles.len() > PROFILES_MAX {
             bail!("there are {PROFILES_MAX} profiles already; 'parshall profile remove' removes one");
         }
         let text = toml::to_string(self)?;
-        private_file::write(&path, text.as_bytes()).map_err(|error| failure::of_file("write", &path, &error))
+        private_file::write(path, text.as_bytes()).map_err(|error| failure::of_file("write", path, &error))
     }
 
     pub(crate) fn of_name(&self, name: &str) -> Result<&Profile> {
