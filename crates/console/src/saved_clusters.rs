@@ -1,7 +1,7 @@
 //! Clusters that were added in the page. They are kept in a file of the console's own that only its user may read, for
 //! their credentials are in it, and no page shows those again.
 //!
-//! The file is read anew before each change: another console may have written it.
+//! The file is read anew before each change, under its lock: another console may have written it.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -107,12 +107,13 @@ impl SavedClusters {
 
     /// Changes the file as a whole: it has either what it had or what it shall have.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<SavedCluster>)) -> Result<(), SavedClustersError> {
+        let failed = |error| SavedClustersError::Write { path: self.path.clone(), error };
+        let _lock = private_file::lock(&self.path).map_err(failed)?;
         let mut clusters = self.read()?;
         change(&mut clusters);
         let contents = Contents { clusters };
         let text = serde_json::to_vec_pretty(&contents).map_err(io::Error::from);
-        let written = text.and_then(|text| private_file::write(&self.path, &text));
-        written.map_err(|error| SavedClustersError::Write { path: self.path.clone(), error })
+        text.and_then(|text| private_file::write(&self.path, &text)).map_err(failed)
     }
 }
 
@@ -202,7 +203,22 @@ mod tests {
         assert_eq!(names(&saved), ["b"]);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(path.parent().unwrap().read_dir().unwrap().count(), 2, "only its lock is beside it");
+    }
+
+    #[test]
+    fn two_consoles_lose_nothing_of_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("clusters.json");
+        std::thread::scope(|scope| {
+            for name in ["a", "b", "c", "d", "e", "f"] {
+                let console = SavedClusters::new(path.clone());
+                scope.spawn(move || console.change(|clusters| clusters.push(cluster(name))).unwrap());
+            }
+        });
+        let mut kept = names(&SavedClusters::new(path));
+        kept.sort();
+        assert_eq!(kept, ["a", "b", "c", "d", "e", "f"]);
     }
 
     #[test]
