@@ -1,9 +1,12 @@
 //! Conditions on records that somebody has typed, in CEL.
 //!
 //! The parser and the evaluation are the `cel` crate's. What an expression may cost is bounded here: its length, how
-//! deep it goes, and the steps of its loops, which are counted by calls that are put into them. A loop runs only over
+//! deep it goes, the bytes that it puts together (`built.rs`), and the steps of its loops, which are counted by calls
+//! that are put into them. A loop runs only over
 //! what a record has or what the expression lists, and not over what it has put together: else values could double with
 //! every loop, and no number of steps would be few enough.
+
+mod built;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,6 +83,8 @@ fn functions() -> String {
 #[derive(Debug)]
 pub(crate) struct Expression {
     tree: IdedExpr,
+    /// Whether it puts something together, the size of which is to be known first.
+    is_building: bool,
     used: Vec<&'static str>,
 }
 
@@ -93,7 +98,7 @@ impl Expression {
         check(&mut tree, &mut Vec::new(), false)?;
         let references = tree.references();
         let used = VARIABLES.into_iter().filter(|name| references.has_variable(name)).collect();
-        Ok(Self { tree, used })
+        Ok(Self { is_building: built::is_building(&tree), tree, used })
     }
 
     pub(crate) fn uses(&self, variable: &str) -> bool {
@@ -102,6 +107,9 @@ impl Expression {
 
     /// Whether it is true of these variables. An error says why that is not known.
     pub(crate) fn evaluate(&self, variables: Vec<(&str, Value)>, deadline: Instant) -> Result<bool, String> {
+        if self.is_building && built::built_bytes(&self.tree, &variables) > built::BUILT_BYTES_MAX {
+            return Err(format!("it puts together more than {} MiB", built::BUILT_BYTES_MAX >> 20));
+        }
         let steps = Arc::new(Steps { left: AtomicU32::new(STEPS_MAX), deadline });
         let counted = Arc::clone(&steps);
         let mut context = Context::with_env(Arc::clone(&STANDARD));
@@ -398,6 +406,38 @@ mod tests {
         let late = Expression::parse("value.exists(x, x == 'a')").unwrap();
         let late = late.evaluate(vec![("value", value(json_structure("{\"a\":1}").unwrap()))], Instant::now());
         assert_eq!(late, Err("it takes too long".to_owned()));
+    }
+
+    #[test]
+    fn what_is_put_together_is_bounded_before_that_is_done() {
+        let spent = Err("it puts together more than 16 MiB".to_owned());
+        let evaluate = |source: &str, key: &str| {
+            let expression = Expression::parse(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+            let value = value(Structure::Map(vec![("text".to_owned(), Structure::Text(key.to_owned()))]));
+            let key = Value::String(Arc::new(key.to_owned()));
+            expression.evaluate(vec![("key", key), ("value", value)], Instant::now() + Duration::from_secs(60))
+        };
+        let (short, long) = ("k".repeat(100), "k".repeat(1 << 20));
+        let times = |text: &str, between: &str, count: usize| vec![text; count].join(between);
+        for source in [
+            format!("{} == 'x'", times("key", "+", 240)),
+            format!("size({}) == 1", times("string(key)", "+", 60)),
+            format!("[{}] == [1]", times("key", ",", 240)),
+            format!("{{{}}} == {{}}", (0..60).map(|i| format!("{i}:value.text")).collect::<Vec<_>>().join(",")),
+            format!("value.exists(x, {} == 'x')", times("value[x]", "+", 60)),
+            format!("false || {} == 'x'", times("(true?key:'x')", "+", 60)),
+        ] {
+            assert_eq!(evaluate(&source, &long), spent, "{source}");
+            assert_eq!(evaluate(&source, &short), Ok(false), "{source}");
+        }
+        // What is read and not put together may be as large as it is, and so may what stands beside it.
+        for source in ["key == key", "key + 'x' != key + 'y'", "size(key) + 1 == 1048577", "[value.text] == [key]"] {
+            assert_eq!(evaluate(source, &long), Ok(true), "{source}");
+        }
+        let missing = format!("{} == 'x'", times("value.nothing", "+", 70));
+        assert_eq!(evaluate(&missing, &long), Err("there is no nothing".to_owned()));
+        let numbers = format!("[{}].exists(x, x + x == 4)", times("2", ",", 300));
+        assert_eq!(evaluate(&numbers, &long), Ok(true));
     }
 
     #[test]
