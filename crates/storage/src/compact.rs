@@ -423,6 +423,7 @@ impl Compaction {
         self.stats.bytes_written += output.size;
         let sources: Vec<_> = group.iter().map(|part| part.segment.clone()).collect();
         let last_append_ms = sources.iter().filter_map(|source| source.last_append_ms()).max();
+        output.segment.note_write(0, self.now.monotonic_ms);
         let segment = output.finish(last_append_ms)?;
         if segment.is_none() {
             remove_stage(&*self.disk, &self.dir, base_offset, Stage::Cleaned)?;

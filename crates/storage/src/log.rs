@@ -358,6 +358,7 @@ impl Log {
         let write_indexes = self.active.note_appended(&self.run);
         self.active.note_checked(old_size..run.position);
         self.active.set_last_append_ms(run.now.monotonic_ms);
+        self.active.note_write(old_size, run.now.monotonic_ms);
         if self.active_first_timestamp.is_none() {
             self.active_first_timestamp = self.run.first().map(|first| first.header.max_timestamp);
         }

@@ -1,5 +1,6 @@
-//! Checking the CRCs of what lies on disk, in small steps, in the background or on demand.
+//! Checking the CRCs of what lies on disk, in small steps, in the background.
 
+use crate::config::Now;
 use crate::error::LogError;
 use crate::scan::{BadRange, Item};
 use crate::view::LogView;
@@ -25,8 +26,9 @@ pub struct Scrubbed {
 
 impl LogView {
     /// Checks about `bytes_max` bytes, at least one batch, with a small buffer. Bad batches are marked: reading them is
-    /// a [`ReadError::Corrupt`](crate::ReadError) from then on.
-    pub fn scrub(&self, cursor: &mut ScrubCursor, bytes_max: u64) -> Result<Scrubbed, LogError> {
+    /// a [`ReadError::Corrupt`](crate::ReadError) from then on. What this process wrote in the last 24 hours is left
+    /// out.
+    pub fn scrub(&self, cursor: &mut ScrubCursor, bytes_max: u64, now: Now) -> Result<Scrubbed, LogError> {
         let mut scrubbed = Scrubbed::default();
         let (part, is_last) = {
             let published = self.published();
@@ -39,26 +41,31 @@ impl LogView {
             *cursor = ScrubCursor { segment: base, position: 0, next_offset: base };
         }
         let start = cursor.position;
-        let file = part.segment.log_file()?;
-        let walk = part.segment.verified(file, part.size, part.upper_offset);
-        let mut walk = walk.from(start, cursor.next_offset).with_known_bad(part.segment.bad_ranges());
-        while scrubbed.bytes < bytes_max.max(1) {
-            match walk.step()? {
-                Some(Item::Batch(..)) => scrubbed.batches += 1,
-                Some(Item::Bad { range, .. }) => {
-                    if part.segment.mark_bad(range) {
-                        scrubbed.bad_ranges.push(range);
+        let end = part.segment.recent_writes_start(part.size, now.monotonic_ms);
+        if start < end {
+            let file = part.segment.log_file()?;
+            let walk = part.segment.verified(file, part.size, part.upper_offset);
+            let mut walk = walk.from(start, cursor.next_offset).with_known_bad(part.segment.bad_ranges());
+            while scrubbed.bytes < bytes_max.max(1)
+                && cursor.position < end
+                && let Some(item) = walk.step()?
+            {
+                match item {
+                    Item::Batch(..) => scrubbed.batches += 1,
+                    Item::Bad { range, .. } => {
+                        if part.segment.mark_bad(range) {
+                            scrubbed.bad_ranges.push(range);
+                        }
                     }
                 }
-                None => {
-                    scrubbed.is_done = is_last;
-                    let segment = if is_last { 0 } else { part.upper_offset };
-                    *cursor = ScrubCursor { segment, position: 0, next_offset: segment };
-                    return Ok(scrubbed);
-                }
+                scrubbed.bytes = walk.position() - start;
+                (cursor.position, cursor.next_offset) = (walk.position(), walk.next_offset());
             }
-            scrubbed.bytes = walk.position() - start;
-            (cursor.position, cursor.next_offset) = (walk.position(), walk.next_offset());
+        }
+        if cursor.position >= end {
+            scrubbed.is_done = is_last;
+            let segment = if is_last { 0 } else { part.upper_offset };
+            *cursor = ScrubCursor { segment, position: 0, next_offset: segment };
         }
         Ok(scrubbed)
     }

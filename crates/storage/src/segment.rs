@@ -9,6 +9,7 @@ mod by_timestamp;
 mod damage;
 mod files;
 mod indexes;
+mod recent_writes;
 mod state;
 mod timestamp_offset;
 
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use wire::batch::BatchHeader;
 
 use self::files::Handle;
+use self::recent_writes::RecentWrites;
 use self::state::State;
 pub use self::timestamp_offset::TimestampOffset;
 use crate::disk::{Disk, File, OpenMode};
@@ -47,6 +49,7 @@ pub(crate) struct Segment {
     indexes_synced: AtomicBool,
     /// By the monotonic clock; `i64::MIN` if this process appended nothing to it.
     last_append_ms: AtomicI64,
+    recent_writes: Mutex<Option<RecentWrites>>,
     retired: Arc<AtomicBool>,
     /// A truncation is about to cut the file, or has: another object stands for it now.
     is_cut: AtomicBool,
@@ -88,6 +91,7 @@ impl Segment {
             synced_size: AtomicU64::new(0),
             indexes_synced: AtomicBool::new(false),
             last_append_ms: AtomicI64::new(i64::MIN),
+            recent_writes: Mutex::default(),
             retired,
             is_cut: AtomicBool::new(false),
             state: Mutex::new(State::empty()),

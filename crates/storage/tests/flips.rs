@@ -7,8 +7,10 @@ use std::path::Path;
 
 use common::*;
 use storage::seeds::seeds;
-use storage::{Log, LogConfig, Origin, ReadError, ScrubCursor, SimDisk};
+use storage::{BadRange, Log, LogConfig, LogView, Now, Origin, ReadError, ScrubCursor, SimDisk};
 use wire::batch::BatchHeader;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// A log of several segments with everything in its directory.
 fn written(disk: &SimDisk, seed: u64) -> (Log, Content) {
@@ -63,6 +65,20 @@ fn flip_somewhere(disk: &SimDisk, content: &Content, rng: &mut Rng) -> usize {
     }
     assert!(disk.flip_bit(path, position, rng.below(8) as u32));
     index
+}
+
+/// Scrubs the log once, in small steps. Returns how many bytes were checked, and what was found.
+fn scrub_all(view: &LogView, now: Now) -> (u64, Vec<BadRange>) {
+    let (mut cursor, mut bytes, mut found) = (ScrubCursor::default(), 0, Vec::new());
+    loop {
+        let scrubbed = view.scrub(&mut cursor, 3000, now).unwrap();
+        assert!(scrubbed.bytes < 3000 + 3000);
+        bytes += scrubbed.bytes;
+        found.extend(scrubbed.bad_ranges);
+        if scrubbed.is_done {
+            return (bytes, found);
+        }
+    }
 }
 
 /// Offsets that a reader gets, compared with those that were written but for one batch.
@@ -128,7 +144,7 @@ fn one_bit_costs_one_batch() {
         }
         if rng.percent(50) {
             let mut cursor = ScrubCursor::default();
-            while !log.view().scrub(&mut cursor, rng.below(5000)).unwrap().is_done {}
+            while !log.view().scrub(&mut cursor, rng.below(5000), at(2 * DAY_MS)).unwrap().is_done {}
         }
         if std::env::var("PARSHALL_SEED").is_ok() {
             eprintln!("{how} {recovery_point} {:?} {:?}", content.batches[victim].0, log.view().bad_ranges());
@@ -265,17 +281,9 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
     let (log, content) = written(&disk, 1);
     let view = log.view();
     let scrub = || {
-        let (mut cursor, mut found, mut bytes) = (ScrubCursor::default(), Vec::new(), 0);
-        loop {
-            let scrubbed = view.scrub(&mut cursor, 3000).unwrap();
-            assert!(scrubbed.bytes < 3000 + 3000);
-            bytes += scrubbed.bytes;
-            found.extend(scrubbed.bad_ranges);
-            if scrubbed.is_done {
-                assert_eq!(bytes, view.size_bytes());
-                return found;
-            }
-        }
+        let (bytes, found) = scrub_all(&view, at(2 * DAY_MS));
+        assert_eq!(bytes, view.size_bytes());
+        found
     };
     assert_eq!(scrub(), []);
     let path = &segment_paths(&disk)[1];
@@ -299,6 +307,43 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
     }
     let before = view.span(header.base_offset - 1, i64::MAX, u32::MAX).unwrap().unwrap();
     assert_eq!(before.position + u64::from(before.length), bad[0].position);
+}
+
+#[test]
+fn scrubbing_leaves_alone_what_this_process_wrote_in_the_last_day() {
+    let disk = SimDisk::new(1);
+    let (mut log, content) = written(&disk, 1);
+    let end = log.close().unwrap();
+    assert_eq!(scrub_all(&log.view(), at(DAY_MS - 1)), (0, vec![]));
+    disk.kill();
+    let (mut log, _) = open(&disk, &small_config(), options(end, true));
+    let view = log.view();
+    let old_bytes = view.size_bytes();
+    let mut rng = Rng::new(2);
+    let mut append = |ms| {
+        let batches = [batch(3, 400, &mut rng, at(0)).build()];
+        assert!(log.append(&batches, Origin::Client, 3, at(ms)).unwrap()[0].is_ok());
+    };
+    append(5);
+    let segments = view.segment_count();
+    append(10);
+    let younger_bytes = view.size_bytes();
+    assert!(segments > 1 && view.segment_count() == segments, "old and new bytes are in one segment");
+    assert_eq!(scrub_all(&view, at(DAY_MS + 4)), (old_bytes, vec![]), "only what was there before");
+    assert_eq!(scrub_all(&view, at(DAY_MS + 5)), (younger_bytes, vec![]), "each is checked a day later");
+    append(DAY_MS + 5);
+    assert_eq!(scrub_all(&view, at(2 * DAY_MS + 4)), (younger_bytes, vec![]));
+    // Damage is found in front of recent bytes and not in them.
+    let paths = segment_paths(&disk);
+    let last = disk.get(paths.last().unwrap()).unwrap();
+    disk.flip_bit(paths.last().unwrap(), last.len() as u64 - 1, 0);
+    disk.flip_bit(&paths[1], 5000, 0);
+    let header = content.batches[victim(&content, &paths[1], 5000)].0;
+    let (_, bad) = scrub_all(&view, at(2 * DAY_MS + 4));
+    let found: Vec<_> = bad.iter().map(|bad| (bad.first_offset, bad.next_offset)).collect();
+    assert_eq!(found, [(header.base_offset, header.next_offset())]);
+    let (_, bad) = scrub_all(&view, at(2 * DAY_MS + 5));
+    assert_eq!((bad.len(), bad[0].next_offset), (1, view.log_end_offset()));
 }
 
 #[test]

@@ -83,6 +83,7 @@ impl PartitionTable {
     /// Checks so many bytes of stored batches, going on where the last call ended. Damage is reported and remembered,
     /// so that reading it is refused with its offsets.
     pub fn scrub(&self, bytes: u64) {
+        let now = self.shared.env.clock.now();
         let mut scrub = self.scrub.lock();
         let mut left = bytes;
         while left > 0 {
@@ -91,7 +92,7 @@ impl PartitionTable {
                 scrub.partitions = self.all();
                 return;
             };
-            match partition.view().scrub(&mut scrub.cursor, left) {
+            match partition.view().scrub(&mut scrub.cursor, left, now) {
                 Ok(scrubbed) => {
                     for bad in &scrubbed.bad_ranges {
                         tracing::error!(
