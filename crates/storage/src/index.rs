@@ -6,15 +6,20 @@
 //! costs time and nothing else.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use crate::disk::{File, read_exact_at, write_all_at};
 
 /// So many entries wait for being written together; twice as many are held in memory at most.
 pub(crate) const ENTRIES_PER_WRITE: usize = 64;
 
+const BLOCK_BYTES: usize = 4096;
+
 pub(crate) trait Entry: Copy {
     type Key: Ord + Copy;
     const BYTES: usize;
+    /// What one read of a file gives.
+    const PER_BLOCK: usize = BLOCK_BYTES / Self::BYTES;
     fn key(&self) -> Self::Key;
     fn encode(&self, out: &mut Vec<u8>);
     /// `bytes` holds [`Self::BYTES`] bytes.
@@ -143,14 +148,26 @@ impl<E: Entry> Entries<E> {
     }
 }
 
-/// The greatest of the file's first `count` entries whose key is at most `key`, with its place.
-pub(crate) fn floor_in_file<E: Entry>(file: &dyn File, count: usize, key: E::Key) -> io::Result<Option<(usize, E)>> {
-    const BLOCK_BYTES: usize = 4096;
-    let block_entries = BLOCK_BYTES / E::BYTES;
+/// The greatest of the file's first `count` entries whose key is at most `key`, with its place. `likely_slot` is a
+/// place a little in front of it, if the caller is right.
+pub(crate) fn floor_in_file<E: Entry>(
+    file: &dyn File,
+    count: usize,
+    key: E::Key,
+    likely_slot: Option<usize>,
+) -> io::Result<Option<(usize, E)>> {
     let mut buffer = [0; BLOCK_BYTES];
     // All before `low` have a key of at most `key`, all from `high` on a greater one.
     let (mut low, mut high) = (0, count);
-    while high - low > block_entries {
+    if let Some(slot) = likely_slot.filter(|&slot| slot < count) {
+        let end = count.min(slot + E::PER_BLOCK);
+        match floor_in_block(file, slot..end, key, &mut buffer)? {
+            Some((found, entry)) if found + 1 < end || end == count => return Ok(Some((found, entry))),
+            Some((found, _)) => low = found,
+            None => high = slot,
+        }
+    }
+    while high - low > E::PER_BLOCK {
         let middle = low + (high - low) / 2;
         read_exact_at(file, &mut buffer[..E::BYTES], (middle * E::BYTES) as u64)?;
         if E::decode(&buffer).key() <= key {
@@ -159,10 +176,19 @@ pub(crate) fn floor_in_file<E: Entry>(file: &dyn File, count: usize, key: E::Key
             high = middle;
         }
     }
-    let block = &mut buffer[..(high - low) * E::BYTES];
-    read_exact_at(file, block, (low * E::BYTES) as u64)?;
-    let entries = block.chunks_exact(E::BYTES).map(E::decode);
-    Ok(entries.enumerate().filter(|(_, entry)| entry.key() <= key).last().map(|(slot, entry)| (low + slot, entry)))
+    floor_in_block(file, low..high, key, &mut buffer)
+}
+
+fn floor_in_block<E: Entry>(
+    file: &dyn File,
+    slots: Range<usize>,
+    key: E::Key,
+    buffer: &mut [u8; BLOCK_BYTES],
+) -> io::Result<Option<(usize, E)>> {
+    let block = &mut buffer[..slots.len() * E::BYTES];
+    read_exact_at(file, block, (slots.start * E::BYTES) as u64)?;
+    let entries = slots.zip(block.chunks_exact(E::BYTES).map(E::decode));
+    Ok(entries.filter(|(_, entry)| entry.key() <= key).last())
 }
 
 /// The entry at a place in the file.
@@ -196,8 +222,10 @@ mod tests {
         assert!(entries.recent.len() <= 2 * ENTRIES_PER_WRITE);
         for key in (0..30_100u32).step_by(7) {
             let expected = (key / 10).min(2999);
-            let (slot, entry) = floor_in_file::<OffsetEntry>(&*file, 3000, key).unwrap().unwrap();
-            assert_eq!((slot as u32, entry.position), (expected, expected));
+            for likely_slot in [None, Some(0), Some(1500), Some(expected as usize), Some(2999), Some(9999)] {
+                let found = floor_in_file::<OffsetEntry>(&*file, 3000, key, likely_slot).unwrap().unwrap();
+                assert_eq!((found.0 as u32, found.1.position), (expected, expected), "{key} {likely_slot:?}");
+            }
             if let Some(entry) = entries.floor_recent(key) {
                 assert_eq!(entry.position, expected);
             } else {
@@ -205,7 +233,7 @@ mod tests {
             }
         }
         assert_eq!(entry_in_file::<OffsetEntry>(&*file, 5).unwrap().relative_offset, 50);
-        assert_eq!(floor_in_file::<OffsetEntry>(&*file, 0, 5).unwrap(), None);
+        assert_eq!(floor_in_file::<OffsetEntry>(&*file, 0, 5, Some(0)).unwrap(), None);
     }
 
     #[test]

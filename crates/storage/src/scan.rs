@@ -205,8 +205,13 @@ impl Walk {
 
     /// Goes on from a place where a batch starts.
     pub(crate) fn from(mut self, position: u64, next_offset: i64) -> Self {
-        (self.position, self.next_offset) = (position, next_offset);
+        self.go_to(position, next_offset);
         self
+    }
+
+    /// The same. What was read there already is not read again.
+    pub(crate) fn go_to(&mut self, position: u64, next_offset: i64) {
+        (self.position, self.next_offset) = (position, next_offset);
     }
 
     /// Knows the leader epoch of the batch before.

@@ -9,6 +9,7 @@ mod by_timestamp;
 mod damage;
 mod files;
 mod indexes;
+mod lookups;
 mod recent_writes;
 mod state;
 mod timestamp_offset;

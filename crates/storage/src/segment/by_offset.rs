@@ -5,7 +5,7 @@ use std::io;
 use super::{BatchPosition, Segment};
 use crate::error::ReadError;
 use crate::index::{OffsetEntry, floor_in_file};
-use crate::scan::{BadRange, Item};
+use crate::scan::{BadRange, Item, Walk};
 
 impl Segment {
     /// The position of the first batch that ends at or behind `offset`, in the first `size` bytes. `None` if there is
@@ -43,9 +43,9 @@ impl Segment {
                 return Err(ReadError::Cold);
             }
         }
-        let file = self.log_reader(is_urgent)?;
-        let (position, next_offset) = self.start_before(offset, size, upper_offset, is_urgent)?;
-        let mut walk = self.headers(file, size, upper_offset).from(position, next_offset);
+        let mut walk = self.headers(self.log_reader(is_urgent)?, size, upper_offset);
+        let (position, next_offset) = self.start_before(offset, size, upper_offset, &mut walk, is_urgent)?;
+        walk = walk.from(position, next_offset);
         if is_urgent {
             walk = walk.without_search();
         }
@@ -77,8 +77,9 @@ impl Segment {
 
     /// What is wrong with the batch that has `offset`, whose CRC does not fit. `None` if it does fit.
     pub(crate) fn find_damage(&self, offset: i64, size: u64, upper_offset: i64) -> io::Result<Option<BadRange>> {
-        let (position, lowest) = self.start_before(offset, size, upper_offset, false)?;
-        let mut walk = self.verified(self.log_file()?, size, upper_offset).from(position, lowest);
+        let mut walk = self.verified(self.log_file()?, size, upper_offset);
+        let (position, lowest) = self.start_before(offset, size, upper_offset, &mut walk, false)?;
+        walk = walk.from(position, lowest);
         while let Some(item) = walk.step()? {
             match item {
                 Item::Batch(_, header) if header.last_offset() >= offset => break,
@@ -94,32 +95,38 @@ impl Segment {
         Ok(None)
     }
 
-    /// The start of a batch whose offsets are all at most `offset`, by the index; and the lowest offset there.
-    fn start_before(&self, offset: i64, size: u64, upper_offset: i64, is_urgent: bool) -> io::Result<BatchPosition> {
+    /// The start of a batch whose offsets are all at most `offset`, by the index; and the lowest offset there. `walk`
+    /// is where that is looked for.
+    fn start_before(
+        &self,
+        offset: i64,
+        size: u64,
+        upper_offset: i64,
+        walk: &mut Walk,
+        is_urgent: bool,
+    ) -> io::Result<BatchPosition> {
         let start = (0, self.base_offset);
         if offset <= self.base_offset {
             return Ok(start);
         }
         let key = u32::try_from(offset - self.base_offset).unwrap_or(u32::MAX);
         self.ensure_loaded(size, upper_offset)?;
-        let only_in_file = {
+        let (recent, only_in_file, likely_slot) = {
             let state = self.state.lock();
-            let recent = state.offsets.floor_recent(key);
-            let only_in_file = state.offsets.only_in_file();
-            drop(state);
-            if let Some(entry) = recent {
-                return Ok(self.checked(entry, size, upper_offset, is_urgent)?.unwrap_or(start));
-            }
-            only_in_file
+            (state.offsets.floor_recent(key), state.offsets.only_in_file(), state.lookups.likely_slot(key))
         };
+        if let Some(entry) = recent {
+            return Ok(self.checked(entry, walk)?.unwrap_or(start));
+        }
         if only_in_file == 0 {
             return Ok(start);
         }
         let index = self.index_reader(is_urgent);
-        let found = index.and_then(|file| floor_in_file::<OffsetEntry>(&*file, only_in_file, key));
+        let found = index.and_then(|file| floor_in_file::<OffsetEntry>(&*file, only_in_file, key, likely_slot));
         let checked = match found {
-            Ok(Some((_, entry))) if entry.relative_offset <= key => {
-                self.checked(entry, size, upper_offset, is_urgent)?
+            Ok(Some((slot, entry))) if entry.relative_offset <= key => {
+                self.state.lock().lookups.note(key, slot);
+                self.checked(entry, walk)?
             }
             Ok(None) => return Ok(start),
             _ => None,
@@ -135,21 +142,14 @@ impl Segment {
         self.rebuild_indexes(size, upper_offset)?;
         let entry = self.state.lock().offsets.floor_recent(key);
         match entry {
-            Some(entry) => Ok(self.checked(entry, size, upper_offset, false)?.unwrap_or(start)),
+            Some(entry) => Ok(self.checked(entry, walk)?.unwrap_or(start)),
             None => Ok(start),
         }
     }
 
-    /// What an index entry says, if the batch there agrees.
-    pub(super) fn checked(
-        &self,
-        entry: OffsetEntry,
-        size: u64,
-        upper: i64,
-        is_urgent: bool,
-    ) -> io::Result<Option<BatchPosition>> {
-        let file = self.log_reader(is_urgent)?;
-        let mut walk = self.walk(file, size, upper, false).from(u64::from(entry.position), self.base_offset);
+    /// What an index entry says, if the batch there agrees. It is where the walk is afterwards.
+    pub(super) fn checked(&self, entry: OffsetEntry, walk: &mut Walk) -> io::Result<Option<BatchPosition>> {
+        walk.go_to(u64::from(entry.position), self.base_offset);
         let last = self.base_offset + i64::from(entry.relative_offset);
         Ok(match walk.peek()? {
             Some(header) if header.last_offset() == last => Some((u64::from(entry.position), header.base_offset)),

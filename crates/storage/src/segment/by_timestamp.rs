@@ -76,7 +76,7 @@ impl Segment {
             Some(entry) => entry,
             None if only_in_file == 0 => return Ok(start),
             None => {
-                let found = self.time_index_file().and_then(|file| floor_in_file(&*file, only_in_file, key));
+                let found = self.time_index_file().and_then(|file| floor_in_file(&*file, only_in_file, key, None));
                 match found {
                     Ok(Some((_, entry))) => entry,
                     _ => return Ok(start),

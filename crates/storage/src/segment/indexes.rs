@@ -72,9 +72,12 @@ impl Segment {
         };
         let (index, time_index) = (self.index_file()?, self.time_index_file()?);
         let key = u32::try_from(offset.saturating_sub(self.base_offset)).unwrap_or(u32::MAX);
-        let found = floor_in_file::<OffsetEntry>(&*index, count, key)?;
+        let found = floor_in_file::<OffsetEntry>(&*index, count, key, None)?;
         let start = match found {
-            Some((slot, entry)) => self.checked(entry, size, upper_offset, false)?.map(|start| (slot, start)),
+            Some((slot, entry)) => {
+                let mut walk = self.headers(self.log_file()?, size, upper_offset);
+                self.checked(entry, &mut walk)?.map(|start| (slot, start))
+            }
             None => None,
         };
         // The walk writes the entry of the batch at which it starts again.

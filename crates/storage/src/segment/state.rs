@@ -1,5 +1,6 @@
 //! What a segment knows beside its bytes: index entries, timestamps, damage, and where readers are.
 
+use super::lookups::Lookups;
 use super::{LocatedBatch, TimestampOffset};
 use crate::index::{Entries, OffsetEntry, TimeEntry};
 use crate::scan::BadRange;
@@ -27,6 +28,7 @@ pub(super) struct State {
     /// Offsets at which batches start, with their positions.
     pub(super) hints: [(i64, u32); HINTS],
     pub(super) next_hint: usize,
+    pub(super) lookups: Lookups,
 }
 
 impl State {
@@ -43,6 +45,7 @@ impl State {
             checked: VerifiedRanges::default(),
             hints: [(-1, 0); HINTS],
             next_hint: 0,
+            lookups: Lookups::default(),
         }
     }
 
