@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The most slices that one `pwritev` takes on Linux.
@@ -70,6 +71,9 @@ pub trait File: Send + Sync + 'static {
     /// Makes the content and the length durable. After an error the file must not be trusted again: the next call may
     /// well say that all is clean while the bytes are gone.
     fn sync_data(&self) -> io::Result<()>;
+    /// Has space allocated, and leaves the length as it is. Space behind the end is freed by the next
+    /// [`File::set_len`], even to the same length.
+    fn allocate(&self, position: u64, bytes: u64) -> io::Result<()>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
     /// For `sendfile`; a simulated file has none.
@@ -94,6 +98,10 @@ impl File for CachedOnly {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.0.allocate(position, bytes)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -318,6 +326,10 @@ impl File for RealFile {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
+    fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, position, bytes)?)
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
@@ -356,6 +368,25 @@ mod tests {
         assert_eq!(read_exact_at(&*file, &mut back, 8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(disk.read_dir(&dir.path().join("a")).unwrap(), [DirEntry { name: "b".into(), is_dir: true }]);
         assert!(disk.free_bytes(dir.path()).unwrap() <= disk.total_bytes(dir.path()).unwrap());
+    }
+
+    #[test]
+    fn allocated_space_changes_no_length_and_is_freed_by_setting_it() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = RealDisk.open(&path, OpenMode::Create).unwrap();
+        write_all_at(&*file, &mut [IoSlice::new(&[7; 5000])], 0).unwrap();
+        if file.allocate(5000, 1 << 20).is_err() {
+            // A file system that cannot.
+            return;
+        }
+        let taken_bytes = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(taken_bytes() >= 1 << 20);
+        assert_eq!(file.len().unwrap(), 5000);
+        file.set_len(5000).unwrap();
+        assert!(taken_bytes() < 1 << 18, "{}", taken_bytes());
+        assert_eq!(read_file(&RealDisk, &path, 5000).unwrap(), [7; 5000]);
     }
 
     #[test]

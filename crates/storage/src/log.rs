@@ -348,6 +348,7 @@ impl Log {
                 slices.push(IoSlice::new(run.batches[member].section()));
             }
         }
+        self.active.allocate_ahead(run.position, u64::from(self.config.segment_bytes));
         let written = self.active.log_file().and_then(|file| write_all_at(&*file, &mut slices, old_size));
         drop(slices);
         if let Err(error) = written {
@@ -441,6 +442,7 @@ impl Log {
             let removed = self.remove_files(&old).and_then(|()| self.disk.sync_dir(&self.dir));
             removed.map_err(|error| self.view.fail("removing an empty segment failed", &error))?;
         } else {
+            old.release_allocated();
             self.index_result(old.complete_indexes())?;
         }
         later_if_retriable(self.write_snapshot(false))
@@ -705,6 +707,7 @@ impl Log {
     /// Writes and syncs everything, so that the next opening has nothing to recover. Returns the recovery point.
     pub fn close(&mut self) -> Result<i64, LogError> {
         self.view.check()?;
+        self.active.release_allocated();
         let is_empty = self.active.size() == 0;
         if !is_empty {
             self.index_result(self.active.complete_indexes())?;

@@ -273,6 +273,9 @@ impl Opening {
             if clean { log_end_offset } else { self.options.recovery_point.clamp(log_start_offset, log_end_offset) };
         let segments: Vec<_> = found.into_iter().map(|found| found.segment).collect();
         let active = segments[segments.len() - 1].clone();
+        if !clean {
+            active.suspect_allocated();
+        }
         let published = Published { segments, log_start_offset, log_end_offset, synced_offset };
         let epochs = match epochs {
             // The log start may be an older one than when the file was written.

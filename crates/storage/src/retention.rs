@@ -55,6 +55,7 @@ impl Log {
     /// many segments went.
     pub fn delete_old_segments(&mut self, high_watermark: i64, now: Now) -> Result<usize, LogError> {
         self.view.check()?;
+        self.active.release_allocated_if_idle(now.monotonic_ms);
         let parts = self.view.published().with_sizes();
         let log_start_offset = self.view.log_start_offset();
         let mut excess = self.config.retention_bytes;

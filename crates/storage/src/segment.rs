@@ -4,6 +4,7 @@
 //! written (by [`LogView`](crate::LogView), which also keeps it in step with the log's end offset). Files are opened on
 //! first use and closed when idle ([`files`]).
 
+mod allocation;
 mod by_offset;
 mod by_timestamp;
 mod damage;
@@ -44,6 +45,8 @@ pub(crate) struct Segment {
     /// Whether any of them was used since somebody looked for idle ones.
     is_used: AtomicBool,
     size: AtomicU64,
+    /// Up to where the writer has had space allocated.
+    allocated: AtomicU64,
     /// What of `size` is known to be on disk.
     synced_size: AtomicU64,
     /// Set with the files' last sync, when the segment does not grow any more.
@@ -89,6 +92,7 @@ impl Segment {
             is_pinned: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             size: AtomicU64::new(size),
+            allocated: AtomicU64::new(0),
             synced_size: AtomicU64::new(0),
             indexes_synced: AtomicBool::new(false),
             last_append_ms: AtomicI64::new(i64::MIN),

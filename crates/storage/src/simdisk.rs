@@ -56,6 +56,7 @@ impl Rng {
 pub enum SimOp {
     Read,
     Write,
+    Allocate,
     /// Of a file; the pages count as clean afterwards although they are not on the platter, as the kernel does it.
     Sync,
     SyncDir,
@@ -72,6 +73,8 @@ struct Inode {
     dirty: BTreeSet<usize>,
     /// Pages that are on the platter and not in the page cache.
     evicted: BTreeSet<usize>,
+    /// Up to where space is allocated, if that is behind the end.
+    allocated: u64,
 }
 
 /// A change to a directory that is not on the platter yet.
@@ -412,9 +415,9 @@ impl State {
 
     fn used_bytes(&self) -> u64 {
         if self.holds_removed {
-            return self.inodes.values().map(|inode| inode.live.len() as u64).sum();
+            return self.inodes.values().map(Inode::held_bytes).sum();
         }
-        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.live.len() as u64).sum()
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(Inode::held_bytes).sum()
     }
 
     fn attempt(&mut self, op: SimOp) -> io::Result<()> {
@@ -584,7 +587,7 @@ impl Disk for SimDisk {
 
 impl SimFile {
     fn with<T>(&self, op: Option<SimOp>, act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>) -> io::Result<T> {
-        let changes = matches!(op, Some(SimOp::Write | SimOp::Sync));
+        let changes = matches!(op, Some(SimOp::Write | SimOp::Allocate | SimOp::Sync));
         self.with_state(if changes { self.disk.lock_to_change() } else { self.disk.0.lock() }, op, act)
     }
 
@@ -616,6 +619,10 @@ impl SimFile {
 }
 
 impl Inode {
+    fn held_bytes(&self) -> u64 {
+        self.allocated.max(self.live.len() as u64)
+    }
+
     fn read(&self, buffer: &mut [u8], position: usize) -> usize {
         let start = position.min(self.live.len());
         let n = buffer.len().min(self.live.len() - start);
@@ -658,9 +665,9 @@ impl File for SimFile {
             state.attempt_change()?;
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             // The inode itself is taken out of the state here.
-            let used = state.used_bytes() + inode.live.len() as u64;
+            let used = state.used_bytes() + inode.held_bytes();
             let free = state.capacity_bytes.saturating_sub(used);
-            let room_by_disk = (inode.live.len() as u64).saturating_add(free).saturating_sub(position);
+            let room_by_disk = inode.held_bytes().saturating_add(free).saturating_sub(position);
             let room_by_file = state.file_bytes_max.saturating_sub(position);
             let room = usize::try_from(room_by_disk.min(room_by_file)).unwrap_or(usize::MAX);
             if wanted > 0 && room == 0 {
@@ -695,9 +702,24 @@ impl File for SimFile {
         })
     }
 
+    fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.with(Some(SimOp::Allocate), |state, inode| {
+            state.attempt_change()?;
+            let end = position + bytes;
+            let used = state.used_bytes() + inode.held_bytes();
+            if end.saturating_sub(inode.held_bytes()) > state.capacity_bytes.saturating_sub(used) {
+                return Err(Errno::NOSPC.into());
+            }
+            state.trace(&[12, self.inode, position, bytes]);
+            inode.allocated = inode.allocated.max(end);
+            Ok(())
+        })
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.with(None, |state, inode| {
             state.attempt_change()?;
+            inode.allocated = 0;
             state.trace(&[11, self.inode, len]);
             let old = inode.live.len();
             inode.live.resize(len as usize, 0);

@@ -105,6 +105,9 @@ impl File for StalledFile {
         self.1.pass();
         self.0.sync_data()
     }
+    fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.0.allocate(position, bytes)
+    }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
