@@ -1,6 +1,7 @@
 //! How much memory the process may have, and the pools of it that peers may take.
 
 mod budget;
+mod buffers;
 mod charged;
 
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use configuration::BrokerConfig;
 use storage::disk::{Disk, OpenMode, read_up_to};
 
 pub use self::budget::{Budget, Permit, SMALL_BYTES_MAX, Share, Waiting};
+pub use self::buffers::{Buffer, Buffers};
 pub use self::charged::Charged;
 
 /// The most bytes of descriptions in one answer: further items get an error each. A single item that does not fit is
@@ -56,6 +58,8 @@ pub struct AnswerSize<'a> {
 pub struct Memory {
     /// What has arrived of requests, until its records are appended or it is answered.
     pub requests: Arc<Budget>,
+    /// For requests that are still to come.
+    pub buffers: Arc<Buffers>,
     /// The largest request that this machine takes, whatever `socket.request.max.bytes` says.
     pub request_bytes_max: usize,
     /// What large requests take beside their bytes, until they are answered.
@@ -93,6 +97,7 @@ impl Memory {
         let answers = bytes(size / ANSWERS_PART);
         Self {
             requests: Budget::new(bytes(size), largest),
+            buffers: Buffers::new(bytes(size)),
             request_bytes_max,
             decoding: Budget::new(answers, LARGE_ANSWERS_BYTES),
             answers: Budget::new(answers, LARGE_ANSWERS_BYTES),

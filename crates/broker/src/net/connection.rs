@@ -119,12 +119,13 @@ impl Connection {
         let timer = Box::pin(tokio::time::sleep_until(now + idle_timeout(&broker)));
         let began = (now, broker.env.clock.monotonic());
         let pending_permit = requests.empty_permit();
+        let input = Input::new(requests, Arc::clone(&broker.memory.buffers));
         Self {
             broker,
             stream,
             is_on_control_plane: peer.is_inter_broker,
             peer: Arc::new(peer),
-            input: Input::new(requests),
+            input,
             output: Output::new(&answers),
             cold_read: None,
             answers,

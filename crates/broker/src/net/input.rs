@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use crate::memory::{Charged, Permit, READ_BYTES, SMALL_BYTES_MAX, Share, Waiting};
+use crate::memory::{Buffer, Buffers, Charged, Permit, READ_BYTES, SMALL_BYTES_MAX, Share, Waiting};
 use crate::stream::Stream;
 
 /// How much of a frame is read at first without a permit: enough to know its claimed size, and all of a small request.
@@ -25,7 +25,8 @@ pub struct Input {
     /// Whole frames, and the beginning of one behind them. Empty while `growing` is not.
     arrived: Bytes,
     /// The beginning of a frame.
-    growing: Vec<u8>,
+    growing: Buffer,
+    buffers: Arc<Buffers>,
     /// For the memory of `growing`.
     permit: Permit,
     waiting: Option<Waiting>,
@@ -36,12 +37,13 @@ pub struct Input {
 }
 
 impl Input {
-    pub fn new(share: Arc<Share>) -> Self {
+    pub fn new(share: Arc<Share>, buffers: Arc<Buffers>) -> Self {
         let permit = share.empty_permit();
         Self {
             share,
             arrived: Bytes::new(),
-            growing: Vec::new(),
+            growing: Buffer::default(),
+            buffers,
             permit,
             waiting: None,
             is_pressed: false,
@@ -131,14 +133,14 @@ impl Input {
     pub async fn read(&mut self, stream: &mut Stream, frame_size: Option<usize>) -> io::Result<Option<usize>> {
         let wanted_bytes = self.wanted_bytes(frame_size);
         if !self.arrived.is_empty() {
-            self.growing = Vec::with_capacity(self.arrived.len() + wanted_bytes);
+            self.growing = self.buffers.take(self.arrived.len() + wanted_bytes);
             self.growing.extend_from_slice(&std::mem::take(&mut self.arrived));
         }
         let enough = if self.is_whole_charged { wanted_bytes } else { wanted_bytes.clamp(1, READ_BYTES / 2) };
         if self.growing.capacity() - self.growing.len() < enough {
-            self.growing.reserve_exact(wanted_bytes);
+            self.grow(wanted_bytes);
         }
-        let growing = &mut self.growing;
+        let growing = &mut *self.growing;
         let read = std::future::poll_fn(|cx| Poll::Ready(pin!(stream.read_buf(growing)).poll(cx))).await;
         self.settle();
         match read {
@@ -151,18 +153,26 @@ impl Input {
     /// Drops the buffer of frames that were taken, if little of it is left.
     pub fn release(&mut self) {
         if !self.arrived.is_empty() && self.arrived.len() <= RELEASE_BYTES_MAX {
-            self.growing = std::mem::take(&mut self.arrived).to_vec();
+            let left = std::mem::take(&mut self.arrived);
+            self.growing = self.buffers.take(left.len());
+            self.growing.extend_from_slice(&left);
             self.permit.resize(self.growing.capacity());
         }
     }
 
+    /// Makes room for so many bytes behind what has arrived.
+    fn grow(&mut self, wanted_bytes: usize) {
+        let mut larger = self.buffers.take(self.growing.len() + wanted_bytes);
+        larger.extend_from_slice(&self.growing);
+        self.growing = larger;
+    }
+
     /// Holds no more than what has arrived needs, and is charged for that.
     fn settle(&mut self) {
-        let growing = &mut self.growing;
-        if !self.is_whole_charged && growing.len() <= growing.capacity() / 2 {
-            growing.shrink_to_fit();
+        if !self.is_whole_charged && self.growing.len() <= self.growing.capacity() / 2 {
+            self.grow(0);
         }
-        self.permit.resize(growing.capacity());
+        self.permit.resize(self.growing.capacity());
     }
 }
 
@@ -196,7 +206,7 @@ mod tests {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (stream, address) = listener.accept().await.unwrap();
-            let input = Input::new(budget.share(address.ip(), false));
+            let input = Input::new(budget.share(address.ip(), false), Buffers::new(8 * MIB));
             Self { budget, input, stream: Stream::Tcp(stream), peer }
         }
 
@@ -258,6 +268,23 @@ mod tests {
         pair.send(50 * MIB - 3 * MIB - 100, claim).await;
         assert_eq!(pair.budget.used_bytes(), 50 << 20);
         drop(pair.input.split_to(50 * MIB));
+        assert_eq!(pair.budget.used_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_buffer_of_a_large_request_is_kept_when_its_last_slice_is_gone() {
+        let mut pair = Pair::new(0).await;
+        let size = 300 * 1024;
+        pair.send(size, Some(size)).await;
+        let batch = pair.input.split_to(size).slice(1000..2000);
+        let before = pair.input.buffers.kept_bytes();
+        pair.send(size, Some(size)).await;
+        drop(pair.input.split_to(size));
+        assert_eq!(batch, [7; 1000][..], "no other request has got it");
+        let used = pair.input.buffers.kept_bytes();
+        assert!(used > before, "that of the second");
+        drop(batch);
+        assert!(pair.input.buffers.kept_bytes() >= used + size);
         assert_eq!(pair.budget.used_bytes(), 0);
     }
 
