@@ -124,7 +124,7 @@ impl WatchedDisk {
 
     fn open_now(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         match mode {
-            OpenMode::Read | OpenMode::ReadWrite => self.disk.open(path, mode),
+            OpenMode::Read | OpenMode::ReadWrite | OpenMode::Durable => self.disk.open(path, mode),
             OpenMode::Create | OpenMode::CreateEmpty => self.watch.watch(0, || self.disk.open(path, mode)),
         }
     }

@@ -13,11 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The most slices that one `pwritev` takes on Linux.
 pub const SLICES_PER_WRITE_MAX: usize = 1024;
+
+/// Disks and the page cache work in blocks of this size, or of a part of it.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// How [`Disk::open`] opens a file. Every mode but `Read` may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,9 @@ pub enum OpenMode {
     Create,
     /// Made if it is not there, emptied if it is.
     CreateEmpty,
+    /// The file must exist. What is written is durable when the call returns. Positions, lengths and the addresses of
+    /// what is written are multiples of [`BLOCK_BYTES`].
+    Durable,
 }
 
 /// A name in a directory.
@@ -214,6 +220,17 @@ struct RealFile {
     cannot_tell: AtomicBool,
 }
 
+/// Past the page cache where the file system can, so that an error in writing is told to the writer and to nobody else.
+#[allow(clippy::disallowed_methods)]
+fn open_durable(path: &Path) -> io::Result<Arc<dyn File>> {
+    let open = |flags: OFlags| {
+        let flags = i32::try_from(flags.bits()).expect("the flags of the system fit");
+        let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        Ok(Arc::new(RealFile { file, cannot_tell: AtomicBool::new(false) }) as Arc<dyn File>)
+    };
+    open(OFlags::DSYNC | OFlags::DIRECT).or_else(|_: io::Error| open(OFlags::DSYNC))
+}
+
 #[allow(clippy::disallowed_methods)]
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -230,6 +247,7 @@ impl Disk for RealDisk {
             OpenMode::CreateEmpty => {
                 options.write(true).create(true).truncate(true);
             }
+            OpenMode::Durable => return open_durable(path),
         }
         Ok(Arc::new(RealFile { file: options.open(path)?, cannot_tell: AtomicBool::new(false) }))
     }

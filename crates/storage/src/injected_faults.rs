@@ -36,10 +36,36 @@ pub enum InjectedFault {
     LostReplicaLeads,
     /// Retention goes by the wall clock alone.
     RetentionByWallClock,
+    /// A file of the journal is written anew although segments lack what is in it.
+    JournalFreedBeforeSync,
+    /// What is in the journal is promised although the write has failed.
+    JournalPromisesFailedWrite,
+    /// The journal goes on behind what is neither in it nor in synced segments.
+    JournalLeavesGap,
+    /// What the journal has of a log is replayed although the log was truncated.
+    JournalNotVoided,
+    /// Frames of an earlier lap are replayed.
+    JournalReplaysEarlierLap,
+    /// Replay does not make the names of new segments durable.
+    JournalLosesNames,
 }
 
 impl InjectedFault {
-    pub const ALL: [(Self, &str); 10] = [
+    /// Those of the journal, which are found by its own tests.
+    pub fn is_of_journal(self) -> bool {
+        use InjectedFault::*;
+        matches!(
+            self,
+            JournalFreedBeforeSync
+                | JournalPromisesFailedWrite
+                | JournalLeavesGap
+                | JournalNotVoided
+                | JournalReplaysEarlierLap
+                | JournalLosesNames
+        )
+    }
+
+    pub const ALL: [(Self, &str); 16] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -50,6 +76,12 @@ impl InjectedFault {
         (Self::CatchUpBeforeFirstCommit, "catch-up-before-first-commit"),
         (Self::LostReplicaLeads, "lost-replica-leads"),
         (Self::RetentionByWallClock, "retention-by-wall-clock"),
+        (Self::JournalFreedBeforeSync, "journal-freed-before-sync"),
+        (Self::JournalPromisesFailedWrite, "journal-promises-failed-write"),
+        (Self::JournalLeavesGap, "journal-leaves-gap"),
+        (Self::JournalNotVoided, "journal-not-voided"),
+        (Self::JournalReplaysEarlierLap, "journal-replays-earlier-lap"),
+        (Self::JournalLosesNames, "journal-loses-names"),
     ];
 }
 

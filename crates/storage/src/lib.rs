@@ -39,6 +39,8 @@ mod fetched;
 mod index;
 #[cfg(feature = "injected-faults")]
 pub mod injected_faults;
+pub mod journal;
+mod journaled;
 mod keymap;
 mod log;
 mod markers;

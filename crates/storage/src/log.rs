@@ -12,6 +12,7 @@ use wire::batch::{Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES, TimestampTy
 use crate::config::{LogConfig, Now};
 use crate::disk::{self, Disk, write_all_at};
 use crate::error::{AppendError, LogError, ReadError};
+use crate::journaled::LogPosition;
 use crate::names::{self, Kind, Stage};
 use crate::producers::{Origin, ProducerState, Producers, Verdict};
 use crate::scan::Item;
@@ -527,6 +528,7 @@ impl Log {
     pub fn truncate_to(&mut self, offset: i64, now: Now) -> Result<i64, LogError> {
         self.view.check()?;
         let view = self.view.clone();
+        self.take_out_of_journal(offset)?;
         let _no_sync = view.sync_lock();
         let (parts, log_start_offset, log_end_offset) = {
             let published = self.view.published();
@@ -567,6 +569,7 @@ impl Log {
         let segment = Arc::new(self.new_segment(part.segment.base_offset()));
         segment.pin()?;
         self.note_truncation(end_offset)?;
+        self.void_journal()?;
         segment.set_size(position);
         segment.defer_indexes();
         if let Some(last_append_ms) = part.segment.last_append_ms() {
@@ -582,7 +585,9 @@ impl Log {
             published.log_end_offset = end_offset;
             published.log_start_offset = published.log_start_offset.min(end_offset);
             published.synced_offset = published.synced_offset.min(end_offset);
+            published.durable_offset = published.durable_offset.min(end_offset);
         });
+        self.view.restart_journal(LogPosition { offset: end_offset, segment: segment.base_offset(), position });
         part.segment.set_cut();
         self.view.epochs().truncate_from_end(end_offset);
         self.active = segment;
@@ -608,6 +613,21 @@ impl Log {
                 result.map(|()| end_offset)
             }
         }
+    }
+
+    /// Brings what is in the journal only into synced segments, if something is about to be cut: the journal is void
+    /// for this log then.
+    fn take_out_of_journal(&self, cut_to: i64) -> Result<(), LogError> {
+        let (end, synced, durable) = {
+            let published = self.view.published();
+            (published.log_end_offset, published.synced_offset, published.durable_offset)
+        };
+        if cut_to < end && synced < durable { self.view.sync().map(|_| ()) } else { Ok(()) }
+    }
+
+    fn void_journal(&self) -> Result<(), LogError> {
+        let voided = self.view.void_journal(&*self.disk);
+        voided.map_err(|error| self.view.write_error("voiding the journal failed", error))
     }
 
     /// Notes that a recovery point above the log's new end is not to be believed any more.
@@ -650,6 +670,7 @@ impl Log {
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, now: Now) -> Result<(), LogError> {
         self.view.check()?;
         let view = self.view.clone();
+        self.take_out_of_journal(i64::MIN)?;
         let _no_sync = view.sync_lock();
         self.restart_at(offset, offset, now)
     }
@@ -661,6 +682,7 @@ impl Log {
         }
         let segment = Arc::new(self.new_segment(offset));
         self.note_truncation(offset)?;
+        self.void_journal()?;
         let replace = || {
             // With the first sync of the directory, so that none comes back beside another history.
             self.remove_snapshots(|_| true)?;
@@ -680,7 +702,9 @@ impl Log {
             published.log_start_offset = log_start_offset;
             published.log_end_offset = offset;
             published.synced_offset = offset;
+            published.durable_offset = offset;
         });
+        self.view.restart_journal(LogPosition { offset, segment: offset, position: 0 });
         self.view.epochs().clear();
         self.producers.clear();
         self.last_snapshot = offset;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 pub(crate) const TRUNCATION_CHECKPOINT: &str = "truncation-checkpoint";
+/// See [`crate::journal`].
+pub(crate) const JOURNAL_CHECKPOINT: &str = "journal-checkpoint";
 /// See [`crate::failed_sync`].
 pub(crate) const SYNC_FAILED: &str = "sync-failed";
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";

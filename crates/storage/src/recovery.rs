@@ -276,7 +276,8 @@ impl Opening {
         if !clean {
             active.suspect_allocated();
         }
-        let published = Published { segments, log_start_offset, log_end_offset, synced_offset };
+        let durable_offset = synced_offset;
+        let published = Published { segments, log_start_offset, log_end_offset, synced_offset, durable_offset };
         let epochs = match epochs {
             // The log start may be an older one than when the file was written.
             Some(epochs) if epochs.entries().first().is_some_and(|first| first.start_offset <= log_start_offset) => {

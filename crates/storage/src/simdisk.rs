@@ -19,9 +19,11 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use crate::disk::{DirEntry, Disk, File, OpenMode};
+use crate::disk::{BLOCK_BYTES, DirEntry, Disk, File, OpenMode};
 
 const PAGE_BYTES: usize = 4096;
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
 
 /// A small reproducible generator (SplitMix64).
 #[derive(Clone, Debug)]
@@ -146,6 +148,8 @@ struct SimFile {
     disk: SimDisk,
     inode: u64,
     generation: u64,
+    /// See [`OpenMode::Durable`].
+    is_durable: bool,
 }
 
 impl SimDisk {
@@ -470,7 +474,8 @@ impl Disk for SimDisk {
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         state.trace(&[3, inode]);
-        let file = SimFile { disk: self.clone(), inode, generation: state.generation };
+        let file =
+            SimFile { disk: self.clone(), inode, generation: state.generation, is_durable: mode == OpenMode::Durable };
         drop(state);
         if mode == OpenMode::CreateEmpty {
             file.set_len(0)?;
@@ -586,6 +591,31 @@ impl Disk for SimDisk {
 }
 
 impl SimFile {
+    /// Onto the platter. Of a write that fails, or during which the process ends, any sectors may be there.
+    fn write_durably(&self, bytes: &[u8], position: usize) -> io::Result<usize> {
+        assert!(
+            position.is_multiple_of(BLOCK_BYTES) && bytes.len().is_multiple_of(BLOCK_BYTES),
+            "not aligned: {position}, {}",
+            bytes.len()
+        );
+        let mut state = self.disk.lock_to_change();
+        if state.generation != self.generation {
+            return Err(io::Error::other("a file of a process that is dead"));
+        }
+        let attempt = state.attempt(SimOp::Write).and_then(|()| state.attempt_change());
+        state.trace(&[12, self.inode, position as u64, bytes.len() as u64]);
+        let State { inodes, rng, .. } = &mut *state;
+        let inode = inodes.get_mut(&self.inode).ok_or(io::ErrorKind::NotFound)?;
+        assert!(position + bytes.len() <= inode.durable.len(), "a durable write changes no length");
+        let percent = if attempt.is_ok() { 100 } else { [0, 50, 90][rng.below(3) as usize] };
+        for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate().filter(|_| rng.percent(percent)) {
+            let at = position + index * SECTOR_BYTES;
+            inode.live[at..at + sector.len()].copy_from_slice(sector);
+            inode.durable[at..at + sector.len()].copy_from_slice(sector);
+        }
+        attempt.map(|()| bytes.len())
+    }
+
     fn with<T>(&self, op: Option<SimOp>, act: impl FnOnce(&mut State, &mut Inode) -> io::Result<T>) -> io::Result<T> {
         let changes = matches!(op, Some(SimOp::Write | SimOp::Allocate | SimOp::Sync));
         self.with_state(if changes { self.disk.lock_to_change() } else { self.disk.0.lock() }, op, act)
@@ -661,6 +691,12 @@ impl File for SimFile {
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
+        if self.is_durable {
+            return self.write_durably(
+                &slices.iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<u8>>(),
+                position as usize,
+            );
+        }
         self.with(Some(SimOp::Write), |state, inode| {
             state.attempt_change()?;
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();

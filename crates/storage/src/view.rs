@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use crate::disk::{self, CachedOnly, Disk, File, read_exact_at};
 use crate::epochs::{EpochEndOffset, EpochEntry, Epochs};
 use crate::error::{LogError, ReadError};
 use crate::failed_sync;
+use crate::journaled::{Journaled, LogPosition};
 use crate::part::Part;
 use crate::scan::{BadRange, Item, Offsets, Walk, is_plausible};
 use crate::segment::Segment;
@@ -31,6 +32,12 @@ pub struct LogView {
     failure: OnceLock<Arc<str>>,
     retired: Arc<AtomicBool>,
     epochs: Mutex<Epochs>,
+    /// What the journal knows of this log. Locked after `sync`.
+    journaled: Mutex<Journaled>,
+    /// How often it was truncated.
+    truncations: AtomicU64,
+    /// Name of the directory.
+    directory: Arc<str>,
 }
 
 /// How much that this process has not looked at yet is checked for one read: enough for it, and done in a moment.
@@ -44,8 +51,10 @@ pub(crate) struct Published {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) log_start_offset: i64,
     pub(crate) log_end_offset: i64,
-    /// All below is on disk.
+    /// All below is in synced segments.
     pub(crate) synced_offset: i64,
+    /// All below is on disk: in synced segments, or in the journal.
+    pub(crate) durable_offset: i64,
 }
 
 impl Published {
@@ -129,6 +138,7 @@ impl LogView {
         retired: Arc<AtomicBool>,
         epochs: Epochs,
     ) -> Self {
+        let directory = dir.file_name().unwrap_or_default().to_string_lossy().into();
         Self {
             disk,
             dir,
@@ -138,6 +148,9 @@ impl LogView {
             failure: OnceLock::new(),
             retired,
             epochs: Mutex::new(epochs),
+            journaled: Mutex::default(),
+            truncations: AtomicU64::new(0),
+            directory,
         }
     }
 
@@ -167,6 +180,31 @@ impl LogView {
 
     pub(crate) fn epochs(&self) -> MutexGuard<'_, Epochs> {
         self.epochs.lock()
+    }
+
+    pub(crate) fn journaled(&self) -> MutexGuard<'_, Journaled> {
+        self.journaled.lock()
+    }
+
+    pub(crate) fn truncation_count(&self) -> u64 {
+        self.truncations.load(Ordering::Acquire)
+    }
+
+    /// The log ends here after a truncation. What the journal has of it is void.
+    pub(crate) fn restart_journal(&self, end: LogPosition) {
+        let mut journaled = self.journaled();
+        if self.durable_offset() >= end.offset || crate::injected_fault!(JournalLeavesGap) {
+            journaled.end = Some(end);
+        }
+        self.truncations.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn directory(&self) -> &Arc<str> {
+        &self.directory
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
     }
 
     pub(crate) fn note_dir_changed(&self) {
@@ -227,6 +265,11 @@ impl LogView {
     }
 
     /// All records below survive power loss.
+    pub fn durable_offset(&self) -> i64 {
+        self.published().durable_offset
+    }
+
+    /// All records below are in the segments on disk: the journal is not needed for them.
     pub fn synced_offset(&self) -> i64 {
         self.published().synced_offset
     }
@@ -238,17 +281,17 @@ impl LogView {
 
     /// Bytes of batches that may not survive power loss.
     pub fn unsynced_bytes(&self) -> u64 {
-        let (part, synced_offset, behind) = {
+        let (part, durable_offset, behind) = {
             let published = self.published();
-            if published.synced_offset >= published.log_end_offset {
+            if published.durable_offset >= published.log_end_offset {
                 return 0;
             }
-            let part = published.part_for(published.synced_offset);
+            let part = published.part_for(published.durable_offset);
             let behind = published.segments.iter().filter(|segment| segment.base_offset() > part.segment.base_offset());
             let behind: u64 = behind.map(|segment| segment.size()).sum();
-            (part, published.synced_offset, behind)
+            (part, published.durable_offset, behind)
         };
-        let located = part.segment.locate(synced_offset, part.size, part.upper_offset);
+        let located = part.segment.locate(durable_offset, part.size, part.upper_offset);
         // Where it cannot be found, all of the segment is in doubt.
         let from = located.map_or(0, |found| found.map_or(part.size, |(position, _)| position));
         part.size.saturating_sub(from) + behind
@@ -466,6 +509,7 @@ impl LogView {
         };
         let dir_was_dirty = self.dir_is_dirty.swap(false, Ordering::SeqCst);
         if end == synced && !dir_was_dirty && !self.epochs().is_dirty() {
+            self.note_synced(end, &parts);
             return Ok(end);
         }
         self.flush_epochs()?;
@@ -481,8 +525,24 @@ impl LogView {
         sync().map_err(|error: io::Error| self.fail("sync failed", &error))?;
         self.publish(|published| {
             published.synced_offset = end.min(published.log_end_offset).max(published.synced_offset);
+            published.durable_offset = published.durable_offset.max(published.synced_offset);
         });
+        self.note_synced(end, &parts);
         Ok(end)
+    }
+
+    /// Lets the journal go on behind what is in synced segments.
+    fn note_synced(&self, end: i64, parts: &[Part]) {
+        let Some(last) = parts.last() else { return };
+        let mut journaled = self.journaled();
+        if journaled.end.is_none_or(|known| known.offset <= end) {
+            journaled.end = Some(LogPosition { offset: end, segment: last.segment.base_offset(), position: last.size });
+        }
+    }
+
+    /// All below is in the journal.
+    pub(crate) fn raise_durable_offset(&self, offset: i64) {
+        self.publish(|published| published.durable_offset = published.durable_offset.max(offset));
     }
 
     /// Writes the leader epochs that are not in their file yet.
