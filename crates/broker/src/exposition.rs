@@ -2,6 +2,7 @@
 
 mod disk;
 mod groups;
+mod journal;
 mod metrics;
 mod nodes;
 mod page;

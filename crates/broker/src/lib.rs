@@ -12,6 +12,7 @@ mod controller;
 mod exposition;
 mod fetch_sessions;
 mod frame;
+pub mod journal;
 mod lifecycle;
 mod maintenance;
 mod memory;

@@ -99,9 +99,7 @@ async fn due(begun: Instant, period: impl Fn() -> Duration) {
 
 /// Syncs appends that no request waits for.
 fn flush(broker: &Broker) {
-    for partition in std::mem::take(&mut *broker.shared.dirty.lock()) {
-        partition.flush_in_background();
-    }
+    broker.shared.flush_in_background();
 }
 
 #[cfg(test)]

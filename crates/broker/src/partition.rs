@@ -117,6 +117,13 @@ impl Shared {
             stats: Arc::default(),
         }
     }
+
+    /// Has unsynced bytes that no request waits for brought into their segments, as far as they should be by now.
+    pub fn flush_in_background(&self) {
+        // Not in the head of the loop, where the lock would be held: some stay.
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        dirty.iter().for_each(Partition::flush_in_background);
+    }
 }
 
 /// What a partition is called, and what its topic counts.
@@ -556,7 +563,7 @@ impl Partition {
 
     /// `flush.messages`, and `flush.ms` where it is shorter than the background flush.
     fn flush_is_due(&self, settings: &Settings, end: i64) -> bool {
-        settings.flush_always || end - self.view.synced_offset() >= settings.flush_messages
+        settings.flush_always || end - self.view.durable_offset() >= settings.flush_messages
     }
 
     fn outcome(&self, appended: &Appended) -> ProduceOutcome {
@@ -573,9 +580,13 @@ impl Partition {
     }
 
     /// Has appended bytes synced in the background when no request waits for them.
-    pub fn flush_in_background(self: &Arc<Self>) {
+    fn flush_in_background(self: &Arc<Self>) {
         self.is_dirty.store(false, Ordering::Release);
-        self.request_background_sync();
+        if self.may_stay_in_journal() {
+            self.mark_dirty();
+        } else {
+            self.request_background_sync();
+        }
     }
 
     /// Stores the producers' states now and then, so that a restart need not read far back from the recovery point for
@@ -591,20 +602,21 @@ impl Partition {
         }
     }
 
-    /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Appends go on
-    /// meanwhile: the lock is held only to list the segments and to swap in each new one. `moved` gets the bytes that
-    /// were read or written.
+    /// Compacts the log from where the last compaction ended up to a bound, if that is due. Returns where it ended now.
+    /// Appends go on meanwhile: the lock is held only to list the segments and to swap in each new one. `moved` gets
+    /// the bytes that were read or written.
     pub fn compact(
         self: &Arc<Self>,
         first_dirty_offset: i64,
+        bound: i64,
         limits: CompactionLimits,
         stop: &AtomicBool,
         moved: &dyn Fn(u64),
     ) -> Result<i64, LogError> {
         let now = self.shared.env.clock.now();
-        let last_stable_offset = self.last_stable_offset();
+        let bound = self.last_stable_offset().min(bound);
         let compaction = self.with_log(|log| {
-            let cleanable = log.cleanable(first_dirty_offset, last_stable_offset, now)?;
+            let cleanable = log.cleanable(first_dirty_offset, bound, now)?;
             let is_due = cleanable.is_due(log.config());
             Ok::<_, LogError>(is_due.then(|| log.begin_compaction(&cleanable, limits, now)))
         })?;

@@ -24,6 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use storage::disk::FILE_MODE;
+use storage::journal::JournalError;
 use storage::{Disk, LogError, partition_metadata};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,11 +35,12 @@ use crate::cluster::first_start::{FirstStart, FirstStartError, Past, first_start
 use crate::cluster::membership::{self, MembershipError};
 use crate::controller::watch_brokers;
 use crate::exposition::Metrics;
+use crate::journal::OfflineJournalError;
 use crate::lifecycle::{Lifecycle, RegistrationError};
 use crate::replication::Replication;
 use crate::stream::Socket;
 use crate::threads::{ControlPlane, Thread, spawn_blocking};
-use crate::{Broker, maintenance, net};
+use crate::{Broker, journal, maintenance, net};
 
 /// How long a start waits for another process to leave the data directory, and how often it looks.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,6 +73,10 @@ pub enum StartError {
     Quorum(#[from] QuorumError),
     #[error("the logs cannot be opened: {0}")]
     Log(#[from] LogError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    OfflineJournal(#[from] OfflineJournalError),
     #[error(transparent)]
     FirstStart(#[from] FirstStartError),
     #[error(transparent)]
@@ -309,6 +315,8 @@ impl Identity {
         }
         if is_blank && properties.cluster_id.is_some() {
             // It may have voted, and has forgotten how.
+            let replayed = journal::dissolve(env, data_dir)?;
+            tracing::info!(?replayed, "the journal is in the segments; the data directory gets another id");
             properties.directory_id = env.new_id();
             properties.write(disk, data_dir)?;
         }

@@ -5,12 +5,14 @@
 
 mod disk;
 mod histogram;
+mod journal;
 mod requests;
 mod stopwatch;
 mod traffic;
 
 pub use disk::{DiskSpace, Space};
 pub use histogram::Histogram;
+pub use journal::{DIRECT_REASONS, JournalCounts};
 use platform::Count;
 pub use requests::Requests;
 pub use stopwatch::{Stage, Stopwatch};
@@ -26,6 +28,7 @@ pub struct Stats {
     /// Appends of whatever gathered for a partition; each is one write.
     pub appends: Histogram,
     pub syncs: Histogram,
+    pub journal: JournalCounts,
     pub isr_shrinks: Count,
     pub isr_expansions: Count,
     pub disk: DiskSpace,

@@ -83,7 +83,12 @@ settings! {
     "disk.reserve.bytes" => disk_reserve_bytes: i64 = "268435456", AtLeast(0), ClusterWide,
         "Free space below which all produce requests are refused, so that the rest goes on working. \
          It is never more than a fortieth of the disk.";
-
+    "log.journal.enable" => log_journal_enable: bool = "true", Any, ReadOnly,
+        "Whether what has to be acknowledged from the disk is written there once for all partitions, in a journal.";
+    "log.journal.bytes" => log_journal_bytes: i64 = "536870912", Between(131072, 68719476736), ReadOnly,
+        "How large the journal may become. It is never more than a twentieth of the disk.";
+    "log.journal.bypass.bytes" => log_journal_bypass_bytes: i32 = "131072", Between(0, 524288), ReadOnly,
+        "A partition with more than this to bring to the disk at once is synced in its segment instead.";
     "disk.stall.timeout.ms" => disk_stall_timeout_ms: i32 = "2000", Between(100, 600000), ReadOnly,
         "A disk that does not finish a write or a sync for so long is stalled: other nodes take over, until it answers.";
 

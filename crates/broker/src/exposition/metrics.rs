@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use super::page::Page;
-use super::{disk, groups, partitions, process, quorum, requests};
+use super::{disk, groups, journal, partitions, process, quorum, requests};
 use crate::Broker;
 use crate::close_reason::{CloseReason, Limit};
 use crate::memory::Memory;
@@ -93,7 +93,12 @@ impl Collector for Exposition {
         requests::write(&mut page, &stats.requests)?;
         write_connections(&mut page, &broker)?;
         page.histogram("parshall_log_append_seconds", "Writes of what has gathered for a partition", &stats.appends)?;
-        page.histogram("parshall_log_sync_seconds", "Syncs of a log to the disk (fdatasync)", &stats.syncs)?;
+        page.histogram(
+            "parshall_log_sync_seconds",
+            "Syncs to the disk: of a log (fdatasync), and commits of the journal",
+            &stats.syncs,
+        )?;
+        journal::write(&mut page, &stats.journal, broker.shared.syncer.journal().map(|journal| &**journal))?;
         partitions::write(&mut page, &broker.partitions)?;
         page.counter(
             "parshall_isr_shrinks",

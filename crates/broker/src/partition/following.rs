@@ -52,7 +52,7 @@ impl Partition {
             fetch_offset: self.view.log_end_offset(),
             last_fetched_epoch: self.view.latest_epoch().map_or(-1, |latest| latest.epoch),
             log_start_offset: self.log_start_offset(),
-            synced_offset: self.view.synced_offset(),
+            synced_offset: self.view.durable_offset(),
             is_damaged: self.is_damaged(),
             high_watermark: self.high_watermark(),
         })

@@ -318,7 +318,7 @@ impl Partition {
     }
 
     pub(super) fn local_offsets(&self) -> LocalOffsets {
-        LocalOffsets { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.synced_offset() }
+        LocalOffsets { log_end_offset: self.view.log_end_offset(), synced_offset: self.view.durable_offset() }
     }
 
     fn promised(&self) -> Promised {

@@ -1,16 +1,22 @@
 //! Group commit: threads that bring appended bytes to the disk, and the acknowledgements that wait for it.
 //!
-//! What is acknowledged only from the disk is also appended here: everything that gathers while one `fdatasync` runs
-//! goes out with one write and shares the next. A partition is in the queue at most once.
+//! What is acknowledged only from the disk is also appended here. With a journal one thread takes all partitions that
+//! wait, appends what is queued with each, and makes all of it durable in one write. What does not go there, or all if
+//! there is no journal, is synced in its segment by threads of which each takes one partition. Either way, everything
+//! that gathers meanwhile goes out together. A partition is in these two queues at most once.
+//!
+//! What is in the journal, or waits for nobody, is brought into its segment behind that, in large pieces.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use platform::panics;
+use storage::LogError;
+use storage::journal::{Committed, Journal};
 use wire::ErrorCode;
 
 use super::acknowledgements::{self, Acknowledgements, Until, Waiting};
@@ -25,11 +31,21 @@ const BACKGROUND_THREADS: usize = 4;
 /// How long a partition gathers appends that came while it was being synced. A sync costs the same CPU for one batch as
 /// for ten, so fewer of them leave more for others; a client with one request at a time never waits.
 const GATHER: Duration = Duration::from_micros(500);
+/// Partitions in one commit of the journal.
+const COMMIT_PARTITIONS_MAX: usize = 1024;
+/// What is in the journal is brought into its segment when it is so much, or so old.
+const WRITE_BEHIND_BYTES: u64 = 1 << 20;
+const WRITE_BEHIND_MS: i64 = 5000;
+/// When a file of the journal could not be made, the disk is left alone for a while.
+const FILE_BACKOFF: Duration = Duration::from_secs(10);
 
-/// The queue of partitions to sync.
+/// The queues of partitions to sync.
 pub struct Syncer {
     queue: Mutex<Queue>,
     work: Condvar,
+    /// What wakes the thread that commits.
+    commits: Condvar,
+    journal: OnceLock<Arc<Journal>>,
     /// The same for tasks instead of threads.
     #[cfg(test)]
     arrived: tokio::sync::Notify,
@@ -37,29 +53,37 @@ pub struct Syncer {
 
 #[derive(Default)]
 struct Queue {
+    /// A request waits, and the journal may have room.
+    commits: VecDeque<Arc<Partition>>,
+    /// A request waits for the segment.
     urgent: VecDeque<Arc<Partition>>,
     background: VecDeque<Arc<Partition>>,
     in_background: usize,
+    /// A file of the journal is to be made, since when by the monotonic clock.
+    wants_file: Option<Duration>,
+    /// From when on, by the monotonic clock, the next one may be asked for.
+    next_file: Duration,
     closed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Priority {
-    /// A request waits.
-    Urgent,
-    Background,
+/// What a thread that syncs does next.
+enum Work {
+    Sync(Arc<Partition>),
+    WriteBehind(Arc<Partition>),
+    MakeJournalFile { asked_at: Duration },
 }
 
 impl Syncer {
-    /// Starts the threads. They end, with the queue empty, after [`Syncer::close`].
+    /// Starts the threads. They end, with the queues empty, after [`Syncer::close`].
     pub fn start() -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let syncer = Arc::new(Self::new());
-        let threads = (0..THREADS).map(|n| {
+        let start = |name: String, run: fn(&Self)| {
             let syncer = Arc::clone(&syncer);
-            let thread = panics::essential_thread(format!("sync-{n}"), move || syncer.run());
+            let thread = panics::essential_thread(name, move || run(&syncer));
             thread.expect("the system has room for a thread at start")
-        });
-        let threads = threads.collect();
+        };
+        let mut threads: Vec<_> = (0..THREADS).map(|n| start(format!("sync-{n}"), Self::run)).collect();
+        threads.push(start("journal".to_owned(), Self::run_commits));
         (syncer, threads)
     }
 
@@ -67,9 +91,21 @@ impl Syncer {
         Self {
             queue: Mutex::default(),
             work: Condvar::new(),
+            commits: Condvar::new(),
+            journal: OnceLock::new(),
             #[cfg(test)]
             arrived: tokio::sync::Notify::new(),
         }
+    }
+
+    /// Takes into use the journal of the data directory. To be called once, before any partition is led or followed.
+    pub fn set_journal(&self, journal: Arc<Journal>) {
+        let is_first = self.journal.set(journal).is_ok();
+        debug_assert!(is_first, "a data directory has one journal");
+    }
+
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.get()
     }
 
     /// One without threads, for tests that do its work in their own time.
@@ -81,55 +117,69 @@ impl Syncer {
     /// Syncs until nothing is left to sync.
     #[cfg(test)]
     pub fn run_pending(&self) {
-        loop {
-            let Some(work) = self.queue.lock().next() else { return };
-            self.sync(work);
-        }
+        while self.commit_next() || self.work_next() {}
     }
 
     /// Works as a thread does, in a task that a machine's disk keeps waiting.
     #[cfg(test)]
     pub(crate) async fn run_on(&self, machine: &crate::simulation::machine::Machine) {
         loop {
-            let next = {
-                let mut queue = self.queue.lock();
-                let next = queue.next();
-                if next.is_none() && queue.closed && queue.background.is_empty() {
-                    return;
-                }
-                next
+            let (is_idle, is_closed) = {
+                let queue = self.queue.lock();
+                (queue.is_empty(), queue.closed)
             };
-            match next {
-                Some(work) => {
+            match (is_idle, is_closed) {
+                (true, true) => return,
+                (true, false) => self.arrived.notified().await,
+                (false, _) => {
                     machine.wait_for_disk().await;
-                    self.sync(work);
+                    let _ = self.commit_next() || self.work_next();
                 }
-                None => self.arrived.notified().await,
             }
         }
     }
 
+    /// Makes what waits for the journal durable. Returns whether there was anything.
     #[cfg(test)]
-    fn sync(&self, (partition, priority): (Arc<Partition>, Priority)) {
-        let again = partition.sync_once();
-        let mut queue = self.queue.lock();
-        if priority == Priority::Background {
-            queue.in_background -= 1;
+    fn commit_next(&self) -> bool {
+        let partitions = self.queue.lock().take_commits();
+        if let Some(journal) = self.journal.get().filter(|_| !partitions.is_empty()) {
+            self.commit(journal, partitions);
+            return true;
         }
-        if let Some(priority) = again {
-            queue.of(priority).push_back(partition);
-        }
+        false
+    }
+
+    /// Does what a thread would do next. Returns whether there was anything.
+    #[cfg(test)]
+    fn work_next(&self) -> bool {
+        let work = self.queue.lock().next();
+        work.map(|work| self.do_work(work)).is_some()
     }
 
     pub fn close(&self) {
         self.queue.lock().closed = true;
         self.work.notify_all();
+        self.commits.notify_all();
         #[cfg(test)]
         self.arrived.notify_waiters();
     }
 
-    fn push(&self, partition: Arc<Partition>, priority: Priority) {
-        self.queue.lock().of(priority).push_back(partition);
+    /// A request waits for the disk.
+    fn push_urgent(&self, partition: Arc<Partition>) {
+        if self.journal.get().is_some_and(|journal| !journal.is_over()) {
+            self.queue.lock().commits.push_back(partition);
+            self.commits.notify_one();
+        } else {
+            self.queue.lock().urgent.push_back(partition);
+            self.work.notify_one();
+        }
+        #[cfg(test)]
+        self.arrived.notify_one();
+    }
+
+    fn push_background(&self, partition: Arc<Partition>) {
+        self.queue.lock().background.push_back(partition);
         self.work.notify_one();
         #[cfg(test)]
         self.arrived.notify_one();
@@ -138,44 +188,125 @@ impl Syncer {
     fn run(&self) {
         let mut queue = self.queue.lock();
         loop {
-            let Some((partition, priority)) = queue.next() else {
-                if queue.closed && queue.background.is_empty() {
+            let Some(work) = queue.next() else {
+                if queue.closed && queue.is_empty() {
                     return;
                 }
                 self.work.wait(&mut queue);
                 continue;
             };
             drop(queue);
-            let again = partition.sync_once();
+            self.do_work(work);
             queue = self.queue.lock();
-            if priority == Priority::Background {
-                queue.in_background -= 1;
+        }
+    }
+
+    fn do_work(&self, work: Work) {
+        match work {
+            Work::Sync(partition) => {
+                if partition.sync_once() {
+                    self.push_urgent(partition);
+                }
             }
-            if let Some(priority) = again {
-                queue.of(priority).push_back(partition);
+            Work::WriteBehind(partition) => {
+                partition.write_behind();
+                self.queue.lock().in_background -= 1;
+            }
+            Work::MakeJournalFile { asked_at } => {
+                let mut next_file = Duration::ZERO;
+                // Without it logs are synced one by one.
+                if let Some(Err(error)) = self.journal.get().map(|journal| journal.make_file()) {
+                    tracing::warn!(%error, "the journal does not get another file for now");
+                    next_file = asked_at + FILE_BACKOFF;
+                }
+                self.queue.lock().next_file = next_file;
+            }
+        }
+    }
+
+    fn run_commits(&self) {
+        let mut queue = self.queue.lock();
+        loop {
+            let partitions = queue.take_commits();
+            if partitions.is_empty() {
+                if queue.closed {
+                    // Those who wait for more work look again.
+                    self.work.notify_all();
+                    return;
+                }
+                self.commits.wait(&mut queue);
+                continue;
+            }
+            drop(queue);
+            let Some(journal) = self.journal.get() else { return };
+            self.commit(journal, partitions);
+            queue = self.queue.lock();
+        }
+    }
+
+    /// Makes what the partitions have durable in one write, and leaves to others what does not go into the journal.
+    fn commit(&self, journal: &Journal, partitions: Vec<Arc<Partition>>) {
+        if partitions.iter().any(|partition| partition.is_busy()) {
+            partitions[0].shared.env.clock.pause(GATHER / 2);
+        }
+        for partition in &partitions {
+            partition.append_to_sync();
+        }
+        let clock = &partitions[0].shared.env.clock;
+        let began = clock.monotonic();
+        let logs: Vec<_> = partitions.iter().map(|partition| (&partition.view, partition.topic_id)).collect();
+        let committed = journal.commit(&logs);
+        let now = clock.monotonic();
+        let (stats, took) = (&partitions[0].shared.stats, now.saturating_sub(began));
+        stats.syncs.observe(took);
+        stats.journal.record(&committed, took);
+        for (partition, committed) in partitions.into_iter().zip(committed) {
+            match committed {
+                Committed::Durable { bytes } => {
+                    partition.note_journaled(bytes);
+                    if partition.settle(Ok(())) {
+                        self.push_urgent(partition);
+                    }
+                }
+                Committed::Direct(_) => {
+                    self.queue.lock().urgent.push_back(partition);
+                    self.work.notify_one();
+                }
+            }
+        }
+        if journal.wants_file() {
+            let mut queue = self.queue.lock();
+            if !queue.closed && queue.next_file <= now {
+                (queue.wants_file, queue.next_file) = (Some(now), Duration::MAX);
+                self.work.notify_one();
             }
         }
     }
 }
 
 impl Queue {
-    fn of(&mut self, priority: Priority) -> &mut VecDeque<Arc<Partition>> {
-        match priority {
-            Priority::Urgent => &mut self.urgent,
-            Priority::Background => &mut self.background,
-        }
+    fn is_empty(&self) -> bool {
+        self.commits.is_empty() && self.urgent.is_empty() && self.background.is_empty()
     }
 
-    fn next(&mut self) -> Option<(Arc<Partition>, Priority)> {
+    fn take_commits(&mut self) -> Vec<Arc<Partition>> {
+        let count = self.commits.len().min(COMMIT_PARTITIONS_MAX);
+        self.commits.drain(..count).collect()
+    }
+
+    fn next(&mut self) -> Option<Work> {
         if let Some(partition) = self.urgent.pop_front() {
-            return Some((partition, Priority::Urgent));
+            return Some(Work::Sync(partition));
+        }
+        if let Some(asked_at) = self.wants_file.take() {
+            return Some(Work::MakeJournalFile { asked_at });
         }
         if self.in_background == BACKGROUND_THREADS {
             return None;
         }
         let partition = self.background.pop_front()?;
         self.in_background += 1;
-        Some((partition, Priority::Background))
+        Some(Work::WriteBehind(partition))
     }
 }
 
@@ -183,6 +314,11 @@ impl Queue {
 #[derive(Default)]
 pub struct SyncState {
     inner: Mutex<Inner>,
+    /// It waits to be brought into its segment, or is about to be.
+    is_behind: AtomicBool,
+    /// In the journal and not in a synced segment, since the last sync of that, and since when by the monotonic clock.
+    journaled_bytes: AtomicU64,
+    journaled_since_ms: AtomicI64,
 }
 
 #[derive(Default)]
@@ -197,15 +333,6 @@ struct Inner {
 impl Partition {
     /// Has everything that is queued or appended so far synced soon; `waiting` are answered then.
     pub fn request_sync(self: &Arc<Self>, waiting: impl IntoIterator<Item = Waiting>) {
-        self.schedule_sync(waiting, Priority::Urgent);
-    }
-
-    /// The same for bytes that no request waits for.
-    pub fn request_background_sync(self: &Arc<Self>) {
-        self.schedule_sync([], Priority::Background);
-    }
-
-    fn schedule_sync(self: &Arc<Self>, waiting: impl IntoIterator<Item = Waiting>, priority: Priority) {
         let mut state = self.sync.inner.lock();
         waiting.into_iter().for_each(|waiting| state.waiting.add(waiting));
         if state.scheduled {
@@ -213,7 +340,35 @@ impl Partition {
         } else {
             state.scheduled = true;
             drop(state);
-            self.shared.syncer.push(Arc::clone(self), priority);
+            self.shared.syncer.push_urgent(Arc::clone(self));
+        }
+    }
+
+    /// Has what is appended so far brought into its segment, for which no request waits.
+    pub fn request_background_sync(self: &Arc<Self>) {
+        if !self.sync.is_behind.swap(true, Ordering::AcqRel) {
+            self.shared.syncer.push_background(Arc::clone(self));
+        }
+    }
+
+    /// Whether what the log has behind its synced part is all in the journal, and neither so much nor so old that it
+    /// should be brought into the segment.
+    pub(super) fn may_stay_in_journal(&self) -> bool {
+        let age_ms = self.now_ms() - self.sync.journaled_since_ms.load(Ordering::Relaxed);
+        self.view.durable_offset() == self.view.log_end_offset()
+            && (1..WRITE_BEHIND_BYTES).contains(&self.sync.journaled_bytes.load(Ordering::Relaxed))
+            && age_ms < WRITE_BEHIND_MS
+    }
+
+    fn note_journaled(self: &Arc<Self>, bytes: u64) {
+        let before = self.sync.journaled_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 {
+            self.sync.journaled_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+        if before + bytes >= WRITE_BEHIND_BYTES {
+            self.request_background_sync();
+        } else if bytes > 0 {
+            self.mark_dirty();
         }
     }
 
@@ -246,49 +401,93 @@ impl Partition {
         Some(completion)
     }
 
-    /// Appends what is queued, syncs, answers what is on disk by it, and returns whether to do so again.
-    fn sync_once(self: &Arc<Self>) -> Option<Priority> {
-        let is_busy = self.sync.inner.lock().again;
-        if is_busy {
+    /// Whether something came while it was being synced.
+    fn is_busy(&self) -> bool {
+        self.sync.inner.lock().again
+    }
+
+    /// Appends what is queued, before a sync.
+    fn append_to_sync(self: &Arc<Self>) {
+        self.append_queued();
+        let mut state = self.sync.inner.lock();
+        // What was asked for until here is on disk by the sync that follows, except what was queued meanwhile: its
+        // caller has requested a sync already, or is about to, and no other thread will.
+        state.again = !self.queue.lock().is_empty();
+    }
+
+    /// Appends what is queued, syncs the segments, answers what is on disk by it, and returns whether to sync again.
+    fn sync_once(self: &Arc<Self>) -> bool {
+        if self.is_busy() {
             self.shared.env.clock.pause(GATHER);
         }
-        self.append_queued();
-        {
-            let mut state = self.sync.inner.lock();
-            // What was asked for until here is on disk by the sync below, except what was queued meanwhile: its caller
-            // has requested a sync already, or is about to, and no other thread will.
-            state.again = !self.queue.lock().is_empty();
-        }
-        let clock = &self.shared.env.clock;
-        let began = clock.monotonic();
-        let synced = self.view.sync();
-        match synced {
-            Ok(_) => {
-                let now = clock.monotonic();
-                self.shared.stats.syncs.observe(now.saturating_sub(began));
+        self.append_to_sync();
+        self.settle(self.sync_segments())
+    }
+
+    /// Brings what is appended into its segment.
+    fn write_behind(self: &Arc<Self>) {
+        self.sync.is_behind.store(false, Ordering::Release);
+        match self.sync_segments() {
+            Ok(()) => {
                 let progress = self.record_synced();
-                let synced_offset = self.view.synced_offset();
-                let mut state = self.sync.inner.lock();
-                state.waiting.record_synced(synced_offset, now);
-                let settled = state.waiting.take_settled(progress.as_ref(), synced_offset);
-                let again = state.again;
-                // Requests that wait only for other replicas do not wait for this disk.
-                let is_done = !state.waiting.want_more_than(synced_offset);
-                state.scheduled = again;
-                drop(state);
-                acknowledgements::answer(settled, progress.as_ref(), now);
-                let is_background = is_done && self.queue.lock().is_empty();
-                again.then_some(if is_background { Priority::Background } else { Priority::Urgent })
+                self.answer_synced(progress.as_ref());
             }
-            Err(error) => {
-                let failed = std::mem::take(&mut *self.sync.inner.lock());
-                self.fail(&error);
-                acknowledgements::refuse(failed.waiting.into_all(), ErrorCode::KAFKA_STORAGE_ERROR);
-                // A request queued meanwhile relies on this thread.
-                self.append_queued();
-                None
-            }
+            Err(error) => self.refuse_all(&error),
         }
+    }
+
+    fn sync_segments(&self) -> Result<(), LogError> {
+        let clock = &self.shared.env.clock;
+        // What comes meanwhile counts for the next time.
+        self.sync.journaled_bytes.store(0, Ordering::Relaxed);
+        let began = clock.monotonic();
+        self.view.sync()?;
+        self.shared.stats.syncs.observe(clock.monotonic().saturating_sub(began));
+        Ok(())
+    }
+
+    /// Answers what is on disk by a sync that was requested, and returns whether to sync again.
+    fn settle(self: &Arc<Self>, synced: Result<(), LogError>) -> bool {
+        if let Err(error) = synced {
+            {
+                let mut state = self.sync.inner.lock();
+                (state.scheduled, state.again) = (false, false);
+            }
+            self.refuse_all(&error);
+            return false;
+        }
+        let progress = self.record_synced();
+        self.answer_synced(progress.as_ref());
+        let mut state = self.sync.inner.lock();
+        let again = state.again;
+        // Requests that wait only for other replicas do not wait for this disk.
+        let is_done = !state.waiting.want_more_than(self.view.durable_offset());
+        let is_urgent = again && !(is_done && self.queue.lock().is_empty());
+        state.scheduled = is_urgent;
+        drop(state);
+        if again && !is_urgent {
+            self.request_background_sync();
+        }
+        is_urgent
+    }
+
+    fn answer_synced(&self, progress: Option<&Progress>) {
+        let now = self.shared.env.clock.monotonic();
+        let durable_offset = self.view.durable_offset();
+        let mut state = self.sync.inner.lock();
+        state.waiting.record_synced(durable_offset, now);
+        let settled = state.waiting.take_settled(progress, durable_offset);
+        drop(state);
+        acknowledgements::answer(settled, progress, now);
+    }
+
+    /// The log takes no more.
+    fn refuse_all(self: &Arc<Self>, error: &LogError) {
+        let waiting = std::mem::take(&mut self.sync.inner.lock().waiting);
+        self.fail(error);
+        acknowledgements::refuse(waiting.into_all(), ErrorCode::KAFKA_STORAGE_ERROR);
+        // A request queued meanwhile relies on this thread.
+        self.append_queued();
     }
 
     /// Keeps requests that wait only for other replicas.
@@ -311,7 +510,7 @@ impl Partition {
         if state.waiting.is_empty() {
             return;
         }
-        let settled = state.waiting.take_settled(Some(progress), self.view.synced_offset());
+        let settled = state.waiting.take_settled(Some(progress), self.view.durable_offset());
         drop(state);
         acknowledgements::answer(settled, Some(progress), self.shared.env.clock.monotonic());
     }

@@ -10,6 +10,7 @@
 
 mod capacity;
 mod directories;
+mod journal;
 mod pace;
 mod summary;
 #[cfg(test)]
@@ -400,9 +401,10 @@ impl PartitionTable {
         let now = self.shared.env.clock.now();
         let dir = self.data_dir.join(format!("{topic}-{index}"));
         let key = (topic.to_string(), index);
-        let create = |disk, dir| {
+        let create = |disk, dir: PathBuf| {
             // The checkpoints may have those of another log, which had this name.
             self.forget_checkpointed(&key)?;
+            self.void_journal(&dir)?;
             Ok(Log::create(disk, dir, settings.log.clone(), topic_id, now)?.0)
         };
         match self.owner(&dir, topic_id, image)? {

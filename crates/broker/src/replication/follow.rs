@@ -317,7 +317,7 @@ impl Follow {
             }
         }
         let view = partition.view();
-        if sync_wanted > view.synced_offset() && view.log_end_offset() > view.synced_offset() {
+        if sync_wanted > view.durable_offset() && view.log_end_offset() > view.durable_offset() {
             to_sync.push(partition);
         }
     }

@@ -112,6 +112,7 @@ impl Starting<'_> {
         };
         let table =
             PartitionTable::new(shared.clone(), self.data_dir.clone(), Arc::clone(&config), self.incarnation_id)?;
+        table.open_journal(self.own.directory_id)?;
         let partitions = Arc::new(table);
         let giving_up = Arc::downgrade(&partitions);
         self.open_files.set_give_up(move |even_used| {

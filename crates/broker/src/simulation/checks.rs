@@ -94,12 +94,15 @@ impl Cluster {
             }
             let (high_watermark, durable_offset) = (leader.high_watermark(), leader.durable_offset());
             for (id, log) in state.isr.iter().filter_map(|id| Some((id, log(*id, &topic_partition)?))) {
-                let (end, synced) = (log.view().log_end_offset(), log.view().synced_offset());
+                let (end, durable) = (log.view().log_end_offset(), log.view().durable_offset());
                 assert!(
                     high_watermark <= end,
                     "{topic_partition:?}: {id} ends at {end}, the high watermark is {high_watermark}"
                 );
-                assert!(durable_offset <= synced, "{topic_partition:?}: {id} has synced {synced} of {durable_offset}");
+                assert!(
+                    durable_offset <= durable,
+                    "{topic_partition:?}: {id} has {durable} of {durable_offset} on disk"
+                );
             }
         }
     }

@@ -138,17 +138,17 @@ impl Node {
     ) {
         // A machine sets its clock before it starts anything else: a clock that was always wrong cannot be noticed.
         self.clock.set_wall_shift_ms(0);
-        let seed = seed << 24 | (self.id as u64) << 16 | start;
-        let machine = Machine::new(self.id, self.disk.clone(), sockets.clone(), seed);
+        let process_seed = seed << 24 | (self.id as u64) << 16 | start;
+        let machine = Machine::new(self.id, self.disk.clone(), sockets.clone(), process_seed);
         let process = Process::start(Arc::clone(&machine));
         sockets.have_power(self.id);
         let env = Env {
             clock: Arc::new(self.clock.clone()),
             disk: Arc::new(self.disk.clone()),
-            random: Arc::new(SeededRandom::new(seed)),
+            random: Arc::new(SeededRandom::new(process_seed)),
             loggers: Arc::default(),
         };
-        let config = config(self.id, lag_max_ms);
+        let config = config(self.id, lag_max_ms, seed);
         let control = Arc::<Control>::default();
         let for_process = Arc::clone(&control);
         let ground = ground(&config, sockets, self.id);
@@ -165,7 +165,7 @@ impl Node {
     }
 }
 
-fn config(id: i32, lag_max_ms: i64) -> BrokerConfig {
+fn config(id: i32, lag_max_ms: i64, seed: u64) -> BrokerConfig {
     let address = |id: i32, port: u16| address_of(id, port).to_string();
     let voters: Vec<String> = (0..VOTERS).map(|voter| format!("{voter}@{}", address(voter, NODE_PORT))).collect();
     let settings: HashMap<&str, String> = [
@@ -184,6 +184,10 @@ fn config(id: i32, lag_max_ms: i64) -> BrokerConfig {
         ("replica.fetch.max.bytes", "300".to_owned()),
         ("replica.fetch.response.max.bytes", "1000".to_owned()),
         ("request.timeout.ms", "5000".to_owned()),
+        ("log.journal.enable", (!seed.is_multiple_of(3)).to_string()),
+        // So small that files are written anew, and for some seeds so that much goes past it.
+        ("log.journal.bytes", "131072".to_owned()),
+        ("log.journal.bypass.bytes", if seed % 3 == 1 { "500" } else { "131072" }.to_owned()),
     ]
     .into();
     let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

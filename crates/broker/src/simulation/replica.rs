@@ -106,9 +106,7 @@ impl Replica {
 
     /// Syncs what no request waits for.
     pub(crate) fn flush_in_background(&self) {
-        for partition in std::mem::take(&mut *self.shared.dirty.lock()) {
-            partition.flush_in_background();
-        }
+        self.shared.flush_in_background();
         self.sync();
     }
 

@@ -81,7 +81,7 @@ impl PartitionTable {
             if !partition.is_alone() {
                 // What is not on disk, here or on another in-sync replica, may be lost at the next start: then it was
                 // never visible.
-                let durable_offset = partition.durable_offset().min(partition.view().synced_offset());
+                let durable_offset = partition.durable_offset().min(partition.view().durable_offset());
                 new.high_watermarks.insert(key.clone(), partition.high_watermark().min(durable_offset));
             }
             new.recovery_points.insert(key, partition.view().synced_offset());
@@ -130,6 +130,7 @@ impl PartitionTable {
             return Err(error);
         }
         self.write_checkpoints()?;
+        self.close_journal()?;
         let marker = self.data_dir.join(CLEAN_SHUTDOWN_FILE);
         Ok(replace_file(&*self.shared.env.disk, &marker, b"{\"version\":0}")?)
     }

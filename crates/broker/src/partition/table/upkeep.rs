@@ -51,14 +51,17 @@ impl PartitionTable {
             let rate = || self.config.load().log_cleaner_io_max_bytes_per_second;
             pace.wait(bytes, rate, || self.stopping.load(Ordering::Relaxed));
         };
+        let noted = self.noted_recovery_points();
         let mut cleaned_to = self.cleaned_to.lock();
         let before = cleaned_to.clone();
         for partition in self.all().iter().filter(|partition| partition.settings().is_compacted) {
             if self.stopping.load(Ordering::Relaxed) {
                 break;
             }
-            let offset = cleaned_to.entry((partition.topic.to_string(), partition.index)).or_default();
-            match partition.compact(*offset, limits, &self.stopping, &moved) {
+            let key = (partition.topic.to_string(), partition.index);
+            let bound = noted.as_ref().map_or(i64::MAX, |noted| noted.get(&key).copied().unwrap_or(0));
+            let offset = cleaned_to.entry(key).or_default();
+            match partition.compact(*offset, bound, limits, &self.stopping, &moved) {
                 Ok(reached) => *offset = reached,
                 Err(LogError::Corrupt { first_offset, .. }) => {
                     partition.report_damage();
