@@ -24,6 +24,7 @@ mod debug;
 mod dump;
 pub(crate) mod failure;
 mod group;
+mod journal;
 pub(crate) mod kafka_forms;
 #[cfg(feature = "lab")]
 mod lab;
@@ -64,6 +65,7 @@ pub(crate) enum Command {
     Dump(dump::Args),
     Debug(debug::Args),
     Recover(recover::Args),
+    Journal(journal::Args),
     #[cfg(feature = "lab")]
     Perf(perf::Args),
     #[cfg(feature = "lab")]
@@ -102,6 +104,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
         Command::Debug(args) => debug::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Journal(args) => journal::run(args).await,
         Command::Recover(args) => recover::run(args).await.map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "lab")]
         Command::Perf(args) => perf::run(args).await,

@@ -55,6 +55,11 @@ fn what_goes_in_and_out_is_counted() {
     assert_eq!(expect("parshall_unsynced_bytes"), 0.0, "acks=all is on disk");
     assert_eq!((expect("parshall_controller_active"), expect("parshall_cluster_active_brokers")), (1.0, 1.0));
     assert!(expect("parshall_log_sync_seconds_count") > 0.0);
+    assert_eq!((expect("parshall_journal_enabled"), expect("parshall_journal_failed")), (1.0, 0.0));
+    let direct = ["large", "no_room", "unknown", "failed"];
+    let direct = direct.map(|reason| expect(&format!(r#"parshall_journal_direct_syncs_total{{reason="{reason}"}}"#)));
+    assert!(expect("parshall_journal_commit_seconds_count") + direct.iter().sum::<f64>() > 0.0, "acks=all is counted");
+    assert_eq!(expect("parshall_journal_replayed_bytes"), 0.0, "nothing was there");
     assert!(expect("process_cpu_seconds_total") > 0.0);
     assert!(expect("process_resident_memory_bytes") > 1e6);
 

@@ -21,7 +21,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of the broker from the ground up. Each may use those before it.
-const BROKER: [&str; 24] = [
+const BROKER: [&str; 25] = [
     "close_reason",
     "memory",
     "frame",
@@ -44,6 +44,7 @@ const BROKER: [&str; 24] = [
     "net",
     "server",
     "recover",
+    "journal",
     "simulation",
     "lib",
 ];

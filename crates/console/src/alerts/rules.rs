@@ -103,6 +103,13 @@ pub(crate) const RULES: &[Rule] = &[
         summary: "a log of {{ $labels.instance }} has failed: look at its disk",
     },
     Rule {
+        name: "JournalFailed",
+        condition: Is(Gauge("parshall_journal_failed"), Above, 0.0),
+        hold: MINUTE,
+        is_critical: false,
+        summary: "the journal of {{ $labels.instance }} could not be written: look at its disk, then restart it",
+    },
+    Rule {
         name: "DiskFull",
         condition: Is(Gauge("parshall_disk_full"), Above, 0.0),
         hold: Duration::ZERO,

@@ -14,7 +14,7 @@ const FORECAST_SECONDS: f64 = 24.0 * 3600.0;
 pub(super) fn find(snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
     snapshot.brokers.values().flat_map(|broker| {
         let dirs = broker.dirs.iter().flat_map(|dir| [failed_dir(broker, dir), nearly_full(broker, dir)]);
-        let own = [down(broker), full(broker), soon_full(broker), open_files(broker)];
+        let own = [down(broker), full(broker), soon_full(broker), journal_failed(broker), open_files(broker)];
         own.into_iter().chain(dirs).flatten()
     })
 }
@@ -87,6 +87,18 @@ fn soon_full(broker: &Broker) -> Option<Finding> {
     })
 }
 
+fn journal_failed(broker: &Broker) -> Option<Finding> {
+    let has_failed = broker.own_figures()?.page.first("parshall_journal_failed") == Some(1.0);
+    has_failed.then(|| {
+        Finding::new(
+            Severity::Warn,
+            format!("The journal of broker {} could not be written: it syncs logs one by one.", broker.id),
+            "Look at its log and its disk, then restart it.",
+            "/",
+        )
+    })
+}
+
 fn open_files(broker: &Broker) -> Option<Finding> {
     let figures = broker.figures.as_ref()?;
     let is_near = figures.max_fds > 0.0 && figures.open_fds > FILES_NEARLY_EXHAUSTED * figures.max_fds;
@@ -98,4 +110,23 @@ fn open_files(broker: &Broker) -> Option<Finding> {
             "/",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node_metrics::Figures;
+
+    #[test]
+    fn a_failed_journal_is_a_finding() {
+        let page = |failed| {
+            format!("parshall_build{{version=\"1\"}} 1\nparshall_uptime_seconds 1\nparshall_journal_failed {failed}\n")
+        };
+        let found = |failed| {
+            let broker = Broker { id: 7, figures: Figures::read(page(failed)), ..Broker::default() };
+            journal_failed(&broker).map(|finding| finding.what)
+        };
+        let text = "The journal of broker 7 could not be written: it syncs logs one by one.";
+        assert_eq!((found(1), found(0)), (Some(text.to_owned()), None));
+    }
 }
