@@ -107,7 +107,7 @@ pub enum DirectReason {
     Large,
     /// The disk does not keep up with two copies, or there is no file yet.
     NoRoom,
-    /// Where its durable part ends is not known: it was just opened or truncated.
+    /// Where its durable part ends is not known: it was just opened or truncated. Or it has failed.
     Unknown,
     /// A write of the journal has failed. It is used again after a restart.
     Failed,

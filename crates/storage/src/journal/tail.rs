@@ -29,9 +29,10 @@ impl Tail {
 }
 
 impl LogView {
-    /// What lies behind the durable part; `None` where that part's end is not known.
+    /// What lies behind the durable part; `None` where that part's end is not known, or the log has failed: then what
+    /// is read of it may not be what was written.
     pub(super) fn tail(&self, journaled: &Journaled) -> Option<Tail> {
-        let from = journaled.end?;
+        let from = journaled.end.filter(|_| self.failure().is_none())?;
         let published = self.published();
         let segments = &published.segments;
         let first = segments.binary_search_by_key(&from.segment, |segment| segment.base_offset()).ok()?;

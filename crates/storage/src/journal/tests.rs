@@ -277,6 +277,24 @@ fn live(seed: u64) {
     machine.restart(&mut rng);
 }
 
+#[test]
+fn nothing_of_a_log_that_has_failed_is_promised() {
+    let mut machine = Machine::new(1);
+    machine.create("a-0", Uuid([1; 16]), LogConfig::default());
+    machine.append("a-0", 2, 100);
+    machine.sync("a-0");
+    machine.append("a-0", 1, 100);
+    assert!(matches!(machine.commit()[..], [Committed::Durable { bytes: 1.. }]));
+    machine.append("a-0", 1, 100);
+    machine.disk.fail(SimOp::Sync, 0, Errno::IO);
+    assert!(machine.logs["a-0"].log.view().sync().is_err());
+    // The system calls the pages clean, and may have forgotten them.
+    assert_eq!(machine.commit(), [Committed::Direct(DirectReason::Unknown)]);
+    assert_eq!(machine.logs["a-0"].promised, 3);
+    machine.disk.crash();
+    machine.restart(&mut Rng::new(1));
+}
+
 #[cfg(feature = "injected-faults")]
 #[test]
 fn every_injected_fault_is_found() {
