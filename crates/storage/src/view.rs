@@ -430,7 +430,10 @@ impl LogView {
             };
         }
         let bad = part.segment.bad_ranges();
-        Ok(bad.iter().find(|range| range.position >= position).map_or(end, |range| end.min(range.position)))
+        // One without bytes where the batch starts is of offsets in front of it, which were lost.
+        let is_in_front = |range: &BadRange| range.position == position && range.end_position == position;
+        let ahead = bad.iter().find(|range| range.position >= position && !is_in_front(range));
+        Ok(ahead.map_or(end, |range| end.min(range.position)))
     }
 
     /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none

@@ -414,6 +414,8 @@ impl World {
         // The owner checkpoints that the recovery point is lower now.
         self.recovery_point = self.recovery_point.min(view.synced_offset());
         self.end = end;
+        // Of what lies behind, everything was lost before.
+        self.synced = self.synced.min(end);
         self.written.split_off(&end);
         let content = self.check_content(how == Restart::Crash);
         // What lies below the log start may come back if that was not checkpointed.

@@ -310,6 +310,30 @@ fn scrubbing_finds_the_damage_and_readers_are_told() {
 }
 
 #[test]
+fn what_is_appended_where_the_end_was_lost_can_be_read() {
+    let mut rng = Rng::new(1);
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &small_config(), options(0, false));
+    let mut append = |log: &mut Log, count| {
+        for _ in 0..count {
+            log.append(&[batch(1, 10, &mut rng, at(1)).build()], Origin::Client, EPOCH, at(1)).unwrap();
+        }
+    };
+    append(&mut log, 5);
+    log.roll(at(1)).unwrap();
+    append(&mut log, 1);
+    log.view().sync().unwrap();
+    disk.put(&segment_paths(&disk)[0], b"");
+    let (mut log, report) = open(&disk, &small_config(), options(0, false));
+    assert_eq!(report.bad_ranges.len(), 1, "{report:?}");
+    // The segment goes on where it has lost everything.
+    log.truncate_to(5, at(2)).unwrap();
+    append(&mut log, 1);
+    let content = read_all(&log.view(), &mut rng);
+    assert_eq!((content.offsets(), content.corrupt), (vec![5], vec![(0, 5)]));
+}
+
+#[test]
 fn scrubbing_leaves_alone_what_this_process_wrote_in_the_last_day() {
     let disk = SimDisk::new(1);
     let (mut log, content) = written(&disk, 1);

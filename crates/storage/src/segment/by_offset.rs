@@ -53,26 +53,26 @@ impl Segment {
             let lowest = walk.next_offset();
             let Some(item) = walk.step()? else { break };
             match item {
-                Item::Batch(position, header) if header.last_offset() >= offset => return Ok(Some((position, lowest))),
+                Item::Batch(position, header) if header.last_offset() >= offset => {
+                    let lost = self.lost_at(offset).filter(|_| header.base_offset > offset);
+                    return lost.map_or(Ok(Some((position, lowest))), |range| Err(corrupt(range)));
+                }
                 Item::Batch(..) => {}
                 Item::Bad { range, .. } => {
                     self.mark_bad(range);
                     if offset < range.next_offset {
-                        return Err(ReadError::Corrupt {
-                            first_offset: range.first_offset,
-                            next_offset: range.next_offset,
-                        });
+                        return Err(corrupt(range));
                     }
                 }
             }
         }
-        // The end of the segment may be lost without a trace but the next segment's name.
-        match self.bad_ranges().last() {
-            Some(range) if offset >= range.first_offset && offset < range.next_offset => {
-                Err(ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset })
-            }
-            _ => Ok(None),
-        }
+        self.lost_at(offset).map_or(Ok(None), |range| Err(corrupt(range)))
+    }
+
+    /// The range that is known to be bad and has an offset. The end of a segment may be lost without a trace but the
+    /// next segment's name; when that one is cut off later, batches follow where it was lost.
+    fn lost_at(&self, offset: i64) -> Option<BadRange> {
+        self.bad_ranges().into_iter().find(|range| (range.first_offset..range.next_offset).contains(&offset))
     }
 
     /// What is wrong with the batch that has `offset`, whose CRC does not fit. `None` if it does fit.
@@ -156,4 +156,8 @@ impl Segment {
             _ => None,
         })
     }
+}
+
+fn corrupt(range: BadRange) -> ReadError {
+    ReadError::Corrupt { first_offset: range.first_offset, next_offset: range.next_offset }
 }
