@@ -42,9 +42,9 @@ const BROKER: [&str; 25] = [
     "exposition",
     "api",
     "net",
+    "journal",
     "server",
     "recover",
-    "journal",
     "simulation",
     "lib",
 ];

@@ -14,7 +14,7 @@ def case_alerts_are_shown_as_they_would_fire(c):
         return
     c.page.get_by_role("link", name="Alerts").click()
     rules = c.page.get_by_role("region", name="Alerts").locator("tbody tr")
-    expect(rules).to_have_count(14)
+    expect(rules).to_have_count(15)
     down = c.page.get_by_role("row").filter(has=c.page.get_by_role("rowheader", name="BrokerDown"))
     expect(down).to_contain_text("inactive")
     expect(down).to_contain_text("whether a broker answers (1 or 0) is 0, for 1 min")

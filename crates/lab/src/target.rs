@@ -349,7 +349,8 @@ mod tests {
         assert!(is_running(pid));
         let [data] = &children(dir.path())[..] else { panic!("{:?}", children(dir.path())) };
         let arguments = fs::read_to_string(data.join("broker-1/arguments")).unwrap();
-        let settings = "--set auto.create.topics.enable=false --set num.partitions=3\n";
+        let settings =
+            "--set auto.create.topics.enable=false --set group.initial.rebalance.delay.ms=0 --set num.partitions=3\n";
         assert!(arguments.ends_with(settings), "{arguments}");
         assert_eq!(fs::read_to_string(data.join("broker-1/log")).unwrap(), "warn\n");
         assert!(fs::read_to_string(data.join("broker-1.log")).unwrap().contains("something else"));
