@@ -231,7 +231,7 @@ impl Journal {
 
     /// Whether [`Journal::make_file`] should be called.
     pub fn wants_file(&self) -> bool {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         !self.is_over() && state.ring.wants_file()
     }
 

@@ -5,7 +5,8 @@
 //!
 //! What is promised:
 //! - After [`LogView::sync`] returned an offset, all records below it survive power loss, and so do the names of the
-//!   files that hold them.
+//!   files that hold them. So they do when [`journal::Journal::commit`] has called them durable, once the journal of
+//!   the data directory has been opened again.
 //! - After a failed write or sync the log takes and promises nothing any more. A full disk is no failure: what was
 //!   being appended is taken back, and the log goes on.
 //! - Recovery cuts only what was torn behind the last valid batch. A bad batch in front of valid ones stays where it

@@ -94,6 +94,8 @@ pub(super) struct Ring {
     files_max: usize,
     /// In the order in which they were begun.
     begun: VecDeque<RingFile>,
+    /// How many of the oldest are known not to be needed: what is not needed once is never needed again.
+    free: usize,
     /// Files that are ready to be begun.
     ready: Vec<(u32, Arc<dyn File>)>,
     /// Where the next frame goes in the newest file.
@@ -120,6 +122,7 @@ impl Ring {
             file_bytes,
             files_max,
             begun: VecDeque::new(),
+            free: 0,
             ready: Vec::new(),
             position: 0,
             next_file_sequence,
@@ -146,22 +149,24 @@ impl Ring {
     }
 
     /// How much of the ring is needed, in percent of its greatest size.
-    pub(super) fn needed_percent(&self) -> usize {
+    pub(super) fn needed_percent(&mut self) -> usize {
         100 * self.needed_files() / self.files_max.max(1)
     }
 
-    fn needed_files(&self) -> usize {
+    fn needed_files(&mut self) -> usize {
         let free = self.free_files();
         self.begun.len() - free
     }
 
     /// How many of the oldest files are not needed.
-    fn free_files(&self) -> usize {
-        let before_newest = self.begun.len().saturating_sub(1);
-        self.begun.iter().take(before_newest).take_while(|file| !file.is_needed()).count()
+    fn free_files(&mut self) -> usize {
+        while self.free + 1 < self.begun.len() && !self.begun[self.free].is_needed() {
+            self.free += 1;
+        }
+        self.free
     }
 
-    pub(super) fn needed_bytes(&self) -> u64 {
+    pub(super) fn needed_bytes(&mut self) -> u64 {
         match self.needed_files() {
             0 => 0,
             // The newest counts only if it is needed.
@@ -171,7 +176,7 @@ impl Ring {
     }
 
     /// Whether another file should be made, so that it is there when the newest is full.
-    pub(super) fn wants_file(&self) -> bool {
+    pub(super) fn wants_file(&mut self) -> bool {
         let has_room = !self.begun.is_empty() && self.position < self.file_bytes / 2;
         !has_room && self.ready.is_empty() && self.has_place() && self.free_files() == 0
     }
@@ -190,8 +195,7 @@ impl Ring {
         self.begun.iter().zip(ends).any(|(file, end)| end > needed_from && file.logs.contains_key(directory))
     }
 
-    /// Writes the next frame. When this returns it is durable. After an error it may be
-    /// on the disk nevertheless.
+    /// Writes the next frame. When this returns it is durable. After an error it may be on the disk nevertheless.
     pub(super) fn write(&mut self, frame: &mut Frame) -> Result<(), NotWritten> {
         let bytes = frame.frame_bytes() as u64;
         if self.begun.is_empty() || self.position + bytes > self.file_bytes {
@@ -209,7 +213,7 @@ impl Ring {
     }
 
     /// The first frame that is needed, or the next one.
-    fn needed_from(&self) -> u64 {
+    fn needed_from(&mut self) -> u64 {
         let free = self.free_files();
         self.begun.get(free).map_or(self.frames.next(), |file| file.first_frame)
     }
@@ -227,6 +231,7 @@ impl Ring {
             Some(ready) => ready,
             None if self.begun.len() > 1 && self.free_files() > 0 => {
                 let oldest = self.begun.pop_front().ok_or(NotWritten::NoRoom)?;
+                self.free -= 1;
                 (oldest.slot, oldest.file)
             }
             None => return Err(NotWritten::NoRoom),
