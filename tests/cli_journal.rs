@@ -117,6 +117,28 @@ fn a_damaged_frame_is_told_and_the_others_are_applied() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test removes a file")]
+fn a_broker_does_not_start_without_its_journal_until_that_is_forgotten() {
+    let mut broker = Broker::start();
+    produce_into_journal(&broker);
+    broker.process.kill().unwrap();
+    broker.process.wait().unwrap();
+    std::fs::remove_file(broker.data_dir.path().join("journal-0.parshall")).unwrap();
+
+    let data_dir = broker.data_dir.path();
+    let serve = |args: &[&str]| Command::new(PARSHALL).args(args).arg("--data-dir").arg(data_dir).output().unwrap();
+    let refused = serve(&["serve", "--listen", "127.0.0.1:0", "--console", "off"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let says = text(&refused);
+    assert!(says.contains("journal-0.parshall is missing") && says.contains("'parshall journal forget"), "{says}");
+    let forgotten = &lines(&journal(&broker, &["forget", "--json"]))[0];
+    assert_eq!(forgotten["forgotten_files"], json!(["journal-0.parshall"]));
+    let again = text(&journal(&broker, &["forget"]));
+    assert!(again.contains("No file of the journal is missing"), "{again}");
+    broker.kill_and_restart();
+}
+
+#[test]
 fn a_clean_stop_leaves_nothing_in_the_journal() {
     let mut broker = Broker::start();
     produce_into_journal(&broker);

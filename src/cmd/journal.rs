@@ -51,6 +51,15 @@ Examples:
 Examples:
   parshall journal apply --data-dir /var/lib/parshall")]
     Apply(Target),
+    /// Start without files of the journal that are missing
+    ///
+    /// A broker that was not stopped cleanly does not start while a file of its journal is missing, since that may have
+    /// the only copy of what was acknowledged last. Where the file is gone for good, this makes do with what is there;
+    /// other replicas still have what is lost. The broker must be down.
+    #[command(after_long_help = "\
+Examples:
+  parshall journal forget --data-dir /var/lib/parshall")]
+    Forget(Target),
 }
 
 #[derive(Debug, clap::Args)]
@@ -65,7 +74,8 @@ struct Target {
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let env = Env::real();
-    let (Command::Status(target) | Command::Dump(target) | Command::Apply(target)) = &args.command;
+    let (Command::Status(target) | Command::Dump(target) | Command::Apply(target) | Command::Forget(target)) =
+        &args.command;
     let dir = target.data_dir.display();
     if !env.disk.exists(&target.data_dir).with_context(|| format!("cannot read {dir}"))? {
         bail!("{dir} is not there; --data-dir names the directory of the node's data");
@@ -76,6 +86,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Apply(target) => {
             let _lock = recover::lock(&target.data_dir).await.context("the node has to be down")?;
             apply(&env, target)?
+        }
+        Command::Forget(target) => {
+            let _lock = recover::lock(&target.data_dir).await.context("the node has to be down")?;
+            forget(&env, target)?;
+            0
         }
     };
     Ok(if lost_frames == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -179,6 +194,21 @@ fn apply(env: &Env, target: &Target) -> Result<u64> {
         }
     }
     Ok(replayed.lost_frames)
+}
+
+fn forget(env: &Env, target: &Target) -> Result<()> {
+    let missing = journal::forget(&*env.disk, &target.data_dir)?;
+    if target.json {
+        let files: Vec<_> = missing.iter().map(|path| name_of(path)).collect();
+        return Ok(output::print_json(&json!({ "forgotten_files": files }))?);
+    }
+    for path in &missing {
+        println!("{} is not expected any more. What only it had is lost on this node", name_of(path));
+    }
+    if missing.is_empty() {
+        println!("No file of the journal is missing");
+    }
+    Ok(())
 }
 
 fn tell_lost(frames: u64) {

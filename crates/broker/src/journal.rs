@@ -47,7 +47,13 @@ pub fn apply(env: &Env, data_dir: &Path) -> Result<Replayed, OfflineJournalError
     Ok(stored::apply(Arc::clone(disk), data_dir, directory_id, epoch, &known)?)
 }
 
-/// The same, and removes the files: the directory is about to get another id, and they would be foreign to it.
+/// Has files of the journal that are missing not expected any more. Returns them. The lock of the directory has to be
+/// held.
+pub fn forget(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<PathBuf>, OfflineJournalError> {
+    Ok(stored::forget(disk, data_dir, directory_id(disk, data_dir)?)?)
+}
+
+/// As [`apply`], and removes the files: the directory is about to get another id, and they would be foreign to it.
 pub(crate) fn dissolve(env: &Env, data_dir: &Path) -> Result<Replayed, OfflineJournalError> {
     let replayed = apply(env, data_dir)?;
     stored::remove(&*env.disk, data_dir, directory_id(&*env.disk, data_dir)?)?;

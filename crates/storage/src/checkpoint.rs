@@ -15,6 +15,8 @@ pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
 pub const LOG_START_OFFSET_FILE: &str = "log-start-offset-checkpoint";
 /// The high watermarks of the partitions of a data directory (`OffsetCheckpointFile` of Kafka's `ReplicaManager`).
 pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
+/// The files of the journal ([`crate::journal`]) that have to be there.
+pub(crate) const JOURNAL_FILES_FILE: &str = "journal-files-checkpoint";
 /// Where compaction goes on.
 pub const CLEANER_OFFSET_FILE: &str = "cleaner-offset-checkpoint";
 

@@ -15,6 +15,7 @@ mod format;
 mod frame;
 #[cfg(test)]
 mod hostile_tests;
+mod noted_files;
 mod offline;
 mod replay;
 mod ring;
@@ -22,17 +23,19 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use wire::Uuid;
 
 use self::format::FRAME_BYTES_MAX;
 use self::frame::Frame;
-pub use self::offline::{BegunFile, Inspected, InspectedEntry, JournalFile, NeededSum, apply, inspect, remove};
+use self::noted_files::{note_files, noted_files, remove_noted};
+pub use self::offline::{BegunFile, Inspected, InspectedEntry, JournalFile, NeededSum, apply, forget, inspect, remove};
 pub use self::replay::Replayed;
 use self::replay::{find_files, replay};
 use self::ring::{NotWritten, Ring, file_path, make_file};
@@ -60,6 +63,12 @@ pub enum JournalError {
         .path.display()
     )]
     Foreign { path: PathBuf, found: Uuid, expected: Uuid },
+    #[error(
+        "{} is missing, and the broker was not stopped cleanly: what it acknowledged last may be nowhere else. Put the \
+         file back, or start with what is there after 'parshall journal forget --data-dir {}'",
+        .path.display(), .dir.display()
+    )]
+    Missing { path: PathBuf, dir: PathBuf },
     #[error("{} has version {version}, which a later release writes; start that release", .path.display())]
     Version { path: PathBuf, version: u32 },
     #[error("the journal cannot be read or written: {0}")]
@@ -118,6 +127,8 @@ pub struct Journal {
     state: Mutex<State>,
     /// A write has failed, or its use has ended. It changes under the lock of `state`.
     is_over: AtomicBool,
+    /// How much of the ring was needed at the last commit.
+    needed_percent: AtomicUsize,
     bypass_bytes: u64,
 }
 
@@ -155,6 +166,7 @@ impl Journal {
         // From the newest on: as soon as one says that nothing is needed, the others do not count.
         let begun = files.begun.iter().rev().map(|found| found.slot);
         let (mut is_started, mut outgrown) = (false, None);
+        note_files(&*disk, &dir, &files.slots())?;
         for slot in begun.chain(files.empty.iter().copied()) {
             let path = file_path(&dir, slot);
             let file = disk.open(&path, OpenMode::Durable)?;
@@ -162,25 +174,31 @@ impl Journal {
             let is_of_size = file.len()? == file_bytes;
             if is_newest {
                 is_started = true;
-                outgrown = (!is_of_size).then(|| path.clone());
+                outgrown = (!is_of_size).then_some(slot);
                 if file.len()? >= BLOCK_BYTES as u64 {
                     ring.start_with(slot, file)?;
                 }
             } else if is_of_size && ring.has_place() {
                 ring.add(slot, file);
             } else {
-                disk.remove_file(&path)?;
+                remove_noted(&*disk, &dir, slot)?;
             }
         }
-        if let Some(path) = outgrown {
+        if let Some(slot) = outgrown {
             ring.give_up_newest();
-            disk.remove_file(&path)?;
+            remove_noted(&*disk, &dir, slot)?;
         }
         let frame_bytes_max = FRAME_BYTES_MAX.min(file_bytes as usize / 2);
         let state = State { ring, frame: Frame::new(frame_bytes_max) };
         // A frame has room for that.
         let bypass_bytes = limits.bypass_bytes.min(frame_bytes_max as u64 / 2);
-        Ok((Self { state: Mutex::new(state), is_over: AtomicBool::new(false), bypass_bytes }, replayed))
+        let journal = Self {
+            state: Mutex::new(state),
+            is_over: AtomicBool::new(false),
+            needed_percent: AtomicUsize::new(0),
+            bypass_bytes,
+        };
+        Ok((journal, replayed))
     }
 
     /// Makes all that the logs have durable, as far as it goes into the journal; each log once.
@@ -191,6 +209,7 @@ impl Journal {
             return committed;
         }
         let percent = state.ring.needed_percent();
+        self.needed_percent.store(percent, Ordering::Relaxed);
         let bypass_bytes = match percent {
             FULL_PERCENT.. => 0,
             PRESSED_PERCENT.. => self.bypass_bytes.min(PRESSED_BYTES),
@@ -248,6 +267,9 @@ impl Journal {
             return Err(io::Error::other(format!("only {free_bytes} bytes of the disk are free")));
         }
         let file = make_file(&*disk, &dir, slot, bytes)?;
+        let mut slots = noted_files(&*disk, &dir)?;
+        slots.insert(slot);
+        note_files(&*disk, &dir, &slots)?;
         self.state.lock().ring.add(slot, file);
         Ok(())
     }
@@ -271,6 +293,11 @@ impl Journal {
         self.state.lock().ring.needed_bytes()
     }
 
+    /// How much of the ring was needed at the last commit, in percent of its greatest size. Waits for nobody.
+    pub fn needed_percent(&self) -> usize {
+        self.needed_percent.load(Ordering::Relaxed)
+    }
+
     pub fn file_count(&self) -> usize {
         self.state.lock().ring.file_count()
     }
@@ -286,7 +313,8 @@ impl Journal {
         if self.is_over.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        state.ring.close()
+        state.ring.close()?;
+        note_files(&**state.ring.disk(), state.ring.dir(), &BTreeSet::new())
     }
 
     /// Writes the frame, and raises the durable offsets of the logs in it.

@@ -7,6 +7,7 @@ use wire::batch::BatchBuilder;
 
 use super::format::{EntryHeader, FRAME_HEADER_BYTES, FileHeader, FrameHeader, padded};
 use super::*;
+use crate::checkpoint::JOURNAL_FILES_FILE;
 use crate::seeds::{run_seeds, seeds};
 use crate::simdisk::Rng;
 use crate::{Log, LogConfig, Now, Origin, SimDisk};
@@ -41,6 +42,11 @@ fn is_segment(path: &Path) -> bool {
 
 fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "parshall")
+}
+
+/// Or the note of which files there are.
+fn is_of_journal(path: &Path) -> bool {
+    is_journal(path) || path.ends_with(JOURNAL_FILES_FILE)
 }
 
 fn open(disk: &SimDisk, epoch: u64) -> Result<(Journal, Replayed), JournalError> {
@@ -112,7 +118,7 @@ impl Crashed {
             assert!(is_original && bytes.len() <= whole.len(), "{} has something else", path.display());
         }
         let rest = |tree: &Tree| {
-            let rest = tree.iter().filter(|(path, _)| !is_segment(path) && !is_journal(path));
+            let rest = tree.iter().filter(|(path, _)| !is_segment(path) && !is_of_journal(path));
             rest.map(|(path, bytes)| (path.clone(), bytes.clone())).collect::<Tree>()
         };
         assert_eq!(rest(&after), rest(tree));
@@ -187,7 +193,7 @@ fn whatever_is_damaged_nothing_else_comes_back() {
         }
         match crashed.replay(&tree).0 {
             Ok(_) | Err(JournalError::Foreign { .. } | JournalError::Version { .. }) => {}
-            Err(JournalError::Io(error)) => panic!("{error}"),
+            Err(error @ (JournalError::Io(_) | JournalError::Missing { .. })) => panic!("{error}"),
         }
     });
 }
@@ -244,7 +250,7 @@ fn a_forged_name_leads_nowhere() {
                 length,
             };
             let mut tree = crashed.tree.clone();
-            tree.retain(|path, _| !is_journal(path));
+            tree.retain(|path, _| !is_of_journal(path));
             tree.insert(Path::new(DIR).join("journal-3.parshall"), forged(&[(entry(name, 5), b"wrong")], 0));
             // It may be an error. Checked is that nothing was written.
             let (_, segments) = crashed.replay(&tree);
@@ -258,7 +264,7 @@ fn the_greatest_numbers_overflow_nothing() {
     let crashed = Crashed::new();
     for sequence in [u64::MAX - 1, u64::MAX] {
         let mut tree = crashed.tree.clone();
-        tree.retain(|path, _| !is_journal(path));
+        tree.retain(|path, _| !is_of_journal(path));
         tree.insert(Path::new(DIR).join("journal-3.parshall"), forged(&[], sequence));
         let replayed = crashed.replay(&tree).0.unwrap();
         assert_eq!((replayed.frames, replayed.lost_frames), (1, sequence));

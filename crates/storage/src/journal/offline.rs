@@ -7,7 +7,8 @@ use std::sync::Arc;
 use wire::Uuid;
 
 use super::format::{EntryHeader, next_entry};
-use super::replay::{Needed, Replayed, find_files, replay, walk, walk_needed};
+use super::noted_files::{missing_files, note_files};
+use super::replay::{Needed, Replayed, find_files, find_present, replay, walk, walk_needed};
 use super::ring::{Ring, file_path};
 use super::{JournalError, Known};
 use crate::disk::{BLOCK_BYTES, Disk, OpenMode};
@@ -134,12 +135,23 @@ pub fn inspect(
 /// Removes the files of a journal in which nothing is needed: see [`apply`].
 pub fn remove(disk: &dyn Disk, dir: &Path, directory_id: Uuid) -> Result<(), JournalError> {
     let files = find_files(disk, dir, directory_id)?;
+    note_files(disk, dir, &BTreeSet::new())?;
     // The newest last: it says that the others do not count.
     for slot in files.empty.iter().copied().chain(files.begun.iter().map(|found| found.slot)) {
         disk.remove_file(&file_path(dir, slot))?;
         disk.sync_dir(dir)?;
     }
     Ok(())
+}
+
+/// Has files that are missing not expected any more. Returns them. What only they had is lost.
+pub fn forget(disk: &dyn Disk, dir: &Path, directory_id: Uuid) -> Result<Vec<PathBuf>, JournalError> {
+    let present = find_present(disk, dir, directory_id)?.slots();
+    let missing = missing_files(disk, dir, &present)?;
+    if !missing.is_empty() {
+        note_files(disk, dir, &present)?;
+    }
+    Ok(missing)
 }
 
 /// Replays what a crash left as a start does, and leaves a journal in which nothing is needed. `epoch` is a random
@@ -153,6 +165,7 @@ pub fn apply(
 ) -> Result<Replayed, JournalError> {
     let files = find_files(&*disk, dir, directory_id)?;
     let replayed = replay(&*disk, dir, &files, known)?;
+    note_files(&*disk, dir, &BTreeSet::new())?;
     if let Some(newest) = files.begun.last() {
         let path = file_path(dir, newest.slot);
         let file = disk.open(&path, OpenMode::Durable)?;

@@ -5,7 +5,7 @@
 //! deleted, and what belongs to another topic or to the log as it was before a truncation. Doing it again changes
 //! nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use wire::Uuid;
 
 use super::format::{EntryHeader, FRAME_BYTES_MAX, FileHeader, FrameHeader, NotAHeader, next_entry};
+use super::noted_files::check_noted;
 use super::ring::{file_path, slot_of};
 use super::{JournalError, Known};
 use crate::disk::{BLOCK_BYTES, Disk, File, OpenMode, read_up_to, write_all_at};
@@ -50,14 +51,25 @@ pub(super) struct Files {
 }
 
 impl Files {
+    pub(super) fn slots(&self) -> BTreeSet<u32> {
+        self.begun.iter().map(|found| found.slot).chain(self.empty.iter().copied()).collect()
+    }
+
     /// Greater than those of all that were begun.
     pub(super) fn next_sequence(&self) -> u64 {
         self.begun.last().map_or(0, |newest| newest.header.file_sequence.saturating_add(1))
     }
 }
 
-/// Finds the files. One of another data directory or version is an error.
+/// Finds the files. One of another data directory or version is an error, and so is one that is not there.
 pub(super) fn find_files(disk: &dyn Disk, dir: &Path, directory_id: Uuid) -> Result<Files, JournalError> {
+    let files = find_present(disk, dir, directory_id)?;
+    check_noted(disk, dir, &files.slots())?;
+    Ok(files)
+}
+
+/// The same, whatever is missing.
+pub(super) fn find_present(disk: &dyn Disk, dir: &Path, directory_id: Uuid) -> Result<Files, JournalError> {
     let mut files = Files { begun: Vec::new(), empty: Vec::new(), garbage: 0 };
     for entry in disk.read_dir(dir)?.into_iter().filter(|entry| !entry.is_dir) {
         let Some(slot) = slot_of(&entry.name) else { continue };

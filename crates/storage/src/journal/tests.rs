@@ -255,7 +255,15 @@ fn live(seed: u64) {
             }
             92..94 => {
                 if machine.journal.wants_file() {
-                    machine.journal.make_file().unwrap();
+                    if rng.percent(20) {
+                        machine.disk.stop_after(rng.below(12));
+                        // It may have been through by then.
+                        _ = machine.journal.make_file();
+                        machine.disk.crash();
+                        machine.restart(&mut rng);
+                    } else {
+                        machine.journal.make_file().unwrap();
+                    }
                 }
             }
             _ => {
@@ -293,6 +301,47 @@ fn nothing_of_a_log_that_has_failed_is_promised() {
     assert_eq!(machine.logs["a-0"].promised, 3);
     machine.disk.crash();
     machine.restart(&mut Rng::new(1));
+}
+
+#[test]
+fn a_file_that_was_removed_after_a_crash_is_missed_until_it_is_forgotten() {
+    let mut machine = Machine::new(1);
+    machine.create("a-0", Uuid([1; 16]), LogConfig::default());
+    machine.append("a-0", 1, 100);
+    machine.sync("a-0");
+    machine.append("a-0", 1, 100);
+    assert!(matches!(machine.commit()[..], [Committed::Durable { bytes: 1.. }]));
+    machine.disk.crash();
+    let path = file_path(Path::new(DIR), 0);
+    machine.disk.remove_file(&path).unwrap();
+    let opened = || open_journal(&machine.disk, 2, &|_| Known::default());
+    match opened() {
+        Err(JournalError::Missing { path: missing, .. }) => assert_eq!(missing, path),
+        other => panic!("{:?}", other.map(|(_, replayed)| replayed)),
+    }
+    assert!(matches!(
+        inspect(&machine.disk, Path::new(DIR), DIRECTORY_ID, &mut |_| Ok(())),
+        Err(JournalError::Missing { .. })
+    ));
+    assert_eq!(forget(&machine.disk, Path::new(DIR), DIRECTORY_ID).unwrap(), [path]);
+    assert!(opened().is_ok());
+    assert_eq!(forget(&machine.disk, Path::new(DIR), DIRECTORY_ID).unwrap(), [PathBuf::new(); 0]);
+}
+
+#[test]
+fn a_file_in_which_nothing_is_needed_may_be_removed() {
+    let machine = Machine::new(1);
+    let path = file_path(Path::new(DIR), 0);
+    machine.journal.close().unwrap();
+    machine.disk.crash();
+    machine.disk.remove_file(&path).unwrap();
+    let (journal, _) = open_journal(&machine.disk, 2, &|_| Known::default()).unwrap();
+    journal.make_file().unwrap();
+    machine.disk.crash();
+    apply(Arc::new(machine.disk.clone()), Path::new(DIR), DIRECTORY_ID, 3, &|_| Known::default()).unwrap();
+    machine.disk.crash();
+    machine.disk.remove_file(&path).unwrap();
+    assert!(open_journal(&machine.disk, 4, &|_| Known::default()).is_ok());
 }
 
 #[cfg(feature = "injected-faults")]

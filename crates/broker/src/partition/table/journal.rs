@@ -48,6 +48,8 @@ impl PartitionTable {
         }
         if config.log_journal_enable && bytes >= BYTES_MIN {
             self.shared.syncer.set_journal(Arc::new(journal));
+        } else {
+            journal.close()?;
         }
         Ok(())
     }
