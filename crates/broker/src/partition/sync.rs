@@ -33,11 +33,21 @@ const BACKGROUND_THREADS: usize = 4;
 const GATHER: Duration = Duration::from_micros(500);
 /// Partitions in one commit of the journal.
 const COMMIT_PARTITIONS_MAX: usize = 1024;
-/// What is in the journal is brought into its segment when it is so much, or so old.
-const WRITE_BEHIND_BYTES: u64 = 1 << 20;
-const WRITE_BEHIND_MS: i64 = 5000;
+/// What is in the journal is brought into its segment when a partition has so much there, or when it is so old. Each of
+/// these syncs makes the disk flush its cache beside the journal's writes: the larger, the fewer.
+const WRITE_BEHIND: WriteBehind = WriteBehind { bytes: 8 << 20, age_ms: 5000 };
+/// The same while many partitions, or one that is quiet, have so much of the journal needed.
+const WRITE_BEHIND_SOON: WriteBehind = WriteBehind { bytes: 1 << 20, age_ms: 1000 };
+const SOON_PERCENT: usize = 12;
 /// When a file of the journal could not be made, the disk is left alone for a while.
 const FILE_BACKOFF: Duration = Duration::from_secs(10);
+
+/// From when on a partition's part of the journal is brought into its segment.
+#[derive(Clone, Copy)]
+struct WriteBehind {
+    bytes: u64,
+    age_ms: i64,
+}
 
 /// The queues of partitions to sync.
 pub struct Syncer {
@@ -106,6 +116,13 @@ impl Syncer {
 
     pub fn journal(&self) -> Option<&Arc<Journal>> {
         self.journal.get()
+    }
+
+    fn write_behind(&self) -> WriteBehind {
+        match self.journal.get() {
+            Some(journal) if journal.needed_percent() >= SOON_PERCENT => WRITE_BEHIND_SOON,
+            _ => WRITE_BEHIND,
+        }
     }
 
     /// One without threads, for tests that do its work in their own time.
@@ -355,9 +372,10 @@ impl Partition {
     /// should be brought into the segment.
     pub(super) fn may_stay_in_journal(&self) -> bool {
         let age_ms = self.now_ms() - self.sync.journaled_since_ms.load(Ordering::Relaxed);
+        let limits = self.shared.syncer.write_behind();
         self.view.durable_offset() == self.view.log_end_offset()
-            && (1..WRITE_BEHIND_BYTES).contains(&self.sync.journaled_bytes.load(Ordering::Relaxed))
-            && age_ms < WRITE_BEHIND_MS
+            && (1..limits.bytes).contains(&self.sync.journaled_bytes.load(Ordering::Relaxed))
+            && age_ms < limits.age_ms
     }
 
     fn note_journaled(self: &Arc<Self>, bytes: u64) {
@@ -365,7 +383,7 @@ impl Partition {
         if before == 0 {
             self.sync.journaled_since_ms.store(self.now_ms(), Ordering::Relaxed);
         }
-        if before + bytes >= WRITE_BEHIND_BYTES {
+        if before + bytes >= self.shared.syncer.write_behind().bytes {
             self.request_background_sync();
         } else if bytes > 0 {
             self.mark_dirty();
