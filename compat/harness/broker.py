@@ -76,6 +76,8 @@ class Broker:
         self.home.mkdir(parents=True, exist_ok=True)
         self.settings = dict(settings or {})
         self.port = port or free_port()
+        # Goes before every command line, whoever starts the process.
+        self.wrap = ()
         self.process = None
         self.start_s = None
 
@@ -86,7 +88,7 @@ class Broker:
         """Runs the command line as a session of its own, with its output in stdout.log."""
         with open(self.home / "stdout.log", "ab") as out:
             self.process = subprocess.Popen(
-                list(map(str, command)),
+                list(map(str, [*self.wrap, *command])),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

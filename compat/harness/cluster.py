@@ -277,6 +277,10 @@ class Cluster:
     def rss_bytes(self):
         return {node.number: node.rss_bytes() for node in self.nodes.values() if node.alive()}
 
+    def cpu_s(self):
+        """Of all nodes together."""
+        return sum(node.cpu_s() for node in self.nodes.values())
+
     def alive(self):
         return all(node.alive() for node in self.nodes.values())
 

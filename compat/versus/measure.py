@@ -1,11 +1,13 @@
-"""Runs one of Kafka's tools, or a probe of our own, against one broker, and says what it achieved and what the broker spent on it."""
+"""Runs Kafka's tools, or a probe of our own, against one broker: what it achieved and what the broker spent on it."""
 
+import concurrent.futures
+import mmap
 import os
 import pathlib
 import re
 import resource
+import statistics
 import subprocess
-import tempfile
 import time
 
 from harness import install, wire
@@ -25,44 +27,54 @@ rootLogger.appenderRef.e.ref = e
 """
 
 
-def tool(server, name, *arguments):
-    """Runs a tool in a fresh JVM. Returns its output and what it cost: seconds, CPU of the broker and of the tool, errors it logged."""
-    with tempfile.NamedTemporaryFile("w", suffix=".properties") as log4j:
-        log4j.write(LOG4J)
-        log4j.flush()
-        command = [
-            "java",
-            *TOOL_JVM,
-            f"-Dlog4j2.configurationFile={log4j.name}",
-            "-cp",
-            f"{install.kafka_libs()}/*",
-            TOOLS + name,
-        ]
-        command += ["--bootstrap-server", server.bootstrap, *map(str, arguments)]
-        os.sync()
-        machine, before = _machine_cpu_s(), server.cpu_s()
-        spent, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800)
-        wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-        client = after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime
-        broker = server.cpu_s() - before
-        # What a broker leaves in the page cache costs its machine later.
-        os.sync()
-        machine = _machine_cpu_s() - machine - client
-    if done.returncode:
-        raise RuntimeError(f"{name} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
-    errors = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"WARN|ERROR|Exception", line)]
+def java_tool(server, name, *arguments):
+    """The command line that runs one of Kafka's tools in a fresh JVM."""
+    log4j = server.home / "tool-log4j2.properties"
+    log4j.write_text(LOG4J)
+    command = ["java", *TOOL_JVM, f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{install.kafka_libs()}/*"]
+    return [*command, TOOLS + name, "--bootstrap-server", server.bootstrap, *arguments]
+
+
+def run(server, *commands):
+    """Runs command lines at the same time. Returns the output of each, and what they cost: seconds, CPU of the broker
+    and of the clients, errors that these logged."""
+
+    def one(command):
+        words = list(map(str, command))
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800)
+        if done.returncode:
+            shown = " ".join(words[:2])
+            raise RuntimeError(f"{shown} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+        return done
+
+    os.sync()
+    machine, before = _machine_cpu_s(), server.cpu_s()
+    spent, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+        ended = list(pool.map(one, commands))
+    wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    client = after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime
+    broker = server.cpu_s() - before
+    # What a broker leaves in the page cache costs its machine later.
+    os.sync()
+    machine = _machine_cpu_s() - machine - client
+    logged = "".join(done.stdout + done.stderr for done in ended).splitlines()
     cost = {
         "wall_s": wall,
         "broker_cpu_s": broker,
         "client_cpu_s": client,
         "machine_cpu_s": machine,
-        "errors": len(errors),
+        "errors": sum(1 for line in logged if re.search(r"WARN|ERROR|Exception", line)),
     }
-    return done.stdout, cost
+    return [done.stdout for done in ended], cost
 
 
-def _per_record(figures):
+def tool(server, name, *arguments):
+    (out,), cost = run(server, java_tool(server, name, *arguments))
+    return out, cost
+
+
+def per_record(figures):
     figures["broker_cpu_us_per_record"] = figures["broker_cpu_s"] * 1e6 / figures["records"]
     figures["machine_cpu_us_per_record"] = figures["machine_cpu_s"] * 1e6 / figures["records"]
     return figures
@@ -77,46 +89,58 @@ def _machine_cpu_s():
 # The first records are sent by a client whose code is not compiled yet.
 WARM_UP_SHARE = 0.25
 PRODUCED = re.compile(
-    r"(\d+) steady state records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, ([\d.]+) ms max latency, "
-    r"(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
+    r"(\d+) steady state records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, "
+    r"([\d.]+) ms max latency, (\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
 )
+
+
+def _producer(server, topic, records, size, properties, rate):
+    warm_up = int(records * WARM_UP_SHARE)
+    numbers = ["--num-records", warm_up + records, "--warmup-records", warm_up, "--record-size", size]
+    where = ["--topic", topic, "--throughput", rate, "--command-property", *properties]
+    return warm_up + records, java_tool(server, "ProducerPerformance", *numbers, *where)
+
+
+def _produced(out):
+    names = ("records", "records_per_s", "mib_per_s", "avg_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
+    return dict(zip(names, map(float, PRODUCED.findall(out)[-1])))
 
 
 def produce(server, topic, records, size, properties, rate=-1):
     """Throughput and latency are the steady state's, CPU is that of all records."""
-    warm_up = int(records * WARM_UP_SHARE)
-    out, cost = tool(
-        server,
-        "ProducerPerformance",
-        "--topic",
-        topic,
-        "--num-records",
-        warm_up + records,
-        "--warmup-records",
-        warm_up,
-        "--record-size",
-        size,
-        "--throughput",
-        rate,
-        "--command-property",
-        *properties,
-    )
-    names = ("records", "records_per_s", "mib_per_s", "avg_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
-    figures = dict(zip(names, map(float, PRODUCED.findall(out)[-1])))
-    return _per_record({**figures, **cost, "records": warm_up + records})
+    sent, command = _producer(server, topic, records, size, properties, rate)
+    (out,), cost = run(server, command)
+    return per_record({**_produced(out), **cost, "records": sent})
 
 
-def consume(server, topic, records):
-    out, cost = tool(server, "ConsumerPerformance", "--topic", topic, "--num-records", records, "--timeout", 30000)
+def _consumer(server, topic, records):
+    return java_tool(server, "ConsumerPerformance", "--topic", topic, "--num-records", records, "--timeout", 30000)
+
+
+def _consumed(out):
     names, values = [line.split(", ") for line in out.splitlines() if ", " in line][-2:]
     found = dict(zip(names, values))
-    figures = {
+    return {
         "records": float(found["data.consumed.in.nMsg"]),
         "records_per_s": float(found["nMsg.sec"]),
         "mib_per_s": float(found["MB.sec"]),
+        "fetch_records_per_s": float(found["fetch.nMsg.sec"]),
         "fetch_mib_per_s": float(found["fetch.MB.sec"]),
     }
-    return _per_record({**figures, **cost})
+
+
+def consume(server, topic, records):
+    (out,), cost = run(server, _consumer(server, topic, records))
+    return per_record({**_consumed(out), **cost})
+
+
+def produce_and_consume(server, topic, records, size, properties):
+    """Both at the same time; CPU is that of a record which comes in and goes out. The consumer's time counts from when it has
+    its partitions."""
+    sent, producer = _producer(server, topic, records, size, properties, -1)
+    (produced, consumed), cost = run(server, producer, _consumer(server, topic, sent))
+    figures = {**_produced(produced), **cost, "records": sent}
+    return per_record({**figures, "consumed_per_s": _consumed(consumed)["fetch_records_per_s"]})
 
 
 def end_to_end(server, topic, records, acks):
@@ -134,7 +158,7 @@ def end_to_end(server, topic, records, acks):
     )
     p50, p99, p999 = map(float, re.search(r"Percentiles: 50th = (\d+), 99th = (\d+), 99.9th = (\d+)", out).groups())
     average = float(re.search(r"Avg latency: ([\d.]+)", out)[1])
-    return _per_record({"records": records, "avg_ms": average, "p50_ms": p50, "p99_ms": p99, "p999_ms": p999, **cost})
+    return per_record({"records": records, "avg_ms": average, "p50_ms": p50, "p99_ms": p99, "p999_ms": p999, **cost})
 
 
 def idle_connections(server, count):
@@ -172,6 +196,26 @@ def restart_after_kill(server, topic, partitions):
             if partition == 0:
                 first = time.monotonic() - started
     return {"answered_s": answered, "first_ack_s": first, "both_ends_s": time.monotonic() - started}
+
+
+def direct_write_us(directory, times=1000):
+    """The median of durable writes of 4 KiB, one at a time: past the page cache, over blocks that were written."""
+    size, blocks = 4096, 4096
+    path = directory / "direct-write"
+    path.write_bytes(bytes(size * blocks))
+    os.sync()
+    file = os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC)
+    took = []
+    try:
+        with mmap.mmap(-1, size) as page:  # aligned, as such a write has to be
+            for turn in range(times):
+                started = time.perf_counter()
+                os.pwrite(file, page, turn % blocks * size)
+                took.append((time.perf_counter() - started) * 1e6)
+    finally:
+        os.close(file)
+        path.unlink()
+    return statistics.median(took)
 
 
 def machine_busy():

@@ -1,0 +1,85 @@
+"""What Parshall is meant to reach, and whether the medians of a run do. Goals whose cases were not run are left out."""
+
+from . import cases, heavy_cases, report
+
+AFTER_ALL = "after all of it"
+CPU, THROUGHPUT = "broker_cpu_us_per_record", "records_per_s"
+
+
+class Ratio:
+    """Parshall's figure divided by Kafka's: at least, or at most, so much."""
+
+    def __init__(self, case, figure, least=None, most=None, divisor=None):
+        self.case, self.figure, self.least, self.divisor = case, figure, least, divisor
+        self.most = 1 / divisor if divisor else most
+
+    def rows(self, medians):
+        kafka, parshall = (medians.get((kind, self.case), {}).get(self.figure) for kind in ("kafka", "parshall"))
+        if not kafka or parshall is None:
+            return
+        ratio = parshall / kafka
+        reached = ratio >= self.least if self.least else ratio <= self.most
+        goal = f"1/{self.divisor:g}" if self.divisor else f"{self.least or self.most:g}"
+        shown = f"1/{1 / ratio:.2f}" if self.divisor and parshall else f"{ratio:.2f}"
+        goal += " or more of Kafka's" if self.least else " of Kafka's or less"
+        measured = f"{shown} ({report.number(parshall)} against {report.number(kafka)})"
+        yield f"{self.case}: {report.title(self.figure)}", goal, measured, reached
+
+
+class Most:
+    """Parshall's figure in each case whose name begins so: at most so much."""
+
+    def __init__(self, beginning, figure, most):
+        self.beginning, self.figure, self.most = beginning, figure, most
+
+    def rows(self, medians):
+        for (kind, case), figures in medians.items():
+            if kind == "parshall" and case.startswith(self.beginning) and self.figure in figures:
+                value = figures[self.figure]
+                yield f"{case}: {report.title(self.figure)}", f"{self.most:g}", report.number(value), value <= self.most
+
+
+class OneDurableWrite:
+    """One record with acks=all takes what it takes with acks=1, and a write to the disk."""
+
+    FACTOR = 1.3
+
+    def rows(self, medians):
+        one, durable = (medians.get(("parshall", cases.ONE_OWN.format(acks)), {}) for acks in ("1", "all"))
+        if "p50_us" in one and "write_us" in durable:
+            most = self.FACTOR * one["p50_us"] + durable["write_us"]
+            terms = f"{self.FACTOR:g} x {report.number(one['p50_us'])} + {report.number(durable['write_us'])}"
+            goal = f"{self.FACTOR:g} x acks=1's + one write of 4 KiB: {terms} = {report.number(most)}"
+            title = f"{cases.ONE_OWN.format('all')}: {report.title('p50_us')}"
+            yield title, goal, report.number(durable["p50_us"]), durable["p50_us"] <= most
+
+
+GOALS = []
+for name in (cases.SMALL_ALL, *(cases.ALL.format(partitions) for partitions in (3, 100, 1000))):
+    GOALS += [Ratio(name, THROUGHPUT, least=1), Ratio(name, CPU, divisor=2)]
+GOALS += [
+    Ratio(cases.RATE_OWN, "p99_us", most=1),
+    Ratio(cases.RATE_OWN, "p999_us", most=1),
+    OneDurableWrite(),
+    Ratio(cases.SMALL, CPU, divisor=3),
+    Ratio(cases.SINGLE, CPU, divisor=5),
+    Ratio(cases.BATCHED, CPU, divisor=2.5),
+    Ratio(cases.consumed(cases.SMALL), CPU, divisor=1.5),
+    Ratio(cases.consumed(cases.BATCHED), CPU, divisor=1.5),
+    Ratio(heavy_cases.REPLICATED.format("all"), THROUGHPUT, least=3),
+    Ratio(heavy_cases.REPLICATED.format("all"), CPU, divisor=4),
+    Most(AFTER_ALL, "memory_mib", 80),
+    Most(heavy_cases.KILLED, "first_ack_s", 1),
+]
+
+
+def table(results):
+    """Markdown; `results` as those of `report.table`."""
+    medians = report.medians(results)
+    rows = [row for goal in GOALS for row in goal.rows(medians)]
+    lines = ["| compared with the goals | goal | measured | |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {work} | {wanted} | {measured} | {'reached' if reached else '**short of it**'} |"
+        for work, wanted, measured, reached in rows
+    ]
+    return "\n".join(lines) if rows else ""
