@@ -10,8 +10,8 @@ CASES = {}
 
 
 def case(name, only_when_named=False, restarts=False):
-    """`only_when_named`: takes long, or gigabytes of disk. `restarts`: comes when the others are done, as a broker's memory
-    afterwards says nothing of what it did before."""
+    """`only_when_named`: takes long, or gigabytes of disk. `restarts`: comes when the others are done, as a broker's
+    memory afterwards says nothing of what it did before."""
 
     def register(function):
         function.only_when_named, function.restarts = only_when_named, restarts

@@ -135,8 +135,8 @@ def consume(server, topic, records):
 
 
 def produce_and_consume(server, topic, records, size, properties):
-    """Both at the same time; CPU is that of a record which comes in and goes out. The consumer's time counts from when it has
-    its partitions."""
+    """Both at the same time; CPU is that of a record which comes in and goes out. The consumer's time counts from when
+    it has its partitions."""
     sent, producer = _producer(server, topic, records, size, properties, -1)
     (produced, consumed), cost = run(server, producer, _consumer(server, topic, sent))
     figures = {**_produced(produced), **cost, "records": sent}
