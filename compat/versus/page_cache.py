@@ -53,7 +53,11 @@ class Hot:
         self.groups[server] = self._make(f"{server.home.parent.name}-{server.home.name}")
         server.wrap = ("sh", "-c", ENTER, self.groups[server])
 
-    def prepare(self, server):
+    def prepare(self, *servers):
+        for server in servers:
+            self._fill(server)
+
+    def _fill(self, server):
         """Reads the holes of a sparse file from within the group: they need pages, and no disk."""
         filler = server.home / "filler"
         group = self.groups[server]
@@ -93,7 +97,7 @@ class Fresh:
     def place(self, server):
         pass
 
-    def prepare(self, _server):
+    def prepare(self, *_servers):
         os.sync()
         if self.can_drop:
             self.DROP.write_text("1")
