@@ -128,7 +128,7 @@ def one_own(bench):
     done = []
     for acks in ("1", "all"):
         topic = bench.topic(1)
-        done.append((ONE_OWN.format(acks), own_client.one_at_a_time(bench.server, topic, bench.records(20_000), acks)))
+        done.append((ONE_OWN.format(acks), own_client.one_at_a_time(bench.server, topic, bench.records(50_000), acks)))
         bench.drop(topic)
     done[-1][1]["write_us"] = measure.direct_write_us(bench.server.data)
     return done

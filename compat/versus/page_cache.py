@@ -28,6 +28,8 @@ class Hot:
             self.root, self.limit, self.usage = VERSION_2, "memory.max", "memory.current"
         try:
             if self.root == VERSION_2:
+                if "memory" not in (self.root / "cgroup.controllers").read_text().split():
+                    raise OSError("the memory controller is not there")
                 (self.root / "cgroup.subtree_control").write_text("+memory")
             self._remove(self._make("probe"))
         except OSError as error:
@@ -60,11 +62,10 @@ class Hot:
     def _fill(self, server):
         """Reads the holes of a sparse file from within the group: they need pages, and no disk."""
         filler = server.home / "filler"
-        group = self.groups[server]
-        room = int((group / self.limit).read_text()) - int((group / self.usage).read_text())
-        # Emptied first: pages that are read twice would be kept longer than those of a log.
+        # New each time: pages that are read twice would be kept longer than those of a log.
         filler.write_bytes(b"")
-        os.truncate(filler, max(0, room))
+        used_bytes = int((self.groups[server] / self.usage).read_text())
+        os.truncate(filler, max(0, GROUP_BYTES - used_bytes))
         read = ["dd", f"if={filler}", "of=/dev/null", "bs=1M", "status=none"]
         subprocess.run(list(map(str, [*server.wrap, *read])), check=True, stdin=subprocess.DEVNULL)
 
@@ -78,8 +79,9 @@ class Fresh:
 
     name = "fresh"
     DROP = pathlib.Path("/proc/sys/vm/drop_caches")
-    # What the kernel reports to the host as free is reported in steps of a sixteenth of it, two seconds apart.
+    # The kernel tells the host of free memory a part at a time, two seconds apart, and of less and less.
     REPORTING_S = 10
+    # The bit of a balloon device that says so.
     REPORTING_FEATURE = 5
 
     def __init__(self):
@@ -91,8 +93,8 @@ class Fresh:
         text = "fresh: no cgroup"
         text += ", cached pages dropped before each case" if self.can_drop else ", nothing dropped (that needs root)"
         if self.is_given_back:
-            return f"{text}, {self.REPORTING_S} s for the host to take free memory back"
-        return f"{text}; the machine keeps what it has touched"
+            return f"{text}, and {self.REPORTING_S} s in which the host takes some of it back"
+        return f"{text}; free memory is not given back to a host"
 
     def place(self, server):
         pass
