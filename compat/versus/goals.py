@@ -19,9 +19,9 @@ class Ratio:
             return
         ratio = parshall / kafka
         reached = ratio >= self.least if self.least else ratio <= self.most
-        goal = f"1/{self.divisor:g}" if self.divisor else f"{self.least or self.most:g}"
+        factor = f"1/{self.divisor:g} of " if self.divisor else f"{self.least or self.most:g} times "
+        goal = ("" if self.least == 1 or self.most == 1 else factor) + f"Kafka's or {'more' if self.least else 'less'}"
         shown = f"1/{1 / ratio:.2f}" if self.divisor and parshall else f"{ratio:.2f}"
-        goal += " or more of Kafka's" if self.least else " of Kafka's or less"
         measured = f"{shown} ({report.number(parshall)} against {report.number(kafka)})"
         yield f"{self.case}: {report.title(self.figure)}", goal, measured, reached
 
@@ -36,7 +36,7 @@ class Most:
         for (kind, case), figures in medians.items():
             if kind == "parshall" and case.startswith(self.beginning) and self.figure in figures:
                 value = figures[self.figure]
-                yield f"{case}: {report.title(self.figure)}", f"{self.most:g}", report.number(value), value <= self.most
+                yield f"{case}: {report.title(self.figure)}", f"{self.most:g} or less", report.number(value), value <= self.most
 
 
 class OneDurableWrite:
