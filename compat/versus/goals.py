@@ -36,7 +36,8 @@ class Most:
         for (kind, case), figures in medians.items():
             if kind == "parshall" and case.startswith(self.beginning) and self.figure in figures:
                 value = figures[self.figure]
-                yield f"{case}: {report.title(self.figure)}", f"{self.most:g} or less", report.number(value), value <= self.most
+                title, goal = f"{case}: {report.title(self.figure)}", f"{self.most:g} or less"
+                yield title, goal, report.number(value), value <= self.most
 
 
 class OneDurableWrite:
