@@ -3,8 +3,7 @@
 import random
 import time
 
-from harness import install
-from harness.case import Skip
+from harness import disks
 from harness.fault_suite import fault
 
 CYCLES = 5
@@ -36,24 +35,20 @@ def kill(f):
 
 
 def _power_loss(f, acks, settle_s, topic_partitions=2):
-    xfs_io = install.apt("xfs_io", "xfsprogs")
-    if not xfs_io:
-        raise Skip("xfs_io is not installed and Debian's package xfsprogs cannot be")
-    image, mount = f.filesystem("disk", 600)
-    server = f.broker(home=mount / "broker").start()
+    disk = disks.Disk(*f.filesystem("disk", 600))
+    server = f.broker(home=disk.mount / "broker").start()
     topic = f.topic(server, "powered", topic_partitions)
     producers = f.producers(server, topic, topic_partitions, acks)
     time.sleep(settle_s)
     if acks == 1:
         f.finish(producers)
         time.sleep(1.5)  # acks=1 is on disk within a second
-    f.command(xfs_io, "-x", "-c", "shutdown", mount)
+    disk.lose_power()
     server.kill()
     f.finish(producers)
     counted = [p.acknowledged for p in producers]
     f.say(f"power lost with {sum(counted)} acknowledged")
-    f.command("umount", mount)
-    f.command("mount", "-o", "loop", image, mount)
+    disk.remount()
     server.start()
     f.verify(server, topic, counted)
 

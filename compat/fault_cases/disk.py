@@ -212,9 +212,9 @@ def file_size(f):
 
 
 class Injection:
-    """strace that makes system calls of a running process fail."""
+    """strace that makes system calls of a running process fail: all of them, or those on some files."""
 
-    def __init__(self, f, server, what):
+    def __init__(self, f, server, what, paths=()):
         strace = install.apt("strace", "strace")
         if not strace:
             raise Skip("strace is not installed and cannot be")
@@ -229,6 +229,7 @@ class Injection:
                 f"trace={what.split(':')[0]}",
                 "-e",
                 f"inject={what}",
+                *(word for path in paths for word in ("-P", path)),
                 "-p",
                 str(server.pid),
             ],

@@ -166,13 +166,16 @@ class Broker:
 
 class Parshall(Broker):
     kind = "parshall"
+    # Where the console and the metrics are.
+    console = "off"
 
     @property
     def data(self):
         return self.home / "data"
 
     def _command(self):
-        command = [install.parshall(), "serve", "--console", "off", "--listen", self.bootstrap, "--data-dir", self.data]
+        command = [install.parshall(), "serve", "--console", self.console, "--listen", self.bootstrap]
+        command += ["--data-dir", self.data]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-from . import broker, install, load, wire
+from . import broker, disks, load, wire
 from .case import Skip
 from .numbered_cases import choose
 
@@ -92,24 +92,23 @@ class Fault:
             raise RuntimeError(f"{' '.join(map(str, words))}: {done.stdout}{done.stderr}")
         return done.stdout.strip()
 
-    def filesystem(self, name, size_mib):
+    def filesystem(self, name, size_mib, kind="ext4", where=None):
         """A file system of its own in a file, mounted; skips where that is not allowed."""
         if os.geteuid() != 0:
             raise Skip("mounting a file system needs root")
-        mkfs = install.apt("mkfs.ext4", "e2fsprogs")
-        image, mount = self.home / f"{name}.img", self.home / name
-        if not mkfs:
-            raise Skip("there is no mkfs.ext4")
+        image, mount = (where or self.home) / f"{name}.img", self.home / name
         mount.mkdir()
-        with open(image, "wb") as file:
-            file.truncate(size_mib << 20)
-        self.command(mkfs, "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+        disks.make_filesystem(image, size_mib, kind)
         try:
             self.command("mount", "-o", "loop", image, mount)
         except RuntimeError as error:
             raise Skip(f"loop mounts are not allowed here ({error})") from None
         self.undo.append(lambda: self.command("umount", "-l", mount, check=False))
         return image, mount
+
+    def volatile_disk(self, name, size_mib, kind="ext4"):
+        drive = disks.Disk(*self.filesystem(f"{name}-drive", size_mib + 200, "xfs"))
+        return disks.VolatileDisk(*self.filesystem(name, size_mib, kind, drive.mount), drive, kind)
 
     def close(self):
         for action in reversed(self.undo):
