@@ -131,6 +131,28 @@ def eio(t):
     t.finish()
 
 
+@cluster_test.case("journal-eio", (13,), "a write of a leader's journal fails with EIO, later that node loses power", cycles=3)
+def journal_eio(t):
+    servers, work = t.begin(with_disks=True)
+    for cycle in t.each():
+        node = servers.leader(PROBED, cycle % cluster_test.PROBES)
+        with t.pause("EIO", work.probe.led_by(node.number)):
+            journal = sorted(node.data.glob("journal-*.parshall"))
+            injection = Injection(t, node, "pwrite64,pwritev,pwritev2:error=EIO", journal)
+            time.sleep(2)
+        injection.end()
+        t.require(f"node {node.number} ended", node.alive())
+        told = any("the journal cannot be written" in path.read_text(errors="replace") for path in node.logs())
+        t.require(f"node {node.number} does not tell that its journal failed", told)
+        node.disk.lose_power()
+        node.kill()
+        node.disk.remount()
+        with t.pause("return"):
+            node.start()
+            servers.wait_healthy()
+    t.finish()
+
+
 def _slow(t, choose):
     servers, work = t.begin()
     for cycle in t.each():
