@@ -29,7 +29,7 @@ def journaled_broker(f, where, **settings):
 
 
 def begin(f, server, seconds, topics=("steady", "rolling")):
-    """Starts the broker, topics of several partitions and a producer for each, and lets them work. A topic with the name
+    """Starts the broker, topics of several partitions and a producer for each, and lets them work. The topic
     `rolling` begins a new segment three times in a second."""
     server.start()
     for name in topics:
@@ -233,7 +233,8 @@ for _how in ("kill -9", "power loss", "a stop and power loss"):
 
 
 def _disk_fails(f, kind, is_restarted):
-    """The same with errors of the disk itself: it takes what goes into the journal, whose blocks are there, not more."""
+    """The same with errors of the disk itself: it takes what goes into the journal, whose blocks are there, and no more
+    than that."""
     disk = f.volatile_disk("disk", 600, kind)
     server = journaled_broker(f, disk.mount)
     producers = begin(f, server, 1)
@@ -266,6 +267,40 @@ for _kind in disks.FILE_SYSTEMS:
         fault(13, f"the disk fails for all but the journal, then {_how}, on {_kind}")(
             lambda f, kind=_kind, is_restarted=_is_restarted: _disk_fails(f, kind, is_restarted)
         )
+
+
+def _forgotten(f, kind):
+    """The kernel fails to write what only the journal has on disk, and the broker is killed before a sync tells it."""
+    disk = f.volatile_disk("disk", 600, kind)
+    server = journaled_broker(f, disk.mount)
+    server.start()
+    f.topic(server, "quiet", 2)
+    f.produce(server, "quiet", 1)
+    has_file = lambda: metric(server, "parshall_journal_files") > 0
+    f.require("there is no journal", _wait(has_file, 20))
+    disk.fail()
+    counted = {"quiet": [0, f.produce(server, "quiet", 50, 1)]}
+    f.command("sync", "-f", server.data, check=False)
+    server.kill()
+    disk.mend()
+    try:
+        server.start()
+    except RuntimeError as error:
+        f.say(f"it does not start at once: {str(error).splitlines()[-1]}")
+        server.start()
+    verify(f, server, counted)
+    disk.lose_power()
+    server.kill()
+    disk.remount()
+    server.start()
+    verify(f, server, counted)
+
+
+# An ext4 with a journal can only be read after that.
+for _kind in ("ext4 without a journal", "xfs"):
+    fault(13, f"the disk fails behind the journal's back, kill -9, later power loss, on {_kind}")(
+        lambda f, kind=_kind: _forgotten(f, kind)
+    )
 
 
 @fault(17, "the disk is frozen while acks=all is under way")

@@ -26,8 +26,8 @@ from harness.fault_suite import fault
 
 
 def _broker_on_small_disk(f):
-    """The disk, and a broker there that takes records until nothing is free. A file of its journal has almost 1 MiB, and
-    is not made unless sixteen times as much is free."""
+    """The disk, and a broker there that takes records until nothing is free. A file of its journal has almost 1 MiB,
+    and is not made unless sixteen times as much is free."""
     disk = f.volatile_disk("disk", 160)
     server = journaled_broker(f, disk.mount, disk_reserve_bytes=0)
     server.start()
