@@ -160,6 +160,24 @@ def foreign(f):
         verify(f, server, acknowledged)
 
 
+@fault(10, "a file of the journal is gone after kill -9")
+def missing(f):
+    (f.home / "data").mkdir()
+    server = journaled_broker(f, f.home / "data")
+    producers = begin(f, server, 0.5)
+    server.kill()
+    gone = journal_files(server)[0]
+    gone.unlink()
+    _refuses(f, server, gone.name, "parshall journal forget")
+    code, out, errors = parshall_journal(server, "forget")
+    f.say(out.strip() + errors.strip())
+    f.expect("exit code of journal forget", code, 0)
+    server.start()
+    goes_on(f, producers, "without the file")
+    counted = finish(f, producers)
+    verify(f, server, counted)
+
+
 @fault(10, "older copies of the journal's files")
 def older(f):
     (f.home / "data").mkdir()
