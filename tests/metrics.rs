@@ -60,6 +60,11 @@ fn what_goes_in_and_out_is_counted() {
     let direct = direct.map(|reason| expect(&format!(r#"parshall_journal_direct_syncs_total{{reason="{reason}"}}"#)));
     assert!(expect("parshall_journal_commit_seconds_count") + direct.iter().sum::<f64>() > 0.0, "acks=all is counted");
     assert_eq!(expect("parshall_journal_replayed_bytes"), 0.0, "nothing was there");
+    let bypassed = ["filling_up", "no_space", "failed", "disabled"];
+    let bypassed = bypassed.map(|reason| expect(&format!(r#"parshall_journal_bypassed{{reason="{reason}"}}"#)));
+    assert_eq!(bypassed, [0.0; 4]);
+    let is_needed = expect("parshall_journal_needed_bytes") > 0.0;
+    assert!(is_needed || expect("parshall_journal_oldest_needed_seconds") == 0.0, "nothing is old");
     assert!(expect("process_cpu_seconds_total") > 0.0);
     assert!(expect("process_resident_memory_bytes") > 1e6);
 

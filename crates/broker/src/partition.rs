@@ -26,6 +26,8 @@ mod throttle;
 mod waiters;
 
 #[cfg(test)]
+mod journal_age_tests;
+#[cfg(test)]
 pub(crate) mod power_loss_tests;
 #[cfg(test)]
 mod stalled_disk_tests;

@@ -28,6 +28,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use wire::Uuid;
@@ -54,6 +55,8 @@ const FULL_PERCENT: usize = 90;
 const FREE_PART: u64 = 16;
 /// What is much then.
 const PRESSED_BYTES: u64 = 16 << 10;
+/// Whoever asks for the figures waits no longer for a write, which takes as long as the disk.
+const FIGURES_PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -122,9 +125,34 @@ pub enum DirectReason {
     Failed,
 }
 
+/// What there is to tell of a journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalFigures {
+    /// Acknowledged bytes that are in the journal and may not be in synced segments.
+    pub needed_bytes: u64,
+    pub files: usize,
+    /// Why logs are synced in their segments now, whatever they have to make durable.
+    pub bypassed: Option<BypassReason>,
+}
+
+/// Why the journal is bypassed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BypassReason {
+    /// Segments are not synced fast enough. Logs with little to make durable may go on.
+    FillingUp,
+    /// The disk has no room for the file that is wanted.
+    NoSpace,
+    /// A write has failed.
+    Failed,
+}
+
 /// See the module's documentation.
 pub struct Journal {
     state: Mutex<State>,
+    /// As they were when they could be read.
+    figures: Mutex<JournalFigures>,
+    /// The last file that was wanted could not be made.
+    lacks_file: AtomicBool,
     /// A write has failed, or its use has ended. It changes under the lock of `state`.
     is_over: AtomicBool,
     /// How much of the ring was needed at the last commit.
@@ -194,6 +222,8 @@ impl Journal {
         let bypass_bytes = limits.bypass_bytes.min(frame_bytes_max as u64 / 2);
         let journal = Self {
             state: Mutex::new(state),
+            figures: Mutex::default(),
+            lacks_file: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             needed_percent: AtomicUsize::new(0),
             bypass_bytes,
@@ -257,6 +287,12 @@ impl Journal {
     /// Makes another file, so that it is there when it is needed. Takes as long as writing it. Not to be called twice
     /// at the same time.
     pub fn make_file(&self) -> io::Result<()> {
+        let made = self.make_next_file();
+        self.lacks_file.store(made.is_err(), Ordering::Relaxed);
+        made
+    }
+
+    fn make_next_file(&self) -> io::Result<()> {
         let (disk, dir, slot, bytes) = {
             let state = self.state.lock();
             let ring = &state.ring;
@@ -288,18 +324,26 @@ impl Journal {
         void(disk, log_dir, frames.epoch, below)
     }
 
-    /// Acknowledged bytes that are in the journal and may not be in synced segments.
-    pub fn needed_bytes(&self) -> u64 {
-        self.state.lock().ring.needed_bytes()
-    }
-
     /// How much of the ring was needed at the last commit, in percent of its greatest size. Waits for nobody.
     pub fn needed_percent(&self) -> usize {
         self.needed_percent.load(Ordering::Relaxed)
     }
 
-    pub fn file_count(&self) -> usize {
-        self.state.lock().ring.file_count()
+    /// As they are now, or as they were when they were last asked for while the disk keeps a write waiting.
+    pub fn figures(&self) -> JournalFigures {
+        let mut figures = self.figures.lock();
+        if let Some(mut state) = self.state.try_lock_for(FIGURES_PATIENCE) {
+            let ring = &mut state.ring;
+            let bypassed = if self.is_over() {
+                Some(BypassReason::Failed)
+            } else if self.lacks_file.load(Ordering::Relaxed) && ring.is_full() {
+                Some(BypassReason::NoSpace)
+            } else {
+                (ring.needed_percent() >= PRESSED_PERCENT).then_some(BypassReason::FillingUp)
+            };
+            *figures = JournalFigures { needed_bytes: ring.needed_bytes(), files: ring.file_count(), bypassed };
+        }
+        *figures
     }
 
     /// Whether nothing goes into it any more: a write has failed, or it was closed. Waits for nobody.

@@ -98,7 +98,8 @@ impl Collector for Exposition {
             "Syncs to the disk: of a log (fdatasync), and commits of the journal",
             &stats.syncs,
         )?;
-        journal::write(&mut page, &stats.journal, broker.shared.syncer.journal().map(|journal| &**journal))?;
+        let (journal, is_wanted) = (broker.shared.syncer.journal(), broker.config().log_journal_enable);
+        journal::write(&mut page, &stats.journal, journal.map(|journal| &**journal), is_wanted)?;
         partitions::write(&mut page, &broker.partitions)?;
         page.counter(
             "parshall_isr_shrinks",

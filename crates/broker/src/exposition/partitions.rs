@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::time::Duration;
 
 use super::page::Page;
 use crate::partition::{PartitionTable, TopicSummary};
@@ -111,6 +112,11 @@ fn write_topics(page: &mut Page<'_>, topics: Vec<TopicSummary>, topics_max: usiz
         "Bytes in partitions that this node leads that are not on its disk yet; what acks=0 and 1 have acknowledged is in \
          danger as long as it is among them",
         all.unsynced_bytes,
+    )?;
+    page.gauge(
+        "parshall_journal_oldest_needed_seconds",
+        "For how long the oldest that is acknowledged and only in the journal has been there",
+        Duration::from_millis(all.journaled_for_ms).as_secs_f64(),
     )
 }
 
@@ -158,6 +164,14 @@ mod tests {
         assert_eq!(lines(&text, "parshall_topic_log_bytes"), expected);
         assert_eq!(lines(&text, "parshall_topics"), ["parshall_topics 4", "parshall_topics_left_out 2"]);
         assert_eq!(lines(&text, "parshall_leaders"), ["parshall_leaders 4"]);
+    }
+
+    #[test]
+    fn the_oldest_of_all_that_only_the_journal_has_is_told() {
+        let age = |name, journaled_for_ms| TopicSummary { journaled_for_ms, ..topic(name, 1) };
+        let text = text(vec![age("a", 30), age("b", 1500), age("c", 0)]);
+        let name = "parshall_journal_oldest_needed_seconds";
+        assert_eq!(lines(&text, name), ["parshall_journal_oldest_needed_seconds 1.5"]);
     }
 
     #[test]

@@ -336,6 +336,8 @@ pub struct SyncState {
     /// In the journal and not in a synced segment, since the last sync of that, and since when by the monotonic clock.
     journaled_bytes: AtomicU64,
     journaled_since_ms: AtomicI64,
+    /// What that sync did not bring there, or does not yet, is in the journal since then; 0 if it left nothing.
+    left_since_ms: AtomicI64,
 }
 
 #[derive(Default)]
@@ -376,6 +378,20 @@ impl Partition {
         self.view.durable_offset() == self.view.log_end_offset()
             && (1..limits.bytes).contains(&self.sync.journaled_bytes.load(Ordering::Relaxed))
             && age_ms < limits.age_ms
+    }
+
+    /// For how long the oldest that is durable only in the journal has been there; 0 if there is nothing.
+    pub(super) fn journaled_for_ms(&self) -> u64 {
+        // In this order, or what is synced in between would be taken for something that only the journal has.
+        let durable_offset = self.view.durable_offset();
+        if self.view.synced_offset() >= durable_offset {
+            return 0;
+        }
+        let left_since_ms = Some(self.sync.left_since_ms.load(Ordering::Relaxed)).filter(|since_ms| *since_ms > 0);
+        let is_noted = self.sync.journaled_bytes.load(Ordering::Relaxed) > 0;
+        let since_ms = is_noted.then(|| self.sync.journaled_since_ms.load(Ordering::Relaxed));
+        let oldest_ms = left_since_ms.into_iter().chain(since_ms).min();
+        oldest_ms.map_or(0, |since_ms| u64::try_from(self.now_ms() - since_ms).unwrap_or(0))
     }
 
     fn note_journaled(self: &Arc<Self>, bytes: u64) {
@@ -456,10 +472,15 @@ impl Partition {
 
     fn sync_segments(&self) -> Result<(), LogError> {
         let clock = &self.shared.env.clock;
+        let (began_ms, since_ms) = (self.now_ms(), self.sync.journaled_since_ms.load(Ordering::Relaxed));
         // What comes meanwhile counts for the next time.
-        self.sync.journaled_bytes.store(0, Ordering::Relaxed);
+        if self.sync.journaled_bytes.swap(0, Ordering::Relaxed) > 0 {
+            let _ = self.sync.left_since_ms.compare_exchange(0, since_ms, Ordering::Relaxed, Ordering::Relaxed);
+        }
         let began = clock.monotonic();
         self.view.sync()?;
+        let has_all = self.view.synced_offset() >= self.view.durable_offset();
+        self.sync.left_since_ms.store(if has_all { 0 } else { began_ms }, Ordering::Relaxed);
         self.shared.stats.syncs.observe(clock.monotonic().saturating_sub(began));
         Ok(())
     }

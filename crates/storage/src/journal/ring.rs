@@ -101,6 +101,8 @@ pub(super) struct Ring {
     /// Where the next frame goes in the newest file.
     position: u64,
     next_file_sequence: u64,
+    /// There was no file when one was to be begun last.
+    had_no_file: bool,
     header: HeaderBlock,
 }
 
@@ -126,6 +128,7 @@ impl Ring {
             ready: Vec::new(),
             position: 0,
             next_file_sequence,
+            had_no_file: false,
             header: HeaderBlock(vec![0; 2 * BLOCK_BYTES]),
         }
     }
@@ -181,6 +184,11 @@ impl Ring {
         !has_room && self.ready.is_empty() && self.has_place() && self.free_files() == 0
     }
 
+    /// Whether the newest file was too full for what came last, and there is still no other.
+    pub(super) fn is_full(&mut self) -> bool {
+        self.had_no_file && self.ready.is_empty() && self.free_files() == 0
+    }
+
     /// A slot without a file.
     pub(super) fn unused_slot(&self) -> u32 {
         let is_used =
@@ -199,7 +207,9 @@ impl Ring {
     pub(super) fn write(&mut self, frame: &mut Frame) -> Result<(), NotWritten> {
         let bytes = frame.frame_bytes() as u64;
         if self.begun.is_empty() || self.position + bytes > self.file_bytes {
-            self.begin_file()?;
+            let begun = self.begin_file();
+            self.had_no_file = matches!(begun, Err(NotWritten::NoRoom));
+            begun?;
         }
         let needed_from = self.needed_from();
         let sealed = frame.seal(self.frames.epoch, self.frames.next(), needed_from);

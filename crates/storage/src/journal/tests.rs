@@ -344,6 +344,67 @@ fn a_file_in_which_nothing_is_needed_may_be_removed() {
     assert!(open_journal(&machine.disk, 4, &|_| Known::default()).is_ok());
 }
 
+#[test]
+fn the_figures_say_why_the_journal_is_bypassed() {
+    let mut machine = Machine::new(1);
+    machine.create("a-0", Uuid([1; 16]), LogConfig::default());
+    machine.sync("a-0");
+    assert_eq!(machine.journal.figures(), JournalFigures { needed_bytes: 0, files: 1, bypassed: None });
+    let fill = |machine: &mut Machine| loop {
+        machine.append("a-0", 5, 1000);
+        match machine.commit()[..] {
+            [Committed::Durable { .. }] => {}
+            [Committed::Direct(reason)] => break assert_eq!(reason, DirectReason::NoRoom),
+            _ => unreachable!("there is one log"),
+        }
+        if machine.journal.wants_file() {
+            let _ = machine.journal.make_file();
+        }
+    };
+    // Less is free than another file would leave to the logs.
+    machine.disk.set_free_bytes(500_000);
+    fill(&mut machine);
+    let figures = machine.journal.figures();
+    assert_eq!((figures.files, figures.bypassed), (1, Some(BypassReason::NoSpace)));
+    assert!(figures.needed_bytes > 30_000, "{figures:?}");
+    machine.disk.set_free_bytes(u64::MAX);
+    machine.journal.make_file().unwrap();
+    assert_eq!(machine.journal.figures().bypassed, None);
+    fill(&mut machine);
+    assert_eq!(machine.journal.figures().bypassed, Some(BypassReason::FillingUp));
+    machine.sync("a-0");
+    assert_eq!(machine.journal.figures(), JournalFigures { needed_bytes: 0, files: 4, bypassed: None });
+    machine.append("a-0", 1, 100);
+    machine.disk.fail(SimOp::Write, 0, Errno::IO);
+    assert_eq!(machine.commit(), [Committed::Direct(DirectReason::Failed)]);
+    assert_eq!(machine.journal.figures().bypassed, Some(BypassReason::Failed));
+}
+
+#[test]
+fn the_figures_do_not_wait_for_a_disk_that_hangs() {
+    let mut machine = Machine::new(1);
+    machine.create("a-0", Uuid([1; 16]), LogConfig::default());
+    machine.sync("a-0");
+    machine.append("a-0", 1, 100);
+    machine.commit();
+    let before = machine.journal.figures();
+    machine.append("a-0", 1, 100);
+    let (disk, journal, view) = (machine.disk.clone(), &machine.journal, machine.logs["a-0"].log.view());
+    disk.set_hangs(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| journal.commit(&[(&view, Uuid([1; 16]))]));
+        while disk.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        let (told, figures) = std::sync::mpsc::channel();
+        scope.spawn(move || told.send(journal.figures()).expect("somebody waits"));
+        let figures = figures.recv_timeout(Duration::from_secs(20));
+        disk.set_hangs(false);
+        assert_eq!(figures, Ok(before));
+    });
+    assert!(machine.journal.figures().needed_bytes > before.needed_bytes);
+}
+
 #[cfg(feature = "injected-faults")]
 #[test]
 fn every_injected_fault_is_found() {

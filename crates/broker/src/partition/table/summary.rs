@@ -27,6 +27,8 @@ pub struct TopicSummary {
     pub segments: u64,
     /// Of those that are led here.
     pub unsynced_bytes: u64,
+    /// For how long the oldest that is durable only in the journal has been there.
+    pub journaled_for_ms: u64,
 }
 
 impl Default for TopicSummary {
@@ -47,6 +49,7 @@ impl Default for TopicSummary {
             size_bytes: 0,
             segments: 0,
             unsynced_bytes: 0,
+            journaled_for_ms: 0,
         }
     }
 }
@@ -80,6 +83,7 @@ impl TopicSummary {
         self.offline += u64::from(partition.is_offline());
         self.size_bytes += partition.view.size_bytes();
         self.segments += partition.view.segment_count() as u64;
+        self.journaled_for_ms = self.journaled_for_ms.max(partition.journaled_for_ms());
         if partition.is_leader() {
             let in_sync = partition.in_sync_replicas.load(Ordering::Acquire);
             let replicas = partition.replica_count.load(Ordering::Acquire);
@@ -107,6 +111,7 @@ impl TopicSummary {
         self.size_bytes += other.size_bytes;
         self.segments += other.segments;
         self.unsynced_bytes += other.unsynced_bytes;
+        self.journaled_for_ms = self.journaled_for_ms.max(other.journaled_for_ms);
     }
 }
 
