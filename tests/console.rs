@@ -543,6 +543,11 @@ fn programs_get_json() {
     assert_eq!(cluster["quorum"]["voters"], serde_json::json!([1]), "{cluster}");
     let brokers = json(address, "/api/v1/clusters/local/brokers");
     assert!(brokers["brokers"][0]["memory_bytes"].as_f64().unwrap() > 0.0, "{brokers}");
+    let journal = &brokers["brokers"][0]["journal"];
+    assert_eq!((&journal["state"], journal["needed_bytes"].is_f64()), (&"in_use".into(), true), "{brokers}");
+    let overview = get(address, "/clusters/local").body;
+    assert!(overview.contains("Acknowledged and only in the journal: "), "{overview}");
+    assert!(overview.contains("<span class=\"pill good\">journal</span>"), "{overview}");
     // What is told is a few seconds old.
     let records = || {
         let topic = json(address, "/api/v1/clusters/local/topics/orders");

@@ -52,6 +52,7 @@ fn a_broker_tells_of_itself_through_its_exporter() {
     let overview = get(&console.address, "/clusters/kafka");
     assert!(overview.contains("382 MiB") && overview.contains("/clusters/kafka/charts/cpu"), "{overview}");
     assert!(overview.contains("Healthy") && !overview.contains(">Alerts<"), "{overview}");
+    assert!(!overview.contains("only in the journal"), "{overview}");
     let page = get(&console.address, "/clusters/kafka/brokers/1");
     assert!(page.contains("382 MiB") && page.contains("/clusters/kafka/brokers/1/charts/requests"), "{page}");
     let chart = || {

@@ -153,6 +153,13 @@ fn broker_json(context: &RequestContext, broker: &Broker) -> Value {
             "usable_bytes": dir.usable_bytes,
         })
     });
+    let journal = broker.journal().map(|journal| {
+        json!({
+            "needed_bytes": journal.needed_bytes,
+            "oldest_needed_seconds": journal.oldest_seconds,
+            "state": journal.state.name(),
+        })
+    });
     json!({
         "id": broker.id,
         "host": broker.host,
@@ -166,6 +173,7 @@ fn broker_json(context: &RequestContext, broker: &Broker) -> Value {
         "size_bytes": broker.size_bytes,
         "log_dirs": dirs.collect::<Vec<_>>(),
         "version": broker.own_figures().map(|figures| &figures.version),
+        "journal": journal,
         "memory_bytes": broker.figures.as_ref().and_then(|figures| figures.memory_bytes),
         "cpu_cores": rates.map(|rates| rates.cpu),
         "network_received_bytes_per_second": rates.map(|rates| rates.network_received_bytes),

@@ -30,6 +30,7 @@ mod health_findings;
 mod history;
 mod host_check;
 mod http_source;
+mod journal_figures;
 mod kafka_metrics;
 mod layout;
 mod metrics;

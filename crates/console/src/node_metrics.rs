@@ -7,6 +7,8 @@ use client::TopicPartition;
 
 use openmetrics::Exposition;
 
+use crate::journal_figures::JournalFigures;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub uptime_seconds: Option<f64>,
@@ -24,6 +26,7 @@ pub(crate) struct OwnFigures {
     pub connections: f64,
     pub unsynced_bytes: f64,
     pub disk: Option<Disk>,
+    pub journal: Option<JournalFigures>,
     /// Behind the page of a broker.
     pub page: Exposition,
 }
@@ -88,6 +91,7 @@ impl Figures {
                 connections: value("parshall_connections"),
                 unsynced_bytes: value("parshall_unsynced_bytes"),
                 disk,
+                journal: JournalFigures::read(&page),
                 page,
             }),
         })

@@ -12,6 +12,7 @@ use client::{Placement, TopicPartition};
 use crate::connect::Connectors;
 use crate::embedded_broker::Rebalance;
 use crate::format::duration;
+use crate::journal_figures::JournalFigures;
 use crate::node_metrics::{Figures, OwnFigures};
 
 pub(crate) use take::take;
@@ -228,6 +229,11 @@ impl Broker {
     /// What it tells of itself, if it is one of ours.
     pub(crate) fn own_figures(&self) -> Option<&OwnFigures> {
         self.figures.as_ref()?.own.as_ref()
+    }
+
+    /// What it tells of its journal, if it can be asked.
+    pub(crate) fn journal(&self) -> Option<JournalFigures> {
+        self.own_figures().filter(|_| self.is_alive)?.journal
     }
 }
 

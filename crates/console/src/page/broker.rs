@@ -11,6 +11,7 @@ use super::Listing;
 use super::configs::{ConfigRow, config_rows};
 use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
+use crate::journal_figures::JournalState;
 use crate::layout::{Layout, Section};
 use crate::node_metrics::{OwnFigures, Requests};
 use crate::request_context::RequestContext;
@@ -27,6 +28,7 @@ struct Page {
     is_alive: bool,
     is_silent: bool,
     is_controller: bool,
+    journal: Option<JournalState>,
     tiles: Vec<(&'static str, String)>,
     /// Whether it tells of itself.
     has_figures: bool,
@@ -86,6 +88,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
         is_alive: broker.is_alive,
         is_silent: broker.silent_since.is_some(),
         is_controller: broker.is_controller,
+        journal: broker.journal().map(|journal| journal.state),
         tiles: tiles(&context, broker),
         has_figures: broker.figures.is_some(),
         dirs: dirs.collect(),
@@ -124,6 +127,10 @@ fn tiles(context: &RequestContext, broker: &Broker) -> Vec<(&'static str, String
     if let Some(figures) = broker.own_figures() {
         tiles.push(("Connections", count(figures.connections as i64)));
         tiles.push(("Not on disk yet", bytes(figures.unsynced_bytes as i64)));
+    }
+    if let Some(journal) = broker.journal() {
+        tiles.push(("Only in the journal, at most", bytes(journal.needed_bytes as i64)));
+        tiles.push(("The oldest of that", duration(journal.oldest_seconds)));
     }
     if let Some(uptime_seconds) = broker.figures.as_ref().and_then(|figures| figures.uptime_seconds) {
         tiles.push(("Up since", duration(uptime_seconds)));

@@ -9,6 +9,7 @@ use crate::failure::{Failure, render};
 use crate::format::{byte_rate, bytes, count, duration, percent, rate};
 use crate::health_findings::{Finding, findings, verdict};
 use crate::history::NodeRates;
+use crate::journal_figures::{JournalState, JournalSummary};
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Broker, Group, Snapshot};
@@ -24,6 +25,7 @@ struct Page {
     verdict: (&'static str, &'static str),
     findings: Vec<Finding>,
     tiles: Vec<(&'static str, String)>,
+    journal: Option<JournalSummary>,
     brokers: Vec<Row>,
     /// Whether brokers tell of themselves.
     has_figures: bool,
@@ -40,6 +42,8 @@ struct Row {
     leader_share: String,
     replicas: String,
     out_of_sync: usize,
+    /// How `acks=all` gets to its disk, where that is not as it should be.
+    direct: Option<&'static str>,
     cpu: String,
     memory: String,
     received: String,
@@ -65,6 +69,7 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
         verdict: verdict(&findings),
         findings,
         tiles: tiles(&context, &snapshot, &rates),
+        journal: JournalSummary::of(snapshot.brokers.values().filter_map(Broker::journal)),
         brokers: brokers.collect(),
         has_figures: snapshot.brokers.values().any(|broker| broker.figures.is_some()),
     };
@@ -102,6 +107,7 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
     let forecast =
         forecast.filter(|seconds| seconds.is_finite()).map(|seconds| format!(", full in {}", duration(seconds)));
     let memory = broker.figures.as_ref().and_then(|figures| figures.memory_bytes);
+    let direct = broker.journal().map(|journal| journal.state).filter(|state| state.class() == "warn");
     let dash = || "–".to_owned();
     Row {
         id: broker.id,
@@ -114,6 +120,7 @@ fn row(broker: &Broker, rates: Option<NodeRates>, all_leaders: usize) -> Row {
         leader_share: percent(broker.leaders as f64 / all_leaders as f64),
         replicas: count(broker.replicas as u64),
         out_of_sync: broker.out_of_sync,
+        direct: direct.map(JournalState::text),
         cpu: rates.map_or_else(dash, |rates| percent(rates.cpu)),
         memory: memory.map_or_else(dash, |memory| bytes(memory as i64)),
         received: rates.map_or_else(dash, |rates| byte_rate(rates.network_received_bytes)),
