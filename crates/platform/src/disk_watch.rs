@@ -209,6 +209,10 @@ impl File for WatchedFile {
         self.watch.watch(bytes, || self.file.sync_data())
     }
 
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.file.drop_cached(position, bytes)
+    }
+
     fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
         self.watch.watch(0, || self.file.allocate(position, bytes))
     }

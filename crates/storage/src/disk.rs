@@ -7,13 +7,14 @@
 //! [`File::sync_data`].
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The most slices that one `pwritev` takes on Linux.
@@ -77,6 +78,8 @@ pub trait File: Send + Sync + 'static {
     /// Makes the content and the length durable. After an error the file must not be trusted again: the next call may
     /// well say that all is clean while the bytes are gone.
     fn sync_data(&self) -> io::Result<()>;
+    /// Has the next reads of a range come from the disk. What was changed in it and not synced stays.
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()>;
     /// Has space allocated, and leaves the length as it is. Space behind the end is freed by the next
     /// [`File::set_len`], even to the same length.
     fn allocate(&self, position: u64, bytes: u64) -> io::Result<()>;
@@ -104,6 +107,10 @@ impl File for CachedOnly {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.0.drop_cached(position, bytes)
     }
 
     fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
@@ -342,6 +349,11 @@ impl File for RealFile {
     fn sync_data(&self) -> io::Result<()> {
         // Not repeated after a signal: after any error the kernel may have marked the pages clean.
         Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()> {
+        let Some(bytes) = NonZeroU64::new(bytes) else { return Ok(()) };
+        Ok(rustix::fs::fadvise(&self.file, position, Some(bytes), Advice::DontNeed)?)
     }
 
     fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {

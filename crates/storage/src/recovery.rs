@@ -292,7 +292,9 @@ impl Opening {
         view.epochs().truncate_from_end(log_end_offset);
         view.epochs().truncate_from_start(log_start_offset);
         let unsynced = view.published().with_sizes();
-        let unsynced = &unsynced[unsynced.partition_point(|part| part.upper_offset <= synced_offset)..];
+        let synced_count = unsynced.partition_point(|part| part.upper_offset <= synced_offset);
+        // The one before may have been rolled since, so that its indexes are not synced.
+        let unsynced = &unsynced[synced_count.saturating_sub(2)..];
         failed_sync::write_again(&*self.disk, &self.dir, unsynced)?;
         let view = Arc::new(view);
         let now = self.options.now;

@@ -73,6 +73,11 @@ struct Inode {
     /// As it is on the platter.
     durable: Vec<u8>,
     dirty: BTreeSet<usize>,
+    /// Pages that could not be written. The system calls them clean, and as long as it has them what is written to them
+    /// does not get to the platter either: ext4 takes their blocks for written.
+    stuck: BTreeSet<usize>,
+    /// That could not be written, and nobody has been told.
+    has_untold_error: bool,
     /// Pages that are on the platter and not in the page cache.
     evicted: BTreeSet<usize>,
     /// Up to where space is allocated, if that is behind the end.
@@ -212,6 +217,14 @@ impl SimDisk {
         self.0.lock().faults.insert(op, (after, error));
     }
 
+    /// The system fails to write what is in its memory only. It tells whoever syncs the file next, once.
+    pub fn fail_behind_all(&self) {
+        for inode in self.0.lock().inodes.values_mut().filter(|inode| !inode.dirty.is_empty()) {
+            inode.fail_to_write();
+            inode.has_untold_error = true;
+        }
+    }
+
     /// Takes out of the page cache what is on the platter.
     pub fn evict(&self) {
         self.0.lock().inodes.values_mut().for_each(Inode::evict);
@@ -337,10 +350,28 @@ impl Inode {
     /// Makes the content what it is on the platter.
     fn sync(&mut self) {
         self.durable.resize(self.live.len(), 0);
-        for page in std::mem::take(&mut self.dirty) {
+        for page in std::mem::take(&mut self.dirty).difference(&self.stuck) {
             let start = (page * PAGE_BYTES).min(self.live.len());
             let end = (start + PAGE_BYTES).min(self.live.len());
             self.durable[start..end].copy_from_slice(&self.live[start..end]);
+        }
+    }
+
+    /// What is dirty could not be written.
+    fn fail_to_write(&mut self) {
+        self.stuck.append(&mut self.dirty);
+    }
+
+    fn drop_cached(&mut self, position: u64, bytes: u64) {
+        let end = position.saturating_add(bytes).min(self.live.len() as u64) as usize;
+        self.durable.resize(self.live.len(), 0);
+        for page in (position as usize).div_ceil(PAGE_BYTES)..end.div_ceil(PAGE_BYTES) {
+            let page_end = ((page + 1) * PAGE_BYTES).min(self.live.len());
+            if page_end <= end && !self.dirty.contains(&page) {
+                let page_start = page * PAGE_BYTES;
+                self.live[page_start..page_end].copy_from_slice(&self.durable[page_start..page_end]);
+                self.stuck.remove(&page);
+            }
         }
     }
 
@@ -358,6 +389,8 @@ impl Inode {
         let (old, new) = (self.durable.len(), self.live.len());
         if self.dirty.is_empty() && old == new {
             self.live.clone_from(&self.durable);
+            self.stuck.clear();
+            self.has_untold_error = false;
             return;
         }
         let len = match rng.below(4) {
@@ -370,7 +403,9 @@ impl Inode {
         let mut survived = std::mem::take(&mut self.durable);
         survived.resize(len, 0);
         let page_percent = [0, 50, 90, 100][rng.below(4) as usize];
-        for page in std::mem::take(&mut self.dirty) {
+        self.has_untold_error = false;
+        let stuck = std::mem::take(&mut self.stuck);
+        for page in std::mem::take(&mut self.dirty).difference(&stuck) {
             let start = page * PAGE_BYTES;
             let end = (start + PAGE_BYTES).min(len).min(new);
             if start < end && rng.percent(page_percent) {
@@ -637,8 +672,7 @@ impl SimFile {
             Ok(()) => act(state, &mut inode),
             Err(error) => {
                 if op == Some(SimOp::Sync) {
-                    // The kernel calls the pages clean although they are not on the platter.
-                    inode.dirty.clear();
+                    inode.fail_to_write();
                 }
                 Err(error)
             }
@@ -733,7 +767,19 @@ impl File for SimFile {
         self.with(Some(SimOp::Sync), |state, inode| {
             state.attempt_change()?;
             state.trace(&[10, self.inode]);
+            if std::mem::take(&mut inode.has_untold_error) {
+                inode.fail_to_write();
+                return Err(Errno::IO.into());
+            }
             inode.sync();
+            Ok(())
+        })
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.with(None, |state, inode| {
+            state.trace(&[13, self.inode, position, bytes]);
+            inode.drop_cached(position, bytes);
             Ok(())
         })
     }
@@ -761,6 +807,7 @@ impl File for SimFile {
             inode.live.resize(len as usize, 0);
             // The page at the new end is changed by the cut; growing makes pages of zeros.
             inode.dirty.retain(|page| page * PAGE_BYTES < len as usize);
+            inode.stuck.retain(|page| page * PAGE_BYTES < len as usize);
             if len as usize > old {
                 inode.dirty.extend(old / PAGE_BYTES..=(len as usize - 1) / PAGE_BYTES);
             } else if len > 0 {

@@ -105,6 +105,9 @@ impl File for StalledFile {
         self.1.pass();
         self.0.sync_data()
     }
+    fn drop_cached(&self, position: u64, bytes: u64) -> io::Result<()> {
+        self.0.drop_cached(position, bytes)
+    }
     fn allocate(&self, position: u64, bytes: u64) -> io::Result<()> {
         self.0.allocate(position, bytes)
     }

@@ -151,7 +151,9 @@ fn damage(tree: &mut Tree, rng: &mut Rng) {
             let blocks = length / BLOCK_BYTES as u64;
             let [from, to] = [(); 2].map(|()| rng.below(blocks) as usize * BLOCK_BYTES);
             let block = others_bytes.get(from..from + BLOCK_BYTES).map(<[u8]>::to_vec).unwrap_or_default();
-            bytes[to..to + block.len()].copy_from_slice(&block);
+            if let Some(place) = bytes.get_mut(to..to + block.len()) {
+                place.copy_from_slice(&block);
+            }
         }
     }
 }

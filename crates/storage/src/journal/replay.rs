@@ -17,6 +17,7 @@ use super::noted_files::check_noted;
 use super::ring::{file_path, slot_of};
 use super::{JournalError, Known};
 use crate::disk::{BLOCK_BYTES, Disk, File, OpenMode, read_up_to, write_all_at};
+use crate::failed_sync;
 use crate::journaled::voided;
 use crate::names::{self, Kind, Stage};
 use crate::partition_metadata;
@@ -261,8 +262,9 @@ impl Logs<'_> {
         let file = match log.files.entry(entry.segment) {
             std::collections::btree_map::Entry::Occupied(known) => Arc::clone(known.get()),
             std::collections::btree_map::Entry::Vacant(unknown) => {
-                let path = names::path(&path, entry.segment, Kind::Log, Stage::Live);
-                Arc::clone(unknown.insert(disk.open(&path, OpenMode::Create)?))
+                let file = disk.open(&names::path(&path, entry.segment, Kind::Log, Stage::Live), OpenMode::Create)?;
+                failed_sync::read_from_disk_if_failed(disk, &path, &*file, entry.position)?;
+                Arc::clone(unknown.insert(file))
             }
         };
         let mut there = vec![0; batches.len()];

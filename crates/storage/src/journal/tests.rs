@@ -172,8 +172,15 @@ impl Machine {
                 clean_shutdown: false,
                 now: NOW,
             };
-            let (mut log, report) =
-                Log::open(Arc::new(self.disk.clone()), Self::dir(&name), member.log.config().clone(), options).unwrap();
+            let open = || {
+                let disk = Arc::new(self.disk.clone());
+                Log::open(disk, Self::dir(&name), member.log.config().clone(), options).unwrap()
+            };
+            let (mut log, mut report) = open();
+            if log.view().sync().is_err() {
+                // The system tells now of a write that failed before. What may be missing is written again.
+                (log, report) = open();
+            }
             let end = log.log_end_offset();
             assert!(end >= member.promised, "{name} has {end} of {}: {report:?}", member.promised);
             log.view().sync().unwrap();
@@ -248,7 +255,15 @@ fn live(seed: u64) {
                 machine.truncate(name, to);
             }
             88..90 => machine.remove(name),
-            90..92 => {
+            90..91 => {
+                // Nobody is told before the process ends.
+                machine.disk.fail_behind_all();
+                machine.disk.kill();
+                machine.restart(&mut rng);
+                machine.disk.crash();
+                machine.restart(&mut rng);
+            }
+            91..92 => {
                 machine.disk.fail(SimOp::Write, rng.below(3), Errno::IO);
                 machine.commit();
                 machine.disk.clear_faults();

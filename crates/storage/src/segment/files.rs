@@ -77,11 +77,11 @@ impl Segment {
         self.file(&self.log, Kind::Log)
     }
 
-    pub(super) fn index_file(&self) -> io::Result<Arc<dyn File>> {
+    pub(crate) fn index_file(&self) -> io::Result<Arc<dyn File>> {
         self.file(&self.index, Kind::Index)
     }
 
-    pub(super) fn time_index_file(&self) -> io::Result<Arc<dyn File>> {
+    pub(crate) fn time_index_file(&self) -> io::Result<Arc<dyn File>> {
         self.file(&self.time_index, Kind::TimeIndex)
     }
 
