@@ -36,6 +36,8 @@ pub enum InjectedFault {
     LostReplicaLeads,
     /// Retention goes by the wall clock alone.
     RetentionByWallClock,
+    /// A checkpoint says that segments are on disk as far as the journal is.
+    RecoveryPointFromJournal,
     /// A file of the journal is written anew although segments lack what is in it.
     JournalFreedBeforeSync,
     /// What is in the journal is promised although the write has failed.
@@ -65,7 +67,7 @@ impl InjectedFault {
         )
     }
 
-    pub const ALL: [(Self, &str); 16] = [
+    pub const ALL: [(Self, &str); 17] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -76,6 +78,7 @@ impl InjectedFault {
         (Self::CatchUpBeforeFirstCommit, "catch-up-before-first-commit"),
         (Self::LostReplicaLeads, "lost-replica-leads"),
         (Self::RetentionByWallClock, "retention-by-wall-clock"),
+        (Self::RecoveryPointFromJournal, "recovery-point-from-journal"),
         (Self::JournalFreedBeforeSync, "journal-freed-before-sync"),
         (Self::JournalPromisesFailedWrite, "journal-promises-failed-write"),
         (Self::JournalLeavesGap, "journal-leaves-gap"),

@@ -84,7 +84,11 @@ impl PartitionTable {
                 let durable_offset = partition.durable_offset().min(partition.view().durable_offset());
                 new.high_watermarks.insert(key.clone(), partition.high_watermark().min(durable_offset));
             }
-            new.recovery_points.insert(key, partition.view().synced_offset());
+            let synced_offset = match storage::injected_fault!(RecoveryPointFromJournal) {
+                true => partition.view().durable_offset(),
+                false => partition.view().synced_offset(),
+            };
+            new.recovery_points.insert(key, synced_offset);
         }
         self.store_checkpointed(&mut stored, new)
     }
