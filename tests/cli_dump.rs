@@ -171,6 +171,9 @@ fn small_files_are_shown_and_garbage_is_told() {
     let snapshot = dir.path().join("00000000000000000012.snapshot");
     write(&epochs, b"0\n2\n0 0\n3 17\n");
     write(&recovery, b"0\n1\norders 0 12\n");
+    for own in ["truncation-checkpoint", "journal-checkpoint", "journal-files-checkpoint"] {
+        write(&dir.path().join(own), b"0\n1\n17 19\n");
+    }
     let entry =
         wire::state::producer_snapshot::ProducerEntry { producer_id: 4711, last_offset: 11, ..Default::default() };
     write(&snapshot, &wire::state::producer_snapshot::ProducerSnapshot::to_bytes(vec![entry]));

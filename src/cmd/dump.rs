@@ -121,6 +121,7 @@ impl Dump<'_> {
             "properties" => self.text(path),
             _ => match name {
                 "leader-epoch-checkpoint" => self.checkpoint(path, "epoch", 1),
+                "truncation-checkpoint" | "journal-checkpoint" | "journal-files-checkpoint" => self.text(path),
                 name if name.ends_with("-checkpoint") => self.checkpoint(path, "offset", 2),
                 "quorum-state" => self.text(path),
                 _ => return Ok(false),

@@ -7,6 +7,7 @@
 //! no more harm. [`SimDisk::evict`] leaves nothing in the page cache but what is not on the platter yet, as power loss
 //! does, and what is read comes back to it. The same seed and the same calls give the same disk ([`SimDisk::trace`]).
 
+mod inode;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
+use self::inode::Inode;
 use crate::disk::{BLOCK_BYTES, DirEntry, Disk, File, OpenMode};
 
 const PAGE_BYTES: usize = 4096;
@@ -64,24 +66,6 @@ pub enum SimOp {
     SyncDir,
     Open,
     Rename,
-}
-
-#[derive(Default)]
-struct Inode {
-    /// As processes see it.
-    live: Vec<u8>,
-    /// As it is on the platter.
-    durable: Vec<u8>,
-    dirty: BTreeSet<usize>,
-    /// Pages that could not be written. The system calls them clean, and as long as it has them what is written to them
-    /// does not get to the platter either: ext4 takes their blocks for written.
-    stuck: BTreeSet<usize>,
-    /// That could not be written, and nobody has been told.
-    has_untold_error: bool,
-    /// Pages that are on the platter and not in the page cache.
-    evicted: BTreeSet<usize>,
-    /// Up to where space is allocated, if that is behind the end.
-    allocated: u64,
 }
 
 /// A change to a directory that is not on the platter yet.
@@ -343,77 +327,6 @@ impl SimDisk {
     /// How many bytes were read.
     pub fn read_bytes(&self) -> u64 {
         self.0.lock().read_bytes
-    }
-}
-
-impl Inode {
-    /// Makes the content what it is on the platter.
-    fn sync(&mut self) {
-        self.durable.resize(self.live.len(), 0);
-        for page in std::mem::take(&mut self.dirty).difference(&self.stuck) {
-            let start = (page * PAGE_BYTES).min(self.live.len());
-            let end = (start + PAGE_BYTES).min(self.live.len());
-            self.durable[start..end].copy_from_slice(&self.live[start..end]);
-        }
-    }
-
-    /// What is dirty could not be written.
-    fn fail_to_write(&mut self) {
-        self.stuck.append(&mut self.dirty);
-    }
-
-    fn drop_cached(&mut self, position: u64, bytes: u64) {
-        let end = position.saturating_add(bytes).min(self.live.len() as u64) as usize;
-        self.durable.resize(self.live.len(), 0);
-        for page in (position as usize).div_ceil(PAGE_BYTES)..end.div_ceil(PAGE_BYTES) {
-            let page_end = ((page + 1) * PAGE_BYTES).min(self.live.len());
-            if page_end <= end && !self.dirty.contains(&page) {
-                let page_start = page * PAGE_BYTES;
-                self.live[page_start..page_end].copy_from_slice(&self.durable[page_start..page_end]);
-                self.stuck.remove(&page);
-            }
-        }
-    }
-
-    fn evict(&mut self) {
-        self.evicted = (0..self.live.len().div_ceil(PAGE_BYTES)).filter(|page| !self.dirty.contains(page)).collect();
-    }
-
-    /// The first byte from `position` to `end` that is not in the page cache.
-    fn first_evicted(&self, position: usize, end: usize) -> Option<usize> {
-        let page = self.evicted.range(position / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).next()?;
-        Some((page * PAGE_BYTES).max(position))
-    }
-
-    fn lose_power(&mut self, rng: &mut Rng) {
-        let (old, new) = (self.durable.len(), self.live.len());
-        if self.dirty.is_empty() && old == new {
-            self.live.clone_from(&self.durable);
-            self.stuck.clear();
-            self.has_untold_error = false;
-            return;
-        }
-        let len = match rng.below(4) {
-            0 => old,
-            1 => new,
-            // File systems journal a truncation whole.
-            n if new < old => [old, new][n as usize - 2],
-            _ => old + rng.below((new - old) as u64 + 1) as usize,
-        };
-        let mut survived = std::mem::take(&mut self.durable);
-        survived.resize(len, 0);
-        let page_percent = [0, 50, 90, 100][rng.below(4) as usize];
-        self.has_untold_error = false;
-        let stuck = std::mem::take(&mut self.stuck);
-        for page in std::mem::take(&mut self.dirty).difference(&stuck) {
-            let start = page * PAGE_BYTES;
-            let end = (start + PAGE_BYTES).min(len).min(new);
-            if start < end && rng.percent(page_percent) {
-                survived[start..end].copy_from_slice(&self.live[start..end]);
-            }
-        }
-        self.live.clone_from(&survived);
-        self.durable = survived;
     }
 }
 
@@ -682,19 +595,6 @@ impl SimFile {
     }
 }
 
-impl Inode {
-    fn held_bytes(&self) -> u64 {
-        self.allocated.max(self.live.len() as u64)
-    }
-
-    fn read(&self, buffer: &mut [u8], position: usize) -> usize {
-        let start = position.min(self.live.len());
-        let n = buffer.len().min(self.live.len() - start);
-        buffer[..n].copy_from_slice(&self.live[start..start + n]);
-        n
-    }
-}
-
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let (start, end) = (position as usize, position as usize + buffer.len());
@@ -801,20 +701,8 @@ impl File for SimFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.with(None, |state, inode| {
             state.attempt_change()?;
-            inode.allocated = 0;
             state.trace(&[11, self.inode, len]);
-            let old = inode.live.len();
-            inode.live.resize(len as usize, 0);
-            // The page at the new end is changed by the cut; growing makes pages of zeros.
-            inode.dirty.retain(|page| page * PAGE_BYTES < len as usize);
-            inode.stuck.retain(|page| page * PAGE_BYTES < len as usize);
-            if len as usize > old {
-                inode.dirty.extend(old / PAGE_BYTES..=(len as usize - 1) / PAGE_BYTES);
-            } else if len > 0 {
-                inode.dirty.insert((len as usize - 1) / PAGE_BYTES);
-            }
-            let Inode { evicted, dirty, .. } = inode;
-            evicted.retain(|page| page * PAGE_BYTES < len as usize && !dirty.contains(page));
+            inode.set_len(len as usize);
             Ok(())
         })
     }

@@ -340,7 +340,7 @@ fn a_file_that_was_removed_after_a_crash_is_missed_until_it_is_forgotten() {
     ));
     assert_eq!(forget(&machine.disk, Path::new(DIR), DIRECTORY_ID).unwrap(), [path]);
     assert!(opened().is_ok());
-    assert_eq!(forget(&machine.disk, Path::new(DIR), DIRECTORY_ID).unwrap(), [PathBuf::new(); 0]);
+    assert!(forget(&machine.disk, Path::new(DIR), DIRECTORY_ID).unwrap().is_empty());
 }
 
 #[test]
