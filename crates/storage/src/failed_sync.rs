@@ -16,8 +16,8 @@ use crate::disk::{Disk, File, OpenMode, read_up_to, write_all_at};
 use crate::names::SYNC_FAILED;
 use crate::part::Part;
 
-/// Pages that are dropped are read before, in pieces between which no file system has one large page (ext4 and XFS have
-/// up to 8 MiB).
+/// A piece is read before its pages are dropped, and must not take a part of the next one with it: large pages begin at
+/// multiples of their size, and none is larger than this.
 const PIECE_BYTES: u64 = 8 << 20;
 
 /// Leaves the file. On a disk that takes no more changes there is none, and no next process either.

@@ -291,11 +291,10 @@ impl Opening {
         }
         view.epochs().truncate_from_end(log_end_offset);
         view.epochs().truncate_from_start(log_start_offset);
-        let unsynced = view.published().with_sizes();
-        let synced_count = unsynced.partition_point(|part| part.upper_offset <= synced_offset);
-        // The one before may have been rolled since, so that its indexes are not synced.
-        let unsynced = &unsynced[synced_count.saturating_sub(2)..];
-        failed_sync::write_again(&*self.disk, &self.dir, unsynced)?;
+        let parts = view.published().with_sizes();
+        let synced_count = parts.partition_point(|part| part.upper_offset <= synced_offset);
+        // Those that a sync takes: indexes of segments that were rolled since may not be synced.
+        failed_sync::write_again(&*self.disk, &self.dir, &parts[synced_count.saturating_sub(2)..])?;
         let view = Arc::new(view);
         let now = self.options.now;
         let mut log = Log::assemble(
