@@ -80,6 +80,8 @@ pub struct Compaction {
     first_dirty_offset: i64,
     first_uncleanable_offset: i64,
     parts: Vec<Part>,
+    /// What is not compacted, up to the end of the log.
+    later_parts: Vec<Part>,
     retired: Arc<AtomicBool>,
     /// The last batch of each producer: its last offset (-1 if a marker is the last that is known of it), its epoch.
     last_batches: HashMap<i64, (i64, i16)>,
@@ -114,15 +116,18 @@ pub struct Cleaned {
 
 impl Log {
     /// What there is to compact (`LogCleanerManager.cleanableOffsets`). `first_dirty_offset` is where the last
-    /// compaction ended; `last_stable_offset` bounds this one.
-    pub fn cleanable(&self, first_dirty_offset: i64, last_stable_offset: i64, now: Now) -> Result<Cleanable, LogError> {
+    /// compaction ended; `end_offset` bounds this one, and so does the oldest open transaction.
+    pub fn cleanable(&self, first_dirty_offset: i64, end_offset: i64, now: Now) -> Result<Cleanable, LogError> {
         let (parts, log_start_offset, log_end_offset) = {
             let published = self.view.published();
             (published.with_sizes(), published.log_start_offset, published.log_end_offset)
         };
         let is_valid = (log_start_offset..=log_end_offset).contains(&first_dirty_offset);
         let first_dirty_offset = if is_valid { first_dirty_offset } else { log_start_offset };
-        let mut uncleanable = last_stable_offset.min(self.active.base_offset());
+        let mut uncleanable = end_offset.min(self.active.base_offset());
+        if let Some(first_unstable_offset) = self.first_unstable_offset() {
+            uncleanable = uncleanable.min(first_unstable_offset);
+        }
         let mut is_overdue = false;
         let (min_lag_ms, max_lag_ms) = (self.config.min_compaction_lag_ms, self.config.max_compaction_lag_ms);
         for part in parts.iter().filter(|part| part.upper_offset > first_dirty_offset) {
@@ -160,8 +165,9 @@ impl Log {
     /// Takes stock for a compaction. There must be only one of a log at a time.
     pub fn begin_compaction(&self, cleanable: &Cleanable, limits: CompactionLimits, now: Now) -> Compaction {
         let end = cleanable.first_uncleanable_offset;
-        let mut parts = self.view.published().with_sizes();
-        parts.retain(|part| part.upper_offset <= end && part.segment.base_offset() < self.active.base_offset());
+        let is_cleaned =
+            |part: &Part| part.upper_offset <= end && part.segment.base_offset() < self.active.base_offset();
+        let (parts, later_parts) = self.view.published().with_sizes().into_iter().partition(is_cleaned);
         let last_batches = self.producers.sorted().into_iter().map(|state| {
             let last_offset = state.last_batch().map_or(-1, |batch| batch.last_offset);
             (state.producer_id, (last_offset, state.producer_epoch))
@@ -175,6 +181,7 @@ impl Log {
             first_dirty_offset: cleanable.first_dirty_offset,
             first_uncleanable_offset: end,
             parts,
+            later_parts,
             retired: self.view.retired().clone(),
             last_batches: last_batches.collect(),
             aborted: HashMap::new(),
@@ -324,22 +331,25 @@ impl Compaction {
         group
     }
 
-    /// Finds the aborted transactions by their markers: their records are nobody's latest values.
+    /// Finds the aborted transactions by their markers: their records are nobody's latest values. All transactions that
+    /// are compacted have ended, but their markers may be in what is not.
     fn find_aborted(&mut self) -> Result<(), LogError> {
         let mut open: HashMap<i64, i64> = HashMap::new();
-        for part in &self.parts {
+        let later_parts = std::mem::take(&mut self.later_parts);
+        let parts = self.parts.iter().map(|part| (part, true)).chain(later_parts.iter().map(|part| (part, false)));
+        for (part, is_compacted) in parts {
             let mut walk = part.headers()?;
-            while let Some(item) = walk.step()? {
-                let Item::Batch(position, header) = item else { continue };
+            while (is_compacted || !open.is_empty())
+                && let Some(item) = walk.step()?
+            {
+                let (position, header) = expect_batch(item)?;
                 if markers::is_marker(&header) {
-                    let first = open.remove(&header.producer_id);
-                    let batch = read_batch(part, position, &header)?;
-                    if let Some(first) = first
-                        && markers::is_abort(&batch)
+                    if let Some(first) = open.remove(&header.producer_id)
+                        && markers::is_abort(&read_batch(part, position, &header)?)
                     {
                         self.aborted.entry(header.producer_id).or_default().push((first, header.base_offset));
                     }
-                } else if header.attributes.is_transactional() {
+                } else if is_compacted && header.attributes.is_transactional() {
                     open.entry(header.producer_id).or_insert(header.base_offset);
                 }
             }

@@ -11,11 +11,11 @@ pub(crate) fn is_marker(header: &BatchHeader) -> bool {
     header.attributes.is_control() && header.has_producer_id()
 }
 
-/// The epoch of the coordinator that wrote a marker; -1 if compaction took the record.
-pub(crate) fn coordinator_epoch(header: &BatchHeader, section: &[u8]) -> i32 {
+/// The epoch of the coordinator that wrote a marker. `None` if compaction took the record, and with it the transaction.
+pub(crate) fn coordinator_epoch(header: &BatchHeader, section: &[u8]) -> Option<i32> {
     let record = RecordReader::new(header, section).next().and_then(Result::ok);
     let value = record.and_then(|record| record.value).map(Bytes::copy_from_slice);
-    value.and_then(|value| EndTxnMarker::read_versioned(&value).ok()).map_or(-1, |marker| marker.coordinator_epoch)
+    value.and_then(|value| EndTxnMarker::read_versioned(&value).ok()).map(|marker| marker.coordinator_epoch)
 }
 
 /// Whether a marker says that the transaction did not happen.

@@ -266,14 +266,16 @@ impl Producers {
     }
 
     /// Whether a transaction marker may be appended (`ProducerAppendInfo.appendEndTxnMarker`).
-    pub(crate) fn check_marker(&self, header: &BatchHeader, coordinator_epoch: i32) -> Result<(), AppendError> {
+    pub(crate) fn check_marker(&self, header: &BatchHeader, coordinator_epoch: Option<i32>) -> Result<(), AppendError> {
         let Some(state) = self.states.get(&header.producer_id) else { return Ok(()) };
         let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
         if producer_epoch < state.producer_epoch {
             let current_epoch = state.producer_epoch;
             return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
         }
-        if coordinator_epoch < state.coordinator_epoch {
+        if let Some(coordinator_epoch) = coordinator_epoch
+            && coordinator_epoch < state.coordinator_epoch
+        {
             let current_epoch = state.coordinator_epoch;
             return Err(AppendError::TransactionCoordinatorFenced { producer_id, coordinator_epoch, current_epoch });
         }
@@ -312,11 +314,11 @@ impl Producers {
         }
     }
 
-    /// Takes note of a transaction marker.
-    pub(crate) fn note_marker(&mut self, header: &BatchHeader, coordinator_epoch: i32, monotonic_ms: i64) {
+    /// Takes note of a transaction marker. One without a record tells nothing of its coordinator.
+    pub(crate) fn note_marker(&mut self, header: &BatchHeader, coordinator_epoch: Option<i32>, monotonic_ms: i64) {
         let state = self.change(header.producer_id, monotonic_ms);
         state.set_epoch(header.producer_epoch);
-        state.coordinator_epoch = coordinator_epoch;
+        state.coordinator_epoch = coordinator_epoch.unwrap_or(state.coordinator_epoch);
         state.current_txn_first_offset = None;
         state.last_timestamp = header.max_timestamp;
     }

@@ -190,21 +190,23 @@ fn producers_keep_their_last_sequence() {
     append(&mut log, of_producer(2), Origin::Client, at(2));
 }
 
+fn in_transaction(id: i64, sequence: i32, value: &str) -> Batch {
+    let mut builder = BatchBuilder::new().producer(id, 0, sequence).transactional();
+    builder.push(at(0).wall_ms, Some(b"k"), Some(value.as_bytes()), &[]);
+    builder.build()
+}
+
+fn marker(id: i64, kind: ControlType) -> Batch {
+    let mut builder = BatchBuilder::new().producer(id, 0, -1).transactional().control();
+    let value = EndTxnMarker { coordinator_epoch: 7 }.write_versioned(0);
+    builder.push(at(0).wall_ms, Some(&kind.write()), Some(&value), &[]);
+    builder.build()
+}
+
 #[test]
 fn aborted_records_are_no_values_and_markers_outlive_their_records() {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, &config(), options(0, false));
-    let in_transaction = |id: i64, sequence, value: &str| {
-        let mut builder = BatchBuilder::new().producer(id, 0, sequence).transactional();
-        builder.push(at(0).wall_ms, Some(b"k"), Some(value.as_bytes()), &[]);
-        builder.build()
-    };
-    let marker = |id: i64, kind: ControlType| {
-        let mut builder = BatchBuilder::new().producer(id, 0, -1).transactional().control();
-        let value = EndTxnMarker { coordinator_epoch: 7 }.write_versioned(0);
-        builder.push(at(0).wall_ms, Some(&kind.write()), Some(&value), &[]);
-        builder.build()
-    };
     append(&mut log, in_transaction(1, 0, "committed"), Origin::Client, at(0));
     append(&mut log, marker(1, ControlType::Commit), Origin::Coordinator, at(0));
     append(&mut log, in_transaction(2, 0, "aborted"), Origin::Client, at(0));
@@ -223,6 +225,42 @@ fn aborted_records_are_no_values_and_markers_outlive_their_records() {
     assert_eq!(records(&log)[0], (0, "k".to_owned(), Some("committed".to_owned())));
     // The aborted batch stays empty as the last one of its producer.
     assert_eq!(headers(&log), [(0, 1), (1, 1), (2, 0), (3, 1), (4, 1)]);
+}
+
+#[test]
+fn aborted_records_are_no_values_wherever_their_marker_is() {
+    for rolls in 0..3 {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, &config(), options(0, false));
+        put(&mut log, "k", Some("before"), at(0));
+        append(&mut log, in_transaction(2, 0, "aborted"), Origin::Client, at(0));
+        log.roll(at(0)).unwrap();
+        for n in 0..rolls {
+            put(&mut log, "other", Some(&format!("{n}")), at(0));
+            log.roll(at(0)).unwrap();
+        }
+        append(&mut log, marker(2, ControlType::Abort), Origin::Coordinator, at(0));
+        append(&mut log, in_transaction(2, 1, "after"), Origin::Client, at(0));
+        append(&mut log, marker(2, ControlType::Commit), Origin::Coordinator, at(0));
+        compact(&mut log, 0, LIMITS, at(10)).unwrap();
+        assert_eq!(records(&log)[0], (0, "k".to_owned(), Some("before".to_owned())), "{rolls}");
+    }
+}
+
+#[test]
+fn an_open_transaction_is_not_compacted() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    put(&mut log, "k", Some("first"), at(0));
+    put(&mut log, "k", Some("before"), at(0));
+    log.roll(at(0)).unwrap();
+    append(&mut log, in_transaction(2, 0, "aborted"), Origin::Client, at(0));
+    log.roll(at(0)).unwrap();
+    assert_eq!(log.cleanable(0, log.log_end_offset(), at(10)).unwrap().first_uncleanable_offset, 2);
+    let next_dirty_offset = compact(&mut log, 0, LIMITS, at(10)).unwrap();
+    append(&mut log, marker(2, ControlType::Abort), Origin::Coordinator, at(20));
+    compact(&mut log, next_dirty_offset, LIMITS, at(30)).unwrap();
+    assert_eq!(records(&log)[0], (1, "k".to_owned(), Some("before".to_owned())));
 }
 
 #[test]

@@ -79,6 +79,18 @@ fn fetch(follower: &mut Log, chunk: &Bytes) -> Result<Fetched, FetchedError> {
 }
 
 #[test]
+fn a_marker_that_was_emptied_tells_nothing_of_its_coordinator() {
+    let (_, leader) = leader(&LogConfig::default());
+    let (_, mut follower) = new_log(2, &LogConfig::default());
+    fetch(&mut follower, &all(&leader)).unwrap();
+    let before = follower.producer(9).unwrap().coordinator_epoch;
+    assert!(before > -1);
+    let emptied = stored(&marker(ControlType::Commit).emptied(), follower.log_end_offset(), 2);
+    fetch(&mut follower, &emptied).unwrap();
+    assert_eq!(follower.producer(9).unwrap().coordinator_epoch, before);
+}
+
+#[test]
 fn a_chunk_is_taken_over_as_it_is_in_one_write() {
     let (_, leader) = leader(&LogConfig::default());
     let (disk, mut follower) = new_log(2, &LogConfig::default());
