@@ -14,12 +14,15 @@ struct Broker {
     process: Child,
     address: String,
     log: BufReader<ChildStderr>,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl Broker {
     fn start(environment: &[(&str, &str)]) -> Self {
-        let data = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), environment)
+    }
+
+    fn start_in(data: tempfile::TempDir, environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(PARSHALL);
         command.args(["serve", "--console", "off", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
         command.env_remove("PARSHALL_LOG").env_remove("PARSHALL_LOG_FORMAT").envs(environment.iter().copied());
@@ -29,7 +32,7 @@ impl Broker {
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.split(" is ready on ").nth(1).and_then(|rest| rest.split(',').next());
         let address = address.unwrap_or_else(|| panic!("not ready: {line:?}")).to_owned();
-        Self { process, address, log, _data: data }
+        Self { process, address, log, data }
     }
 
     /// Lines up to the first that has a mark.
@@ -57,11 +60,24 @@ impl Broker {
     }
 
     fn config(&self, args: &[&str]) -> (Option<i32>, String) {
+        self.run(&[&["config"], args].concat())
+    }
+
+    fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(PARSHALL);
-        command.arg("config").args(args).args(["--bootstrap-server", &self.address]).env_remove("PARSHALL_LOG");
+        command.args(args).args(["--bootstrap-server", &self.address]).env_remove("PARSHALL_LOG");
         let output = command.stdin(Stdio::null()).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
+    /// Stops it cleanly, and returns the rest of its log.
+    fn stop(&mut self) -> String {
+        common::signal(&self.process, "-TERM");
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        assert!(self.process.wait().unwrap().success(), "{rest}");
+        rest
     }
 }
 
@@ -93,9 +109,7 @@ fn levels_are_changed_while_it_runs() {
     broker.offend();
     let lines = broker.until("an HTTP request on the Kafka port");
     assert!(lines.iter().all(|line| line.contains(" WARN ")), "{lines:?}");
-    common::signal(&broker.process, "-TERM");
-    let mut rest = String::new();
-    broker.log.read_to_string(&mut rest).unwrap();
+    let rest = broker.stop();
     assert!(!rest.contains("SIGTERM"), "the binary's own line has the level INFO: {rest}");
 }
 
@@ -117,10 +131,33 @@ fn a_peer_has_a_few_lines_a_minute() {
     for _ in 0..50 {
         broker.offend();
     }
-    common::signal(&broker.process, "-TERM");
-    let mut log = String::new();
-    broker.log.read_to_string(&mut log).unwrap();
+    let log = broker.stop();
     let lines = log.lines().filter(|line| line.contains("HTTP")).count();
+    assert!((1..=10).contains(&lines), "{log}");
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_has_a_few_lines_a_minute() {
+    let mut broker = Broker::start(&[]);
+    let produced = ["perf", "produce", "--topic", "numbers", "--num-records", "10", "--record-size", "100"];
+    assert_eq!(broker.run(&["topic", "create", "numbers"]).0, Some(0));
+    assert_eq!(broker.run(&produced).0, Some(0));
+    broker.stop();
+    let segment = broker.data.path().join("numbers-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+
+    let data = std::mem::replace(&mut broker.data, tempfile::tempdir().unwrap());
+    let mut broker = Broker::start_in(data, &[("PARSHALL_LOG", "warn")]);
+    // Each of them asks again and again.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| broker.run(&["consume", "numbers", "--from-beginning", "--timeout", "2s"]));
+        }
+    });
+    let log = broker.stop();
+    let lines = log.lines().filter(|line| line.contains("stored batches cannot be read")).count();
     assert!((1..=10).contains(&lines), "{log}");
 }
 

@@ -47,7 +47,7 @@ pub use following::FollowError;
 pub use inline_appends::InlineAppends;
 use parking_lot::Mutex;
 pub use partition_queue::PartitionQueue;
-use platform::Env;
+use platform::{Env, LogLimit};
 pub use produce_completion::{ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
 pub use settings::Settings;
 use storage::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
@@ -92,6 +92,8 @@ pub struct Shared {
     pub isr_changes: Arc<PartitionQueue>,
     /// Partitions with batches that cannot be read.
     pub damaged: Arc<PartitionQueue>,
+    /// How often reads that fail may be told in the log.
+    pub unreadable: Arc<LogLimit>,
     pub syncer: Arc<Syncer>,
     /// Partitions with unsynced bytes that no request waits for.
     pub dirty: Arc<Mutex<Vec<Arc<Partition>>>>,
@@ -111,6 +113,7 @@ impl Shared {
             lag_max_ms,
             isr_changes: Arc::default(),
             damaged: Arc::default(),
+            unreadable: Arc::default(),
             syncer,
             dirty: Arc::default(),
             failed: Arc::default(),

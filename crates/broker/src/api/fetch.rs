@@ -428,13 +428,12 @@ fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
     match error {
         ReadError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
         ReadError::Corrupt { .. } => {
-            let (topic, index) = (&partition.topic, partition.index);
-            tracing::warn!(%topic, partition = index, %error, "a stored batch is unreadable");
+            partition.tell_unreadable(error);
             partition.report_damage();
             partition.damage_error()
         }
         _ => {
-            tracing::error!(topic = %partition.topic, partition = partition.index, %error, "a read failed");
+            partition.tell_unreadable(error);
             ErrorCode::KAFKA_STORAGE_ERROR
         }
     }

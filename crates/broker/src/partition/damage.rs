@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use storage::{BadRange, LogError, RepairError};
+use platform::Allowed;
+use storage::{BadRange, LogError, ReadError, RepairError};
 use wire::ErrorCode;
 
 use super::Partition;
@@ -21,6 +22,13 @@ const BEING_REPAIRED: u8 = 1;
 const LASTING: u8 = 2;
 
 impl Partition {
+    /// Logs that a read has failed. Clients try again at once, and for as long as it takes, so some are left out.
+    pub fn tell_unreadable(&self, error: &ReadError) {
+        if let Some(Allowed { left_out }) = self.shared.unreadable.allow_other() {
+            tracing::error!(topic = %self.topic, partition = self.index, %error, left_out, "stored batches cannot be read");
+        }
+    }
+
     /// Queues the partition for repair.
     pub fn report_damage(self: &Arc<Self>) {
         if self.damage.0.compare_exchange(NONE, BEING_REPAIRED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
