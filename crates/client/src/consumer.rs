@@ -305,6 +305,8 @@ impl Consumer {
                 match self.take_partition(&partition, data) {
                     Ok(()) => {}
                     Err(ClientError::OffsetOutOfRange { offset, .. }) => self.reset(&partition, offset).await?,
+                    // Retriable for producers; what a broker has damaged it does not get back (`FetchCollector`).
+                    Err(error) if error.code() == Some(ErrorCode::CORRUPT_MESSAGE) => return Err(error),
                     Err(error) => trouble = Some(error),
                 }
             }
