@@ -18,7 +18,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use configuration::BrokerConfig;
-use coordinator::group::interfaces::BoxFuture;
+use coordinator::topic_log::BoxFuture;
 use metadata::{Decided, MetadataCache, with_decided_requests};
 use platform::Random;
 use quorum::{Quorum, QuorumError, QuorumStatus};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::BrokerConfig;
-use coordinator::group::interfaces::BoxFuture;
-use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
+use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, Topic, Topics};
+use coordinator::topic_log::{BoxFuture, TopicLog};
 use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
 use parking_lot::Mutex;
 use storage::ReadError;
@@ -80,7 +80,7 @@ pub(crate) struct OffsetsTopic {
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
 }
 
-impl OffsetsLog for OffsetsTopic {
+impl TopicLog for OffsetsTopic {
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         let enqueued = self.log.enqueue(partition, batch);
         Box::pin(async move {

@@ -33,7 +33,7 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use interfaces::{OffsetsLog, Topic, Topics};
+pub use interfaces::{Topic, Topics};
 pub use storage::Now;
 
 /// The topic that holds groups and offsets.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::group::interfaces::BoxFuture;
+use coordinator::topic_log::BoxFuture;
 use metadata::MetadataCache;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use wire::ErrorCode;

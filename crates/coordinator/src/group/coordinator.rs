@@ -26,11 +26,11 @@ use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
 use super::history::{Generation, History};
-use super::interfaces::BoxFuture;
 use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::shard::{Phase, Shard, ShardState};
-use super::{GroupConfig, Now, OffsetsLog, Topics};
+use super::{GroupConfig, Now, Topics};
+use crate::topic_log::{BoxFuture, TopicLog};
 
 /// Longest group id. Kafka has no bound but that of its strings.
 const MAX_GROUP_ID_BYTES: usize = 4096;
@@ -49,7 +49,7 @@ pub struct GroupCoordinator {
     pub(super) config: GroupConfig,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    pub(super) log: Arc<dyn OffsetsLog>,
+    pub(super) log: Arc<dyn TopicLog>,
     pub(super) topics: Arc<dyn Topics>,
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     last_request: AtomicU64,
@@ -66,7 +66,7 @@ impl GroupCoordinator {
         config: GroupConfig,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        log: Arc<dyn OffsetsLog>,
+        log: Arc<dyn TopicLog>,
         topics: Arc<dyn Topics>,
     ) -> Arc<Self> {
         Arc::new(Self {

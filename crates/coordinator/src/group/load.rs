@@ -16,14 +16,15 @@ use wire::record::RecordReader;
 
 use super::core::{CommittedOffset, Group};
 use super::records::{self, Stored};
-use super::{GroupConfig, Now, OffsetsLog};
+use super::{GroupConfig, Now};
+use crate::topic_log::TopicLog;
 
 /// Decompressed size that a batch may have.
 const MAX_SECTION_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads a whole partition.
 pub async fn load(
-    log: &dyn OffsetsLog,
+    log: &dyn TopicLog,
     partition: i32,
     config: &GroupConfig,
     now: Now,

@@ -30,11 +30,11 @@ use wire::{ErrorCode, Uuid};
 
 use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
-use super::interfaces::BoxFuture;
 use super::memory::Use;
 use super::records::Batcher;
 use super::shard::{Shard, ShardState};
 use super::{Now, Topic};
+use crate::topic_log::BoxFuture;
 
 /// First version of OffsetCommit and OffsetFetch that names topics by id.
 const TOPIC_IDS_SINCE: i16 = 10;

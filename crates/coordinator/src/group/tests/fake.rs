@@ -13,9 +13,9 @@ use wire::batch::{Batch, Batches};
 use wire::record::RecordReader;
 use wire::{ErrorCode, Uuid};
 
-use crate::group::interfaces::BoxFuture;
 use crate::group::records::{self, Stored};
-use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics};
+use crate::group::{GroupConfig, GroupCoordinator, Now, Topic, Topics};
+use crate::topic_log::{BoxFuture, TopicLog};
 
 /// Monotonic time is tokio's, which tests pause; the wall clock can jump.
 pub(super) struct TestClock {
@@ -171,7 +171,7 @@ fn stamp(mut batch: Batch, base_offset: i64) -> Batch {
     batch
 }
 
-impl OffsetsLog for FakeLog {
+impl TopicLog for FakeLog {
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         let mut state = self.0.lock();
         state.appends += 1;

@@ -1,0 +1,33 @@
+//! The log of an internal topic, as the coordinator that keeps its state there sees it.
+//!
+//! The broker implements it on its partitions; tests implement it in memory.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use wire::ErrorCode;
+use wire::batch::Batch;
+
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The partitions of an internal topic that this broker leads.
+pub trait TopicLog: Send + Sync + 'static {
+    /// Appends one batch and resolves to the offset of its first record once it is as durable as `acks=all` makes it.
+    ///
+    /// The batch's position in the log is decided before this returns: of two calls, the later one gets the later
+    /// offset. The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the
+    /// future is polled, and concurrent batches share them. The coordinator polls every future to its end, also if its
+    /// request was dropped.
+    fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>>;
+
+    /// The first offset of the log, and the offset after its last record.
+    fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode>;
+
+    /// Whole batches from the one that holds `from_offset` or the next one after it (a compacted log has holes), at
+    /// least one unless the log ends there. Serves the loading of a partition, which reads to the log's end.
+    fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>>;
+
+    /// The greatest size of a batch that the topic takes (`max.message.bytes`).
+    fn max_batch_bytes(&self) -> usize;
+}
