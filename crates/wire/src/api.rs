@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use crate::codec::Message;
 
+pub mod add_offsets_to_txn;
 pub mod add_partitions_to_txn;
 pub mod add_raft_voter;
 pub mod allocate_producer_ids;
@@ -17,6 +18,8 @@ pub mod api_versions;
 pub mod broker_heartbeat;
 pub mod broker_registration;
 pub mod confirm_sender;
+pub mod consumer_group_describe;
+pub mod consumer_group_heartbeat;
 pub mod create_partitions;
 pub mod create_topics;
 pub mod delete_groups;
@@ -30,6 +33,7 @@ pub mod describe_node;
 pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
+pub mod describe_transactions;
 pub mod elect_leaders;
 pub mod end_txn;
 pub mod fetch;
@@ -44,6 +48,7 @@ pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod list_partition_reassignments;
+pub mod list_transactions;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -57,8 +62,10 @@ pub mod remove_raft_voter;
 pub mod sasl_authenticate;
 pub mod sasl_handshake;
 pub mod sync_group;
+pub mod txn_offset_commit;
 pub mod unregister_broker;
 pub mod update_features;
+pub mod write_txn_markers;
 
 /// What the table says of one API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +93,7 @@ impl Api {
 const PARTITIONS: usize = 250_000;
 /// For Produce: a producer sends one batch of a partition at a time, and waits with the others until they are more.
 const BATCHES: usize = 20_000;
-/// For APIs that name groups, their members, or what they are assigned.
+/// For APIs that name groups, their members, what they are assigned, or transactional ids.
 const GROUPS: usize = 10_000;
 /// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions
 /// that can be created at once may name three replicas of each, and as much again for settings.
@@ -177,7 +184,10 @@ apis! {
     22 InitProducerId 0..=5, 2, FEW, init_producer_id InitProducerIdRequest InitProducerIdResponse;
     23 OffsetForLeaderEpoch 2..=4, 4, PARTITIONS, offset_for_leader_epoch OffsetForLeaderEpochRequest OffsetForLeaderEpochResponse;
     24 AddPartitionsToTxn 0..=5, 3, PARTITIONS, add_partitions_to_txn AddPartitionsToTxnRequest AddPartitionsToTxnResponse;
+    25 AddOffsetsToTxn 0..=4, 3, FEW, add_offsets_to_txn AddOffsetsToTxnRequest AddOffsetsToTxnResponse;
     26 EndTxn 0..=5, 3, FEW, end_txn EndTxnRequest EndTxnResponse;
+    27 WriteTxnMarkers 1..=2, 1, PARTITIONS, write_txn_markers WriteTxnMarkersRequest WriteTxnMarkersResponse;
+    28 TxnOffsetCommit 0..=5, 3, PARTITIONS, txn_offset_commit TxnOffsetCommitRequest TxnOffsetCommitResponse;
     32 DescribeConfigs 1..=4, 4, PARTITIONS, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
     33 AlterConfigs 0..=2, 2, CHANGES, alter_configs AlterConfigsRequest AlterConfigsResponse;
     35 DescribeLogDirs 1..=5, 2, PARTITIONS, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
@@ -197,7 +207,11 @@ apis! {
     62 BrokerRegistration 0..=4, 0, FEW, broker_registration BrokerRegistrationRequest BrokerRegistrationResponse;
     63 BrokerHeartbeat 0..=2, 0, PARTITIONS, broker_heartbeat BrokerHeartbeatRequest BrokerHeartbeatResponse;
     64 UnregisterBroker 0..=0, 0, FEW, unregister_broker UnregisterBrokerRequest UnregisterBrokerResponse;
+    65 DescribeTransactions 0..=0, 0, GROUPS, describe_transactions DescribeTransactionsRequest DescribeTransactionsResponse;
+    66 ListTransactions 0..=2, 0, GROUPS, list_transactions ListTransactionsRequest ListTransactionsResponse;
     67 AllocateProducerIds 0..=0, 0, FEW, allocate_producer_ids AllocateProducerIdsRequest AllocateProducerIdsResponse;
+    68 ConsumerGroupHeartbeat 0..=1, 0, PARTITIONS, consumer_group_heartbeat ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse;
+    69 ConsumerGroupDescribe 0..=1, 0, GROUPS, consumer_group_describe ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse;
     74 ListConfigResources 0..=1, 0, FEW, list_config_resources ListConfigResourcesRequest ListConfigResourcesResponse;
     75 DescribeTopicPartitions 0..=0, 0, PARTITIONS, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
     80 AddRaftVoter 0..=1, 0, FEW, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;

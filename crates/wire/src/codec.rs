@@ -523,6 +523,33 @@ impl<T: Message> Wire for Option<T> {
     }
 }
 
+/// A struct in a tagged field that may be null. In other fields a byte says whether the struct is there, here a varint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaggedOption<T>(pub Option<T>);
+
+/// Not null: Kafka's generator makes an empty struct of `"default": null`, so that null is what is written.
+impl<T: Default> Default for TaggedOption<T> {
+    fn default() -> Self {
+        Self(Some(T::default()))
+    }
+}
+
+impl<T: Message> Wire for TaggedOption<T> {
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        match r.unsigned_varint()? {
+            0 => Ok(Self(None)),
+            _ => T::read(r).map(|value| Self(Some(value))),
+        }
+    }
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.unsigned_varint(u32::from(self.0.is_some()));
+        if let Some(value) = &self.0 {
+            value.write(w);
+        }
+    }
+}
+
 /// Writes a value in a version that has no null for it: an empty one stands for null.
 pub fn write_or_empty<T: Wire + Default>(value: &Option<T>, w: &mut Writer<'_>) {
     match value {

@@ -11,6 +11,7 @@ pub mod control;
 pub mod group;
 pub mod metadata;
 pub mod producer_snapshot;
+pub mod transaction_log;
 
 /// A stored message, and the versions that can be read.
 pub trait Stored: Wire {

@@ -14,9 +14,16 @@ use wire::state::control::{
     ControlType, EndTxnMarker, KRaftVersionRecord, LeaderChangeMessage, SnapshotFooterRecord, SnapshotHeaderRecord,
     VotersRecord,
 };
+use wire::state::group::consumer::{
+    ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupKey, ConsumerGroupMemberKey,
+    ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue, ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+};
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue};
 use wire::state::metadata::MetadataRecord;
 use wire::state::producer_snapshot::ProducerSnapshot;
+use wire::state::transaction_log::{TransactionLogKey, TransactionLogValue};
 use wire::{Wire, Writer};
 
 #[test]
@@ -139,6 +146,22 @@ fn stored_records() {
             "OffsetCommitValue" => restored::<OffsetCommitValue>,
             "GroupMetadataKey" => restored::<GroupMetadataKey>,
             "GroupMetadataValue" => restored::<GroupMetadataValue>,
+            "ConsumerGroupMetadataKey"
+            | "ConsumerGroupPartitionMetadataKey"
+            | "ConsumerGroupTargetAssignmentMetadataKey" => restored::<ConsumerGroupKey>,
+            "ConsumerGroupMemberMetadataKey"
+            | "ConsumerGroupTargetAssignmentMemberKey"
+            | "ConsumerGroupCurrentMemberAssignmentKey" => restored::<ConsumerGroupMemberKey>,
+            "ConsumerGroupRegularExpressionKey" => restored::<ConsumerGroupRegularExpressionKey>,
+            "ConsumerGroupMetadataValue" => restored::<ConsumerGroupMetadataValue>,
+            "ConsumerGroupPartitionMetadataValue" => restored::<ConsumerGroupPartitionMetadataValue>,
+            "ConsumerGroupMemberMetadataValue" => restored::<ConsumerGroupMemberMetadataValue>,
+            "ConsumerGroupTargetAssignmentMetadataValue" => restored::<ConsumerGroupTargetAssignmentMetadataValue>,
+            "ConsumerGroupTargetAssignmentMemberValue" => restored::<ConsumerGroupTargetAssignmentMemberValue>,
+            "ConsumerGroupCurrentMemberAssignmentValue" => restored::<ConsumerGroupCurrentMemberAssignmentValue>,
+            "ConsumerGroupRegularExpressionValue" => restored::<ConsumerGroupRegularExpressionValue>,
+            "TransactionLogKey" => restored::<TransactionLogKey>,
+            "TransactionLogValue" => restored::<TransactionLogValue>,
             "ConsumerProtocolSubscription" => restored::<ConsumerProtocolSubscription>,
             "ConsumerProtocolAssignment" => restored::<ConsumerProtocolAssignment>,
             "LeaderChangeMessage" => restored::<LeaderChangeMessage>,

@@ -36,6 +36,7 @@ pub fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, WireError> {
             let value = value.as_ref().map(GroupMetadataValue::from_bytes).transpose()?;
             Ok(Stored::Group { group_id: group, value })
         }
+        key => Err(WireError::UnknownRecord { key: key.record_type() as u32, version: 0 }),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use crate::codec::Message;
+use crate::codec::{Message, TaggedOption};
 use crate::{ErrorCode, Records, Uuid};
 
 /// What the fields are given, by their names.
@@ -130,6 +130,12 @@ impl<T: Sample + Clone> Sample for Option<Vec<T>> {
 impl<T: Message> Sample for Option<T> {
     fn sample(s: &mut Sampler<'_>) -> Self {
         Some(T::sample(s))
+    }
+}
+
+impl<T: Message> Sample for TaggedOption<T> {
+    fn sample(s: &mut Sampler<'_>) -> Self {
+        Self(Some(T::sample(s)))
     }
 }
 

@@ -1,8 +1,12 @@
-//! Records of `__consumer_offsets`: committed offsets, and groups of the classic protocol. A key is its type and a
-//! body, a value its version and a body; a null value is a tombstone.
+//! Records of `__consumer_offsets`: their keys, and the values of committed offsets and of groups of the classic
+//! protocol; `consumer` has those of KIP-848 groups. A key is its type and a body, a value its version and a body; a
+//! null value is a tombstone.
+
+pub mod consumer;
 
 use bytes::{Bytes, BytesMut};
 
+use self::consumer::{ConsumerGroupKey, ConsumerGroupMemberKey, ConsumerGroupRegularExpressionKey};
 use super::{Stored, split_number, stored};
 use crate::Uuid;
 use crate::codec::{Result, Wire, WireError, Writer};
@@ -60,38 +64,65 @@ stored! {
 pub enum GroupRecordKey {
     OffsetCommit(OffsetCommitKey),
     GroupMetadata(GroupMetadataKey),
+    ConsumerGroupMetadata(ConsumerGroupKey),
+    ConsumerGroupPartitionMetadata(ConsumerGroupKey),
+    ConsumerGroupMemberMetadata(ConsumerGroupMemberKey),
+    ConsumerGroupTargetAssignmentMetadata(ConsumerGroupKey),
+    ConsumerGroupTargetAssignmentMember(ConsumerGroupMemberKey),
+    ConsumerGroupCurrentMemberAssignment(ConsumerGroupMemberKey),
+    ConsumerGroupRegularExpression(ConsumerGroupRegularExpressionKey),
 }
 
 impl GroupRecordKey {
     /// Offsets before Kafka 0.9.
     const LEGACY_OFFSET_COMMIT: i16 = 0;
-    const OFFSET_COMMIT: i16 = 1;
-    const GROUP_METADATA: i16 = 2;
 
-    /// Reads a key. The types from 3 on belong to newer group protocols and are unknown here.
+    /// Reads a key. Share groups and streams groups have types that are unknown here.
     pub fn read(bytes: &Bytes) -> Result<Self> {
         let (key, body) = split_number(bytes)?;
         match key {
-            Self::LEGACY_OFFSET_COMMIT | Self::OFFSET_COMMIT => {
-                OffsetCommitKey::read_body(&body, 0).map(Self::OffsetCommit)
-            }
-            Self::GROUP_METADATA => GroupMetadataKey::read_body(&body, 0).map(Self::GroupMetadata),
+            Self::LEGACY_OFFSET_COMMIT | 1 => OffsetCommitKey::read_body(&body, 0).map(Self::OffsetCommit),
+            2 => GroupMetadataKey::read_body(&body, 0).map(Self::GroupMetadata),
+            3 => ConsumerGroupKey::read_body(&body, 0).map(Self::ConsumerGroupMetadata),
+            4 => ConsumerGroupKey::read_body(&body, 0).map(Self::ConsumerGroupPartitionMetadata),
+            5 => ConsumerGroupMemberKey::read_body(&body, 0).map(Self::ConsumerGroupMemberMetadata),
+            6 => ConsumerGroupKey::read_body(&body, 0).map(Self::ConsumerGroupTargetAssignmentMetadata),
+            7 => ConsumerGroupMemberKey::read_body(&body, 0).map(Self::ConsumerGroupTargetAssignmentMember),
+            8 => ConsumerGroupMemberKey::read_body(&body, 0).map(Self::ConsumerGroupCurrentMemberAssignment),
+            16 => ConsumerGroupRegularExpressionKey::read_body(&body, 0).map(Self::ConsumerGroupRegularExpression),
             key => Err(WireError::UnknownRecord { key: key as u32, version: 0 }),
+        }
+    }
+
+    /// The number that the key starts with.
+    pub fn record_type(&self) -> i16 {
+        match self {
+            Self::OffsetCommit(_) => 1,
+            Self::GroupMetadata(_) => 2,
+            Self::ConsumerGroupMetadata(_) => 3,
+            Self::ConsumerGroupPartitionMetadata(_) => 4,
+            Self::ConsumerGroupMemberMetadata(_) => 5,
+            Self::ConsumerGroupTargetAssignmentMetadata(_) => 6,
+            Self::ConsumerGroupTargetAssignmentMember(_) => 7,
+            Self::ConsumerGroupCurrentMemberAssignment(_) => 8,
+            Self::ConsumerGroupRegularExpression(_) => 16,
         }
     }
 
     pub fn write(&self) -> Bytes {
         let mut out = BytesMut::new();
         let mut w = Writer::new(&mut out, 0, false);
+        self.record_type().write(&mut w);
         match self {
-            Self::OffsetCommit(body) => {
-                Self::OFFSET_COMMIT.write(&mut w);
-                body.write(&mut w);
-            }
-            Self::GroupMetadata(body) => {
-                Self::GROUP_METADATA.write(&mut w);
-                body.write(&mut w);
-            }
+            Self::OffsetCommit(body) => body.write(&mut w),
+            Self::GroupMetadata(body) => body.write(&mut w),
+            Self::ConsumerGroupMetadata(body)
+            | Self::ConsumerGroupPartitionMetadata(body)
+            | Self::ConsumerGroupTargetAssignmentMetadata(body) => body.write(&mut w),
+            Self::ConsumerGroupMemberMetadata(body)
+            | Self::ConsumerGroupTargetAssignmentMember(body)
+            | Self::ConsumerGroupCurrentMemberAssignment(body) => body.write(&mut w),
+            Self::ConsumerGroupRegularExpression(body) => body.write(&mut w),
         }
         out.freeze()
     }
@@ -135,8 +166,32 @@ mod tests {
         assert_eq!(GroupRecordKey::read(&legacy.freeze()), Ok(offset));
         let group = GroupRecordKey::GroupMetadata(GroupMetadataKey { group: "g".into() });
         assert_eq!(GroupRecordKey::read(&group.write()), Ok(group));
-        let newer = Bytes::from_static(&[0, 3, 0, 1, b'g']);
-        assert_eq!(GroupRecordKey::read(&newer), Err(WireError::UnknownRecord { key: 3, version: 0 }));
+        let share_group = Bytes::from_static(&[0, 10, 0, 1, b'g']);
+        assert_eq!(GroupRecordKey::read(&share_group), Err(WireError::UnknownRecord { key: 10, version: 0 }));
+    }
+
+    #[test]
+    fn keys_of_consumer_groups_are_read_back() {
+        let of_group = |key: fn(ConsumerGroupKey) -> GroupRecordKey| key(ConsumerGroupKey { group_id: "g".into() });
+        let of_member = |key: fn(ConsumerGroupMemberKey) -> GroupRecordKey| {
+            key(ConsumerGroupMemberKey { group_id: "g".into(), member_id: "m".into() })
+        };
+        let pattern = ConsumerGroupRegularExpressionKey { group_id: "g".into(), regular_expression: "m".into() };
+        let keys = [
+            (3, of_group(GroupRecordKey::ConsumerGroupMetadata)),
+            (4, of_group(GroupRecordKey::ConsumerGroupPartitionMetadata)),
+            (5, of_member(GroupRecordKey::ConsumerGroupMemberMetadata)),
+            (6, of_group(GroupRecordKey::ConsumerGroupTargetAssignmentMetadata)),
+            (7, of_member(GroupRecordKey::ConsumerGroupTargetAssignmentMember)),
+            (8, of_member(GroupRecordKey::ConsumerGroupCurrentMemberAssignment)),
+            (16, GroupRecordKey::ConsumerGroupRegularExpression(pattern)),
+        ];
+        for (record_type, key) in keys {
+            let bytes = key.write();
+            assert_eq!(bytes[..5], [0, record_type, 0, 1, b'g']);
+            assert_eq!(bytes[5..], *if [3, 4, 6].contains(&record_type) { &[][..] } else { &[0, 1, b'm'] });
+            assert_eq!(GroupRecordKey::read(&bytes), Ok(key));
+        }
     }
 
     #[test]

@@ -51,9 +51,18 @@ public class Frames {
                 print("metadata", message.getClass().getSimpleName(), message.getClass(), version);
         }
         String group = "org.apache.kafka.coordinator.group.generated.";
+        String transaction = "org.apache.kafka.coordinator.transaction.generated.";
         String message = "org.apache.kafka.common.message.";
         for (String name : List.of(group + "OffsetCommitKey", group + "OffsetCommitValue", group + "GroupMetadataKey",
-                group + "GroupMetadataValue", message + "ConsumerProtocolSubscription", message + "ConsumerProtocolAssignment",
+                group + "GroupMetadataValue", group + "ConsumerGroupMetadataKey", group + "ConsumerGroupMetadataValue",
+                group + "ConsumerGroupPartitionMetadataKey", group + "ConsumerGroupPartitionMetadataValue",
+                group + "ConsumerGroupMemberMetadataKey", group + "ConsumerGroupMemberMetadataValue",
+                group + "ConsumerGroupTargetAssignmentMetadataKey", group + "ConsumerGroupTargetAssignmentMetadataValue",
+                group + "ConsumerGroupTargetAssignmentMemberKey", group + "ConsumerGroupTargetAssignmentMemberValue",
+                group + "ConsumerGroupCurrentMemberAssignmentKey", group + "ConsumerGroupCurrentMemberAssignmentValue",
+                group + "ConsumerGroupRegularExpressionKey", group + "ConsumerGroupRegularExpressionValue",
+                transaction + "TransactionLogKey", transaction + "TransactionLogValue",
+                message + "ConsumerProtocolSubscription", message + "ConsumerProtocolAssignment",
                 message + "LeaderChangeMessage", message + "EndTxnMarker", message + "SnapshotHeaderRecord",
                 message + "SnapshotFooterRecord", message + "KRaftVersionRecord", message + "VotersRecord",
                 "org.apache.kafka.server.log.remote.metadata.storage.generated.ProducerSnapshot")) {
@@ -67,8 +76,8 @@ public class Frames {
 
     /** Kafka's keys of crates/wire/src/api.rs. */
     static int[] keys() {
-        return new int[] {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 32, 33, 35, 36, 37, 42, 43,
-            44, 45, 46, 47, 55, 56, 57, 60, 61, 62, 63, 64, 67, 74, 75, 80, 81};
+        return new int[] {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 32, 33, 35, 36, 37,
+            42, 43, 44, 45, 46, 47, 55, 56, 57, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 74, 75, 80, 81};
     }
 
     static void print(String kind, String name, Class<?> type, short version) throws Exception {
