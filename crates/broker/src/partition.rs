@@ -317,9 +317,10 @@ impl Partition {
         if self.is_leader() { Ok(()) } else { Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) }
     }
 
-    /// Below it no transaction is open. Without transactions it is the high watermark.
+    /// Below it no transaction is open, or ended where not all replicas know of it. Without transactions it is the high
+    /// watermark.
     pub fn last_stable_offset(&self) -> i64 {
-        self.high_watermark()
+        self.view.last_stable_offset(self.high_watermark())
     }
 
     /// The end of what a reader may see.

@@ -116,7 +116,8 @@ pub struct Cleaned {
 
 impl Log {
     /// What there is to compact (`LogCleanerManager.cleanableOffsets`). `first_dirty_offset` is where the last
-    /// compaction ended; `end_offset` bounds this one, and so does the oldest open transaction.
+    /// compaction ended; `end_offset`, at most the last stable offset, bounds this one, and so does the oldest open
+    /// transaction.
     pub fn cleanable(&self, first_dirty_offset: i64, end_offset: i64, now: Now) -> Result<Cleanable, LogError> {
         let (parts, log_start_offset, log_end_offset) = {
             let published = self.view.published();
@@ -125,8 +126,8 @@ impl Log {
         let is_valid = (log_start_offset..=log_end_offset).contains(&first_dirty_offset);
         let first_dirty_offset = if is_valid { first_dirty_offset } else { log_start_offset };
         let mut uncleanable = end_offset.min(self.active.base_offset());
-        if let Some(first_unstable_offset) = self.first_unstable_offset() {
-            uncleanable = uncleanable.min(first_unstable_offset);
+        if let Some(first_undecided_offset) = self.view.first_undecided_offset() {
+            uncleanable = uncleanable.min(first_undecided_offset);
         }
         let mut is_overdue = false;
         let (min_lag_ms, max_lag_ms) = (self.config.min_compaction_lag_ms, self.config.max_compaction_lag_ms);
@@ -345,7 +346,8 @@ impl Compaction {
                 let (position, header) = expect_batch(item)?;
                 if markers::is_marker(&header) {
                     if let Some(first) = open.remove(&header.producer_id)
-                        && markers::is_abort(&read_batch(part, position, &header)?)
+                        && markers::read(&header, read_batch(part, position, &header)?.section())
+                            .is_some_and(|marker| marker.is_abort)
                     {
                         self.aborted.entry(header.producer_id).or_default().push((first, header.base_offset));
                     }

@@ -50,6 +50,8 @@ pub enum InjectedFault {
     JournalReplaysEarlierLap,
     /// Replay does not make the names of new segments durable.
     JournalLosesNames,
+    /// A transaction is stable as soon as its marker is in the leader's log.
+    UnreplicatedIsStable,
 }
 
 impl InjectedFault {
@@ -67,7 +69,12 @@ impl InjectedFault {
         )
     }
 
-    pub const ALL: [(Self, &str); 17] = [
+    /// Those of transactions in one log, which are found by its own tests.
+    pub fn is_of_transactions(self) -> bool {
+        matches!(self, Self::UnreplicatedIsStable)
+    }
+
+    pub const ALL: [(Self, &str); 18] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -85,6 +92,7 @@ impl InjectedFault {
         (Self::JournalNotVoided, "journal-not-voided"),
         (Self::JournalReplaysEarlierLap, "journal-replays-earlier-lap"),
         (Self::JournalLosesNames, "journal-loses-names"),
+        (Self::UnreplicatedIsStable, "unreplicated-is-stable"),
     ];
 }
 

@@ -60,6 +60,8 @@ pub mod set_aside;
 pub mod simdisk;
 mod snapshot;
 mod timestamps;
+mod transactions;
+mod truncate;
 mod truncations;
 mod verified_ranges;
 mod view;

@@ -11,15 +11,14 @@ use wire::batch::{Batch, BatchHeader, CRC_COVERS_FROM, HEADER_BYTES, TimestampTy
 
 use crate::config::{LogConfig, Now};
 use crate::disk::{self, Disk, write_all_at};
-use crate::error::{AppendError, LogError, ReadError};
-use crate::journaled::LogPosition;
+use crate::error::{AppendError, LogError};
+use crate::markers::{self, Marker};
 use crate::names::{self, Kind, Stage};
 use crate::producers::{Origin, ProducerState, Producers, Verdict};
-use crate::scan::Item;
 use crate::segment::{LocatedBatch, Segment};
+use crate::snapshot;
 use crate::truncations::Truncations;
 use crate::view::LogView;
-use crate::{markers, snapshot};
 
 /// No segment grows beyond what a position in an index can say.
 pub(crate) const SEGMENT_BYTES_MAX: u32 = i32::MAX as u32;
@@ -225,10 +224,10 @@ impl Log {
             return Ok(Err(AppendError::MessageTooLarge { size_bytes, max_message_bytes }));
         }
         let mut header = batch.header;
-        let marker_epoch = markers::is_marker(&header).then(|| markers::coordinator_epoch(&header, batch.section()));
-        let verdict = match marker_epoch {
-            Some(epoch) if origin != Origin::Replication => {
-                self.producers.check_marker(&header, epoch).map(|()| Verdict::Append)
+        let marker = markers::is_marker(&header).then(|| markers::read(&header, batch.section()));
+        let verdict = match marker {
+            Some(marker) if origin != Origin::Replication => {
+                self.producers.check_marker(&header, marker).map(|()| Verdict::Append)
             }
             _ => self.producers.check(&header, origin),
         };
@@ -269,10 +268,7 @@ impl Log {
             }
             run.position = 0;
         }
-        match marker_epoch {
-            Some(epoch) => self.producers.note_marker(&header, epoch, run.now.monotonic_ms),
-            None => self.producers.note_batch(&header, run.now.monotonic_ms),
-        }
+        self.note_producer(&header, marker, run.now);
         self.run.push(LocatedBatch { position: run.position, header });
         run.members.push(index);
         run.position += size_bytes as u64;
@@ -284,6 +280,22 @@ impl Log {
             log_append_time_ms: if is_log_append_time { header.max_timestamp } else { -1 },
             is_duplicate: false,
         }))
+    }
+
+    /// Takes note of what a batch says of its producer and its transaction, before readers can see it.
+    fn note_producer(&mut self, header: &BatchHeader, marker: Option<Option<Marker>>, now: Now) {
+        match marker {
+            Some(marker) => {
+                if let Some(first_offset) = self.producers.note_marker(header, marker, now.monotonic_ms) {
+                    self.view.change_transactions(|transactions| transactions.end(first_offset, header.base_offset));
+                }
+            }
+            None => {
+                if self.producers.note_batch(header, now.monotonic_ms) {
+                    self.view.change_transactions(|transactions| transactions.begin(header.base_offset));
+                }
+            }
+        }
     }
 
     /// Gives the batch the broker's time if the topic wants that and validation has not done it yet
@@ -389,14 +401,18 @@ impl Log {
     }
 
     /// An index that cannot be written for want of room is written later; all else is a broken disk.
-    fn index_result(&self, result: io::Result<()>) -> Result<(), LogError> {
+    pub(crate) fn index_result(&self, result: io::Result<()>) -> Result<(), LogError> {
         later_if_retriable(result.map_err(|error| self.view.write_error("writing an index failed", error)))
     }
 
     /// After a failed write: the file gets its old length, the producers their old state, or the log ends.
     fn take_back(&mut self, old_size: u64, error: &io::Error) -> Result<AppendError, LogError> {
         self.run.clear();
-        self.producers.roll_back();
+        let (log_end_offset, open) = (self.view.log_end_offset(), self.producers.roll_back());
+        self.view.change_transactions(|transactions| {
+            transactions.truncate_to(log_end_offset);
+            open.into_iter().for_each(|first_offset| transactions.begin(first_offset));
+        });
         let refusal = if disk::is_disk_full(error) {
             AppendError::DiskFull
         } else if disk::is_exhausted(error) {
@@ -449,13 +465,13 @@ impl Log {
         later_if_retriable(self.write_snapshot(false))
     }
 
-    fn new_segment(&self, base_offset: i64) -> Segment {
+    pub(crate) fn new_segment(&self, base_offset: i64) -> Segment {
         let retired = self.view.retired().clone();
         Segment::new(self.disk.clone(), self.dir.clone(), retired, base_offset, self.config.index_interval_bytes, 0)
     }
 
     /// Removes the files of a segment that nobody reads any more.
-    fn remove_files(&self, segment: &Segment) -> io::Result<()> {
+    pub(crate) fn remove_files(&self, segment: &Segment) -> io::Result<()> {
         for kind in Kind::OF_SEGMENT {
             remove_if_there(&*self.disk, &segment.path(kind))?;
         }
@@ -476,11 +492,6 @@ impl Log {
 
     pub fn producer_count(&self) -> usize {
         self.producers.len()
-    }
-
-    /// The first offset of the oldest open transaction: the last stable offset is this or the high watermark.
-    pub fn first_unstable_offset(&self) -> Option<i64> {
-        self.producers.first_unstable_offset()
     }
 
     /// Forgets producers that were silent for `producer.id.expiration.ms`; to be called now and then.
@@ -522,210 +533,6 @@ impl Log {
         Ok(())
     }
 
-    // --- Truncating
-
-    /// Cuts everything from the batch that has `offset` on, durably. Returns the new log end offset.
-    pub fn truncate_to(&mut self, offset: i64, now: Now) -> Result<i64, LogError> {
-        self.view.check()?;
-        let view = self.view.clone();
-        self.take_out_of_journal(offset)?;
-        let _no_sync = view.sync_lock();
-        let (parts, log_start_offset, log_end_offset) = {
-            let published = self.view.published();
-            (published.with_sizes(), published.log_start_offset, published.log_end_offset)
-        };
-        if offset >= log_end_offset {
-            // An epoch may have been assigned without a record of it.
-            self.view.epochs().truncate_from_end(log_end_offset);
-            return Ok(log_end_offset);
-        }
-        if offset <= parts[0].segment.base_offset() {
-            self.restart_at(offset, log_start_offset.min(offset), now)?;
-            return Ok(offset);
-        }
-        let last = parts.partition_point(|part| part.segment.base_offset() < offset) - 1;
-        let part = &parts[last];
-        let (position, end_offset) = match part.segment.locate(offset, part.size, part.upper_offset) {
-            Ok(None) => (part.size, offset.min(part.upper_offset)),
-            Ok(Some((position, lowest))) => {
-                let mut walk = part.headers()?.from(position, lowest);
-                let base_offset = match walk.step()? {
-                    Some(Item::Batch(_, header)) => header.base_offset,
-                    _ => offset,
-                };
-                (position, base_offset.min(offset))
-            }
-            Err(ReadError::Corrupt { first_offset, .. }) => {
-                let bad = part.segment.bad_ranges();
-                let range = bad.iter().find(|range| range.first_offset == first_offset);
-                (range.map_or(part.size, |range| range.position), first_offset.min(offset))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for removed in &parts[last + 1..] {
-            removed.segment.pin()?;
-        }
-        // A new object for the same files: readers that still look at the old one would take the cut for damage.
-        let segment = Arc::new(self.new_segment(part.segment.base_offset()));
-        segment.pin()?;
-        self.note_truncation(end_offset)?;
-        self.void_journal()?;
-        segment.set_size(position);
-        segment.defer_indexes();
-        if let Some(last_append_ms) = part.segment.last_append_ms() {
-            segment.set_last_append_ms(last_append_ms);
-        }
-        // By offset: where the end of a segment was lost, the range has no bytes, and starts where the log ends now.
-        for range in part.segment.bad_ranges().into_iter().filter(|range| range.next_offset <= end_offset) {
-            segment.mark_bad(range);
-        }
-        self.view.publish(|published| {
-            published.segments.truncate(last);
-            published.segments.push(segment.clone());
-            published.log_end_offset = end_offset;
-            published.log_start_offset = published.log_start_offset.min(end_offset);
-            published.synced_offset = published.synced_offset.min(end_offset);
-            published.durable_offset = published.durable_offset.min(end_offset);
-        });
-        self.view.restart_journal(LogPosition { offset: end_offset, segment: segment.base_offset(), position });
-        part.segment.set_cut();
-        self.view.epochs().truncate_from_end(end_offset);
-        self.active = segment;
-        let cut = || {
-            // From the end, each for itself: a crash in between leaves a shorter log, not one with a hole.
-            for removed in parts[last + 1..].iter().rev() {
-                self.remove_files(&removed.segment)?;
-                self.disk.sync_dir(&self.dir)?;
-            }
-            let file = self.active.log_file()?;
-            file.set_len(position)?;
-            // Before anything is written over it: what was cut must not come back behind new batches.
-            file.sync_data()
-        };
-        cut().map_err(|error| self.view.fail("truncating failed", &error))?;
-        // Now there is no way back: a log whose parts do not fit together must not go on.
-        match self.settle_after_truncation(end_offset, now) {
-            Err(error) if !matches!(error, LogError::Failed(_)) => {
-                Err(self.view.fail("truncating failed", &io::Error::other(error)))
-            }
-            result => {
-                self.active.unpin();
-                result.map(|()| end_offset)
-            }
-        }
-    }
-
-    /// Brings what is in the journal only into synced segments, if something is about to be cut: the journal is void
-    /// for this log then.
-    fn take_out_of_journal(&self, cut_to: i64) -> Result<(), LogError> {
-        let (end, synced, durable) = {
-            let published = self.view.published();
-            (published.log_end_offset, published.synced_offset, published.durable_offset)
-        };
-        if cut_to < end && synced < durable { self.view.sync().map(|_| ()) } else { Ok(()) }
-    }
-
-    fn void_journal(&self) -> Result<(), LogError> {
-        let voided = self.view.void_journal(&*self.disk);
-        voided.map_err(|error| self.view.write_error("voiding the journal failed", error))
-    }
-
-    /// Notes that a recovery point above the log's new end is not to be believed any more.
-    fn note_truncation(&mut self, log_end_offset: i64) -> Result<(), LogError> {
-        let synced_offset = self.view.synced_offset();
-        if log_end_offset >= synced_offset {
-            return Ok(());
-        }
-        let noted = self.truncations.note(&*self.disk, &self.dir, log_end_offset, synced_offset);
-        noted.map_err(|error| self.view.write_error("noting a truncation failed", error))
-    }
-
-    /// Makes all that is known of the log fit its new end.
-    fn settle_after_truncation(&mut self, log_end_offset: i64, now: Now) -> Result<(), LogError> {
-        self.reopen_active(log_end_offset)?;
-        let first = self.active.first_header(self.active.size(), log_end_offset)?;
-        self.active_first_timestamp = first.map(|header| header.max_timestamp);
-        // If the disk is full, the next sync writes them.
-        later_if_retriable(self.view.flush_epochs())?;
-        self.reload_producers(log_end_offset, now)?;
-        Ok(())
-    }
-
-    /// Brings the active segment's indexes in step with its log file.
-    fn reopen_active(&self, log_end_offset: i64) -> Result<(), LogError> {
-        let segment = &self.active;
-        let (position, next_offset, _) = segment.trim_indexes(log_end_offset - 1, log_end_offset)?;
-        let mut walk = segment.headers(segment.log_file()?, segment.size(), log_end_offset).from(position, next_offset);
-        while let Some(item) = walk.step()? {
-            if let Item::Batch(position, header) = item
-                && segment.note_appended(&[LocatedBatch { position, header }])
-            {
-                self.index_result(segment.write_indexes())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Drops everything; the log goes on at `offset`.
-    pub fn truncate_fully_and_start_at(&mut self, offset: i64, now: Now) -> Result<(), LogError> {
-        self.view.check()?;
-        let view = self.view.clone();
-        self.take_out_of_journal(i64::MIN)?;
-        let _no_sync = view.sync_lock();
-        self.restart_at(offset, offset, now)
-    }
-
-    fn restart_at(&mut self, offset: i64, log_start_offset: i64, now: Now) -> Result<(), LogError> {
-        let old = self.view.published().segments.clone();
-        for segment in &old {
-            segment.pin()?;
-        }
-        let segment = Arc::new(self.new_segment(offset));
-        self.note_truncation(offset)?;
-        self.void_journal()?;
-        let replace = || {
-            // With the first sync of the directory, so that none comes back beside another history.
-            self.remove_snapshots(|_| true)?;
-            for segment in old.iter().rev() {
-                self.remove_files(segment)?;
-                self.disk.sync_dir(&self.dir)?;
-            }
-            segment.create()?;
-            self.disk.sync_dir(&self.dir)
-        };
-        replace().map_err(|error| self.view.fail("truncating failed", &error))?;
-        self.active = segment.clone();
-        self.active_created_ms = now.wall_ms;
-        self.active_first_timestamp = None;
-        self.view.publish(|published| {
-            published.segments = vec![segment];
-            published.log_start_offset = log_start_offset;
-            published.log_end_offset = offset;
-            published.synced_offset = offset;
-            published.durable_offset = offset;
-        });
-        self.view.restart_journal(LogPosition { offset, segment: offset, position: 0 });
-        self.view.epochs().clear();
-        self.producers.clear();
-        self.last_snapshot = offset;
-        self.previous_snapshot = -1;
-        later_if_retriable(self.view.flush_epochs())
-    }
-
-    /// Removes the producer snapshots whose offsets are of the given kind.
-    pub(crate) fn remove_snapshots(&self, of: impl Fn(i64) -> bool) -> io::Result<()> {
-        for entry in self.disk.read_dir(&self.dir)? {
-            if let Some((offset, Kind::Snapshot, Stage::Live)) = names::parse(&entry.name)
-                && of(offset)
-            {
-                remove_if_there(&*self.disk, &self.dir.join(&entry.name))?;
-                // Before more is promised: a truncation's would come back beside another history.
-                self.view.note_dir_changed();
-            }
-        }
-        Ok(())
-    }
-
     // --- Closing
 
     /// Writes and syncs everything, so that the next opening has nothing to recover. Returns the recovery point.
@@ -758,7 +565,7 @@ impl Log {
 }
 
 /// What cannot be done for want of room or descriptors is done with the next sync or roll.
-fn later_if_retriable(result: Result<(), LogError>) -> Result<(), LogError> {
+pub(crate) fn later_if_retriable(result: Result<(), LogError>) -> Result<(), LogError> {
     match result {
         Err(error) if error.is_retriable() => Ok(()),
         result => result,

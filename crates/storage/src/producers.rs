@@ -11,6 +11,7 @@ use wire::batch::{BatchHeader, add_sequence};
 
 use crate::config::Now;
 use crate::error::AppendError;
+use crate::markers::Marker;
 
 /// Who wrote a batch, which decides how much of it is checked (`AppendOrigin`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +174,10 @@ impl Producers {
         self.states.get(&producer_id)
     }
 
+    pub(crate) fn any(&self, is: impl FnMut(&ProducerState) -> bool) -> bool {
+        self.states.values().any(is)
+    }
+
     pub(crate) fn clear(&mut self) {
         self.states = HashMap::new();
         self.undo.clear();
@@ -213,9 +218,9 @@ impl Producers {
         }
     }
 
-    /// The lowest first offset of the transactions that are open.
-    pub(crate) fn first_unstable_offset(&self) -> Option<i64> {
-        self.states.values().filter_map(|state| state.current_txn_first_offset).min()
+    /// The first offsets of the transactions that are open.
+    pub(crate) fn open_transactions(&self) -> impl Iterator<Item = i64> {
+        self.states.values().filter_map(|state| state.current_txn_first_offset)
     }
 
     /// From here on changes can be taken back.
@@ -224,13 +229,17 @@ impl Producers {
         self.undo.clear();
     }
 
-    pub(crate) fn roll_back(&mut self) {
+    /// Returns the first offsets of the transactions that are open again.
+    pub(crate) fn roll_back(&mut self) -> Vec<i64> {
+        let mut open = Vec::new();
         for (producer_id, state) in self.undo.drain(..) {
+            open.extend(state.and_then(|state| state.current_txn_first_offset));
             match state {
                 Some(state) => self.states.insert(producer_id, state),
                 None => self.states.remove(&producer_id),
             };
         }
+        open
     }
 
     /// Whether a batch of records may be appended (`ProducerAppendInfo.maybeValidateDataBatch`).
@@ -266,14 +275,14 @@ impl Producers {
     }
 
     /// Whether a transaction marker may be appended (`ProducerAppendInfo.appendEndTxnMarker`).
-    pub(crate) fn check_marker(&self, header: &BatchHeader, coordinator_epoch: Option<i32>) -> Result<(), AppendError> {
+    pub(crate) fn check_marker(&self, header: &BatchHeader, marker: Option<Marker>) -> Result<(), AppendError> {
         let Some(state) = self.states.get(&header.producer_id) else { return Ok(()) };
         let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
         if producer_epoch < state.producer_epoch {
             let current_epoch = state.producer_epoch;
             return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
         }
-        if let Some(coordinator_epoch) = coordinator_epoch
+        if let Some(Marker { coordinator_epoch, .. }) = marker
             && coordinator_epoch < state.coordinator_epoch
         {
             let current_epoch = state.coordinator_epoch;
@@ -300,27 +309,42 @@ impl Producers {
         state
     }
 
-    /// Takes note of a batch of records with its final offsets.
-    pub(crate) fn note_batch(&mut self, header: &BatchHeader, monotonic_ms: i64) {
+    /// Takes note of a batch of records with its final offsets. Returns whether a transaction begins with it.
+    pub(crate) fn note_batch(&mut self, header: &BatchHeader, monotonic_ms: i64) -> bool {
         if !header.has_producer_id() || header.attributes.is_control() {
-            return;
+            return false;
         }
         let state = self.change(header.producer_id, monotonic_ms);
         state.set_epoch(header.producer_epoch);
         state.push(BatchMetadata::of(header));
         state.last_timestamp = header.max_timestamp;
-        if header.attributes.is_transactional() && state.current_txn_first_offset.is_none() {
+        let begins = header.attributes.is_transactional() && state.current_txn_first_offset.is_none();
+        if begins {
             state.current_txn_first_offset = Some(header.base_offset);
         }
+        begins
     }
 
-    /// Takes note of a transaction marker. One without a record tells nothing of its coordinator.
-    pub(crate) fn note_marker(&mut self, header: &BatchHeader, coordinator_epoch: Option<i32>, monotonic_ms: i64) {
+    /// Takes note of a transaction marker. Returns the first offset of the transaction that it ends, if there is one.
+    /// Of a marker without a record only the epoch counts: compaction took it, after all of its transaction.
+    pub(crate) fn note_marker(
+        &mut self,
+        header: &BatchHeader,
+        marker: Option<Marker>,
+        monotonic_ms: i64,
+    ) -> Option<i64> {
         let state = self.change(header.producer_id, monotonic_ms);
+        let Some(marker) = marker else {
+            if state.producer_epoch < header.producer_epoch && state.current_txn_first_offset.is_none() {
+                state.set_epoch(header.producer_epoch);
+                state.last_timestamp = header.max_timestamp;
+            }
+            return None;
+        };
         state.set_epoch(header.producer_epoch);
-        state.coordinator_epoch = coordinator_epoch.unwrap_or(state.coordinator_epoch);
-        state.current_txn_first_offset = None;
+        state.coordinator_epoch = marker.coordinator_epoch;
         state.last_timestamp = header.max_timestamp;
+        state.current_txn_first_offset.take()
     }
 
     /// Forgets producers that were silent for too long by both clocks: a wall clock that jumps makes nobody's retries

@@ -18,7 +18,7 @@ use crate::epochs::Epochs;
 use crate::error::LogError;
 use crate::log::{Log, remove_if_there};
 use crate::names::{self, Kind, Stage, TRUNCATION_CHECKPOINT};
-use crate::producers::Producers;
+use crate::producers::{ProducerState, Producers};
 use crate::scan::{BadRange, Item, Walk};
 use crate::segment::{LocatedBatch, Segment};
 use crate::truncations::Truncations;
@@ -153,6 +153,8 @@ impl Log {
         self.remove_snapshots(|offset| offset > trusted_up_to.min(log_end_offset))?;
         snapshots.retain(|&offset| offset <= trusted_up_to.min(log_end_offset));
         self.producers.clear();
+        let mut transactions = self.view.transactions().clone();
+        transactions.restart_at(log_end_offset);
         let (mut from, mut last_snapshot) = (self.view.published().segments[0].base_offset(), -1);
         while let Some(offset) = snapshots.pop() {
             if let Some(states) = snapshot::read(&*self.disk, &self.dir, offset)? {
@@ -166,6 +168,7 @@ impl Log {
         self.last_snapshot = last_snapshot;
         self.previous_snapshot = -1;
         self.remove_snapshots(|offset| offset < last_snapshot && !self.is_base_offset(offset))?;
+        self.producers.open_transactions().for_each(|first_offset| transactions.begin(first_offset));
         if self.producers.len() > 0 {
             self.recall_producers(from);
         }
@@ -203,19 +206,32 @@ impl Log {
                     let mut section = [0; MARKER_BYTES_MAX];
                     let len = (header.size() - HEADER_BYTES).min(section.len());
                     let len = read_up_to(&*file, &mut section[..len], position + HEADER_BYTES as u64)?;
-                    let epoch = markers::coordinator_epoch(&header, &section[..len]);
-                    self.producers.note_marker(&header, epoch, now.monotonic_ms);
-                } else {
-                    self.producers.note_batch(&header, now.monotonic_ms);
+                    let marker = markers::read(&header, &section[..len]);
+                    if let Some(first_offset) = self.producers.note_marker(&header, marker, now.monotonic_ms) {
+                        transactions.end(first_offset, header.base_offset);
+                    }
+                } else if self.producers.note_batch(&header, now.monotonic_ms) {
+                    transactions.begin(header.base_offset);
                 }
             }
             self.producers.enforce_limit(self.config.producers_max);
         }
+        self.view.change_transactions(|known| *known = transactions);
         Ok(from)
     }
 }
 
 impl Log {
+    /// A snapshot does not say which transactions ended before it, and it may lie behind the high watermark, of which
+    /// nothing is known yet. Kafka takes all of them for replicated; here nothing is stable until they are.
+    fn hold_unknown_transactions(&self) {
+        let has_ended = |state: &ProducerState| state.coordinator_epoch >= 0;
+        if self.last_snapshot > 0 && self.producers.any(has_ended) {
+            let log_start_offset = self.view.log_start_offset();
+            self.view.change_transactions(|transactions| transactions.hold(log_start_offset, self.last_snapshot));
+        }
+    }
+
     /// Completes what a snapshot at `offset` says of producers with the batches in front of it.
     fn recall_producers(&mut self, offset: i64) {
         let (view, mut offsets) = (self.view.clone(), RECALLED_OFFSETS);
@@ -310,6 +326,7 @@ impl Opening {
         log.truncations = truncations;
         let trusted = if clean { i64::MAX } else { self.options.recovery_point };
         self.report.producers_from = log.reload_producers(trusted, now)?;
+        log.hold_unknown_transactions();
         log.active_first_timestamp =
             log.active.first_header(log.active.size(), log_end_offset)?.map(|header| header.max_timestamp);
         log.release_files();

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -20,6 +20,7 @@ use crate::journaled::{Journaled, LogPosition};
 use crate::part::Part;
 use crate::scan::{BadRange, Item, Offsets, Walk, is_plausible};
 use crate::segment::Segment;
+use crate::transactions::Transactions;
 
 pub struct LogView {
     disk: Arc<dyn Disk>,
@@ -32,6 +33,9 @@ pub struct LogView {
     failure: OnceLock<Arc<str>>,
     retired: Arc<AtomicBool>,
     epochs: Mutex<Epochs>,
+    transactions: Mutex<Transactions>,
+    /// Of those, for readers that need not wait for anybody; `i64::MAX` if there is none.
+    first_unstable_offset: AtomicI64,
     /// What the journal knows of this log. Locked after `sync`.
     journaled: Mutex<Journaled>,
     /// How often it was truncated.
@@ -148,6 +152,8 @@ impl LogView {
             failure: OnceLock::new(),
             retired,
             epochs: Mutex::new(epochs),
+            transactions: Mutex::default(),
+            first_unstable_offset: AtomicI64::new(i64::MAX),
             journaled: Mutex::default(),
             truncations: AtomicU64::new(0),
             directory,
@@ -180,6 +186,17 @@ impl LogView {
 
     pub(crate) fn epochs(&self) -> MutexGuard<'_, Epochs> {
         self.epochs.lock()
+    }
+
+    pub(crate) fn transactions(&self) -> MutexGuard<'_, Transactions> {
+        self.transactions.lock()
+    }
+
+    pub(crate) fn change_transactions<T>(&self, change: impl FnOnce(&mut Transactions) -> T) -> T {
+        let mut transactions = self.transactions.lock();
+        let changed = change(&mut transactions);
+        self.first_unstable_offset.store(transactions.first_unstable_offset().unwrap_or(i64::MAX), Ordering::Release);
+        changed
     }
 
     pub(crate) fn journaled(&self) -> MutexGuard<'_, Journaled> {
@@ -262,6 +279,26 @@ impl LogView {
     /// The offset that the next record gets.
     pub fn log_end_offset(&self) -> i64 {
         self.published().log_end_offset
+    }
+
+    /// Below it every transaction has ended, with a marker that is on all replicas in sync: what readers of committed
+    /// records may see (KIP-98). `high_watermark` is the newest one that the caller knows of; it is remembered which
+    /// markers are below.
+    pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
+        if high_watermark <= self.first_unstable_offset.load(Ordering::Acquire) {
+            return high_watermark;
+        }
+        let first_unstable_offset = self.change_transactions(|transactions| {
+            transactions.note_replicated(high_watermark);
+            transactions.first_unstable_offset()
+        });
+        let first_unstable_offset = first_unstable_offset.map(|offset| offset.max(self.log_start_offset()));
+        first_unstable_offset.map_or(high_watermark, |offset| offset.min(high_watermark))
+    }
+
+    /// The first offset of the oldest open transaction.
+    pub fn first_undecided_offset(&self) -> Option<i64> {
+        self.transactions().first_undecided_offset()
     }
 
     /// All records below survive power loss.

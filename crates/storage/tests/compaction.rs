@@ -210,9 +210,9 @@ fn aborted_records_are_no_values_and_markers_outlive_their_records() {
     append(&mut log, in_transaction(1, 0, "committed"), Origin::Client, at(0));
     append(&mut log, marker(1, ControlType::Commit), Origin::Coordinator, at(0));
     append(&mut log, in_transaction(2, 0, "aborted"), Origin::Client, at(0));
-    assert_eq!(log.first_unstable_offset(), Some(2));
+    assert_eq!(log.view().first_undecided_offset(), Some(2));
     append(&mut log, marker(2, ControlType::Abort), Origin::Coordinator, at(0));
-    assert_eq!(log.first_unstable_offset(), None);
+    assert_eq!(log.view().first_undecided_offset(), None);
     assert_eq!(log.producer(2).unwrap().coordinator_epoch, 7);
     put(&mut log, "other", Some("x"), at(0));
     log.roll(at(0)).unwrap();

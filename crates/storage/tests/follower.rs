@@ -293,11 +293,11 @@ fn an_assigned_epoch_is_on_disk_with_the_next_sync() {
 fn a_truncation_takes_back_what_was_known_of_producers() {
     let (_, mut log) = leader(&small_config());
     let end = log.log_end_offset();
-    assert_eq!(log.first_unstable_offset(), None);
+    assert_eq!(log.view().first_undecided_offset(), None);
     log.truncate_to(end - 1, at(0)).unwrap();
-    assert_eq!(log.first_unstable_offset(), Some(end - 2), "the marker is gone, the transaction open again");
+    assert_eq!(log.view().first_undecided_offset(), Some(end - 2), "the marker is gone, the transaction open again");
     log.truncate_to(end - 2, at(0)).unwrap();
-    assert!(log.producer(9).is_none() && log.first_unstable_offset().is_none());
+    assert!(log.producer(9).is_none() && log.view().first_undecided_offset().is_none());
     log.truncate_to(9, at(0)).unwrap();
     assert_eq!(log.producer(7).unwrap().last_sequence(), 1);
     let mut again = |sequence| {

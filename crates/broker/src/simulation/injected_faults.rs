@@ -1,5 +1,5 @@
-//! Each of the injected faults is found, and within how many seeds. Those of the quorum and of the journal are found in
-//! their crates.
+//! Each of the injected faults is found, and within how many seeds. Those of the quorum, of the journal and of
+//! transactions are found in their crates.
 
 use platform::simulation::run_seeds;
 use storage::injected_faults::{InjectedFault, find};
@@ -13,7 +13,7 @@ fn every_injected_fault_is_found() {
         let (fault, name) = InjectedFault::ALL[index as usize];
         match fault {
             InjectedFault::EmptyDiskVotes => {}
-            fault if fault.is_of_journal() => {}
+            fault if fault.is_of_journal() || fault.is_of_transactions() => {}
             // Whole brokers sync before any other task has a turn.
             InjectedFault::ReadBeforeSync => find(name, fault, read_over_power_losses),
             _ => find(name, fault, |seed| _ = run(seed)),
