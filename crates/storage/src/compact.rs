@@ -32,7 +32,7 @@ use crate::view::LogView;
 
 /// So much is gathered before it is written.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
-const FILES: [Kind; 3] = [Kind::TimeIndex, Kind::Index, Kind::Log];
+const FILES: [Kind; 4] = [Kind::TxnIndex, Kind::TimeIndex, Kind::Index, Kind::Log];
 
 /// What a compaction would have to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +248,9 @@ impl Log {
     fn rename_stage(&self, base_offset: i64, from: Stage, to: Stage) -> std::io::Result<()> {
         for kind in FILES {
             let path = |stage| names::path(&self.dir, base_offset, kind, stage);
-            self.disk.rename(&path(from), &path(to))?;
+            if kind != Kind::TxnIndex || self.disk.exists(&path(from))? {
+                self.disk.rename(&path(from), &path(to))?;
+            }
         }
         Ok(())
     }

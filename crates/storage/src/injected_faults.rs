@@ -52,6 +52,8 @@ pub enum InjectedFault {
     JournalLosesNames,
     /// A transaction is stable as soon as its marker is in the leader's log.
     UnreplicatedIsStable,
+    /// Recovery does not bring back what a transaction index lacks.
+    RecoveryLosesAborted,
 }
 
 impl InjectedFault {
@@ -71,10 +73,10 @@ impl InjectedFault {
 
     /// Those of transactions in one log, which are found by its own tests.
     pub fn is_of_transactions(self) -> bool {
-        matches!(self, Self::UnreplicatedIsStable)
+        matches!(self, Self::UnreplicatedIsStable | Self::RecoveryLosesAborted)
     }
 
-    pub const ALL: [(Self, &str); 18] = [
+    pub const ALL: [(Self, &str); 19] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -93,6 +95,7 @@ impl InjectedFault {
         (Self::JournalReplaysEarlierLap, "journal-replays-earlier-lap"),
         (Self::JournalLosesNames, "journal-loses-names"),
         (Self::UnreplicatedIsStable, "unreplicated-is-stable"),
+        (Self::RecoveryLosesAborted, "recovery-loses-aborted"),
     ];
 }
 

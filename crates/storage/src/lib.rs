@@ -30,6 +30,7 @@ macro_rules! injected_fault {
 }
 
 pub mod checkpoint;
+mod committed;
 mod compact;
 mod config;
 pub mod disk;
@@ -63,6 +64,7 @@ mod timestamps;
 mod transactions;
 mod truncate;
 mod truncations;
+mod txn_index;
 mod verified_ranges;
 mod view;
 
@@ -80,5 +82,6 @@ pub use scan::BadRange;
 pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::TimestampOffset;
 pub use simdisk::SimDisk;
+pub use txn_index::AbortedTransaction;
 pub use view::{HeaderIterator, LogView, Span};
 pub use wire::batch::TimestampType;

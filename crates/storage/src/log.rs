@@ -18,6 +18,7 @@ use crate::producers::{Origin, ProducerState, Producers, Verdict};
 use crate::segment::{LocatedBatch, Segment};
 use crate::snapshot;
 use crate::truncations::Truncations;
+use crate::txn_index::AbortedTransaction;
 use crate::view::LogView;
 
 /// No segment grows beyond what a position in an index can say.
@@ -55,6 +56,8 @@ pub struct Log {
     /// The batches of the current write; kept for its memory.
     run: Vec<LocatedBatch>,
     stamped: Vec<[u8; HEADER_BYTES]>,
+    /// The transactions that it aborts.
+    aborted: Vec<AbortedTransaction>,
 }
 
 /// A file that was renamed and waits for its end.
@@ -108,6 +111,7 @@ impl Log {
             truncations: Truncations::default(),
             run: Vec::new(),
             stamped: Vec::new(),
+            aborted: Vec::new(),
         }
     }
 
@@ -287,7 +291,10 @@ impl Log {
         match marker {
             Some(marker) => {
                 if let Some(first_offset) = self.producers.note_marker(header, marker, now.monotonic_ms) {
-                    self.view.change_transactions(|transactions| transactions.end(first_offset, header.base_offset));
+                    let end = header.base_offset;
+                    let last_stable_offset =
+                        self.view.change_transactions(|transactions| transactions.end(first_offset, end));
+                    self.aborted.extend(aborted_by(header, marker, first_offset, last_stable_offset));
                 }
             }
             None => {
@@ -385,6 +392,11 @@ impl Log {
                 epochs.observe(placed.header.partition_leader_epoch, placed.header.base_offset);
             }
         }
+        if !self.aborted.is_empty() {
+            let written = self.active.push_aborted(&self.aborted);
+            self.aborted.clear();
+            self.index_result(written.map(|is_new| self.view.note_dir_changed_if(is_new)))?;
+        }
         self.view.publish(|published| {
             self.active.set_size(run.position);
             published.log_end_offset = run.next_offset;
@@ -408,6 +420,7 @@ impl Log {
     /// After a failed write: the file gets its old length, the producers their old state, or the log ends.
     fn take_back(&mut self, old_size: u64, error: &io::Error) -> Result<AppendError, LogError> {
         self.run.clear();
+        self.aborted.clear();
         let (log_end_offset, open) = (self.view.log_end_offset(), self.producers.roll_back());
         self.view.change_transactions(|transactions| {
             transactions.truncate_to(log_end_offset);
@@ -562,6 +575,18 @@ impl Log {
     pub fn retire(&mut self) {
         self.view.retired().store(true, Ordering::SeqCst);
     }
+}
+
+/// What the transaction index gets for a marker.
+pub(crate) fn aborted_by(
+    header: &BatchHeader,
+    marker: Option<Marker>,
+    first_offset: i64,
+    last_stable_offset: i64,
+) -> Option<AbortedTransaction> {
+    let (producer_id, last_offset) = (header.producer_id, header.base_offset);
+    let aborted = AbortedTransaction { producer_id, first_offset, last_offset, last_stable_offset };
+    marker.is_some_and(|marker| marker.is_abort).then_some(aborted)
 }
 
 /// What cannot be done for want of room or descriptors is done with the next sync or roll.

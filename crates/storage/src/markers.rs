@@ -1,10 +1,17 @@
 //! Transaction markers: the one record of a control batch that has a producer id (`EndTransactionMarker`).
 
+use std::io;
+
 use bytes::Bytes;
-use wire::batch::BatchHeader;
+use wire::batch::{BatchHeader, HEADER_BYTES};
 use wire::record::RecordReader;
 use wire::state::Stored;
 use wire::state::control::{ControlType, EndTxnMarker};
+
+use crate::disk::{File, read_up_to};
+
+/// A marker is a single record with two small fields.
+const MARKER_BYTES_MAX: usize = 256;
 
 /// What a marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,4 +38,12 @@ pub(crate) fn read(header: &BatchHeader, section: &[u8]) -> Option<Marker> {
     };
     let coordinator_epoch = EndTxnMarker::read_versioned(&value).ok()?.coordinator_epoch;
     Some(Marker { coordinator_epoch, is_abort })
+}
+
+/// The same of a batch in a file.
+pub(crate) fn read_at(file: &dyn File, position: u64, header: &BatchHeader) -> io::Result<Option<Marker>> {
+    let mut section = [0; MARKER_BYTES_MAX];
+    let len = (header.size() - HEADER_BYTES).min(section.len());
+    let len = read_up_to(file, &mut section[..len], position + HEADER_BYTES as u64)?;
+    Ok(read(header, &section[..len]))
 }

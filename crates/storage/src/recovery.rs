@@ -4,29 +4,27 @@
 //! on is read and its CRCs are checked. What is torn behind the last valid batch is cut; a bad batch in front of a
 //! valid one stays and is reported. Unlike Kafka, which truncates at the first bad batch (`LogSegment.recover`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use wire::Uuid;
-use wire::batch::{BatchHeader, HEADER_BYTES};
+use wire::batch::BatchHeader;
 
 use crate::config::{LogConfig, Now};
-use crate::disk::{Disk, read_up_to};
+use crate::disk::Disk;
 use crate::epochs::Epochs;
 use crate::error::LogError;
-use crate::log::{Log, remove_if_there};
+use crate::log::{Log, aborted_by, remove_if_there};
 use crate::names::{self, Kind, Stage, TRUNCATION_CHECKPOINT};
+use crate::part::Part;
 use crate::producers::{ProducerState, Producers};
 use crate::scan::{BadRange, Item, Walk};
 use crate::segment::{LocatedBatch, Segment};
 use crate::truncations::Truncations;
 use crate::view::{LogView, Published};
 use crate::{failed_sync, markers, partition_metadata, snapshot};
-
-/// A marker is a single record with two small fields.
-const MARKER_BYTES_MAX: usize = 256;
 
 /// How far in front of a snapshot batches are looked for that a producer may send again: so many offsets, and more
 /// where these are in less than so many batches, up to the greater.
@@ -98,6 +96,9 @@ struct Opening {
     config: LogConfig,
     options: OpenOptions,
     retired: Arc<AtomicBool>,
+    /// Base offsets of segments that a compaction was about to swap in: whether their transaction indexes are the old
+    /// or the new ones, or were lost on the way, the names of the files do not say.
+    half_swapped: BTreeSet<i64>,
     report: RecoveryReport,
 }
 
@@ -131,6 +132,7 @@ impl Log {
             config,
             options,
             retired: Arc::new(AtomicBool::new(false)),
+            half_swapped: BTreeSet::new(),
             report: RecoveryReport::default(),
         };
         opening.run()
@@ -140,16 +142,7 @@ impl Log {
     /// behind `trusted_up_to` was verified by the caller, and is newer than any snapshot that may be believed.
     pub(crate) fn reload_producers(&mut self, trusted_up_to: i64, now: Now) -> Result<i64, LogError> {
         let log_end_offset = self.view.log_end_offset();
-        let mut snapshots: Vec<i64> = self
-            .disk
-            .read_dir(&self.dir)?
-            .iter()
-            .filter_map(|entry| match names::parse(&entry.name) {
-                Some((offset, Kind::Snapshot, Stage::Live)) => Some(offset),
-                _ => None,
-            })
-            .collect();
-        snapshots.sort_unstable();
+        let mut snapshots = snapshot::offsets(&*self.disk, &self.dir)?;
         self.remove_snapshots(|offset| offset > trusted_up_to.min(log_end_offset))?;
         snapshots.retain(|&offset| offset <= trusted_up_to.min(log_end_offset));
         self.producers.clear();
@@ -173,6 +166,13 @@ impl Log {
             self.recall_producers(from);
         }
         let parts = self.view.published().with_sizes();
+        let indexed_to = trusted_up_to.min(log_end_offset);
+        let is_active = |part: &Part| Arc::ptr_eq(&part.segment, &self.active);
+        for part in parts.iter().filter(|part| part.upper_offset > from.min(indexed_to) || is_active(part)) {
+            self.view.ensure_txn_index(part)?;
+            // What lies behind was not on disk for certain; it is noted again below.
+            part.segment.truncate_txn_index(indexed_to)?;
+        }
         for part in parts.iter().filter(|part| part.upper_offset > from && part.size > 0) {
             let (start, lowest) = match part.segment.locate(from, part.size, part.upper_offset) {
                 Ok(Some(position)) => position,
@@ -203,12 +203,18 @@ impl Log {
                     continue;
                 }
                 if header.attributes.is_control() {
-                    let mut section = [0; MARKER_BYTES_MAX];
-                    let len = (header.size() - HEADER_BYTES).min(section.len());
-                    let len = read_up_to(&*file, &mut section[..len], position + HEADER_BYTES as u64)?;
-                    let marker = markers::read(&header, &section[..len]);
+                    let marker = markers::read_at(&*file, position, &header)?;
                     if let Some(first_offset) = self.producers.note_marker(&header, marker, now.monotonic_ms) {
-                        transactions.end(first_offset, header.base_offset);
+                        let last_stable_offset = transactions.end(first_offset, header.base_offset);
+                        let aborted = aborted_by(&header, marker, first_offset, last_stable_offset);
+                        aborted.filter(|_| !crate::injected_fault!(RecoveryLosesAborted)).map_or(
+                            Ok(()),
+                            |aborted| {
+                                part.segment
+                                    .push_aborted(&[aborted])
+                                    .map(|is_new| self.view.note_dir_changed_if(is_new))
+                            },
+                        )?;
                     }
                 } else if self.producers.note_batch(&header, now.monotonic_ms) {
                     transactions.begin(header.base_offset);
@@ -324,6 +330,11 @@ impl Opening {
             now,
         );
         log.truncations = truncations;
+        for part in log.view.published().with_sizes() {
+            if self.half_swapped.contains(&part.segment.base_offset()) {
+                log.view.rebuild_txn_index(&part)?;
+            }
+        }
         let trusted = if clean { i64::MAX } else { self.options.recovery_point };
         self.report.producers_from = log.reload_producers(trusted, now)?;
         log.hold_unknown_transactions();
@@ -364,6 +375,10 @@ impl Opening {
     /// replaces the segments whose offsets it covers (`LogLoader`).
     fn complete_swaps(&mut self) -> Result<(), LogError> {
         let files = self.files()?;
+        let is_swap = |(_, _, kind, stage): &&(String, i64, Kind, Stage)| {
+            matches!(kind, Kind::Log | Kind::TxnIndex) && *stage == Stage::Swap
+        };
+        self.half_swapped = files.iter().filter(is_swap).map(|&(_, base, ..)| base).collect();
         let swaps = files.iter().filter(|(_, _, kind, stage)| (*kind, *stage) == (Kind::Log, Stage::Swap));
         for &(ref name, base, ..) in swaps {
             let file = self.disk.open(&self.dir.join(name), crate::disk::OpenMode::Read)?;

@@ -14,6 +14,7 @@ mod lookups;
 mod recent_writes;
 mod state;
 mod timestamp_offset;
+mod txn_index;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use self::files::Handle;
 use self::recent_writes::RecentWrites;
 use self::state::State;
 pub use self::timestamp_offset::TimestampOffset;
+use self::txn_index::{Known, TxnIndex};
 use crate::disk::{Disk, File, OpenMode};
 use crate::index::{ENTRIES_PER_WRITE, Entry, OffsetEntry, TimeEntry};
 use crate::names::{self, Kind, Stage};
@@ -40,6 +42,7 @@ pub(crate) struct Segment {
     log: Handle,
     index: Handle,
     time_index: Handle,
+    txn_index: Handle,
     /// Whether the files stay open, because they cannot be opened again.
     is_pinned: AtomicBool,
     /// Whether any of them was used since somebody looked for idle ones.
@@ -58,6 +61,10 @@ pub(crate) struct Segment {
     /// A truncation is about to cut the file, or has: another object stands for it now.
     is_cut: AtomicBool,
     state: Mutex<State>,
+    /// Its aborted transactions. Not locked together with `state`.
+    aborted: Mutex<Known>,
+    /// What most segments have to say of those.
+    has_no_aborted: AtomicBool,
 }
 
 /// Where a batch starts, and the lowest offset that can be there.
@@ -89,6 +96,7 @@ impl Segment {
             log: Handle::default(),
             index: Handle::default(),
             time_index: Handle::default(),
+            txn_index: Handle::default(),
             is_pinned: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             size: AtomicU64::new(size),
@@ -100,12 +108,15 @@ impl Segment {
             retired,
             is_cut: AtomicBool::new(false),
             state: Mutex::new(State::empty()),
+            aborted: Mutex::default(),
+            has_no_aborted: AtomicBool::new(false),
         }
     }
 
     /// Makes the log file of a new segment. Its name is durable after the directory's next sync.
     pub(crate) fn create(&self) -> io::Result<()> {
         self.disk.open(&self.path(Kind::Log), OpenMode::CreateEmpty)?;
+        self.begin_txn_index();
         let mut state = self.state.lock();
         state.is_loaded = true;
         state.max_timestamp = Some(TimestampOffset::NONE);
@@ -117,9 +128,20 @@ impl Segment {
         for (handle, file) in [(&self.log, log), (&self.index, index), (&self.time_index, time_index)] {
             handle.get_or_keep(file);
         }
+        self.begin_txn_index();
         let mut state = self.state.lock();
         state.is_loaded = true;
         state.max_timestamp = Some(TimestampOffset::NONE);
+    }
+
+    fn begin_txn_index(&self) {
+        *self.aborted.lock() = Some(TxnIndex::EMPTY);
+        self.has_no_aborted.store(true, Ordering::Release);
+    }
+
+    /// Whether it is known that no aborted transaction ends in it.
+    pub(crate) fn has_no_aborted(&self) -> bool {
+        self.has_no_aborted.load(Ordering::Acquire)
     }
 
     pub(crate) fn base_offset(&self) -> i64 {

@@ -65,3 +65,14 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path, offset: i64) -> io::Result<Optio
         Err(error) => Err(error),
     }
 }
+
+/// The offsets of all snapshots there are, ascending.
+pub(crate) fn offsets(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<i64>> {
+    let of_snapshot = |name: &str| match names::parse(name) {
+        Some((offset, Kind::Snapshot, Stage::Live)) => Some(offset),
+        _ => None,
+    };
+    let mut offsets: Vec<i64> = disk.read_dir(dir)?.iter().filter_map(|entry| of_snapshot(&entry.name)).collect();
+    offsets.sort_unstable();
+    Ok(offsets)
+}

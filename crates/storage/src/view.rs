@@ -134,6 +134,16 @@ impl Span {
     }
 }
 
+/// A span, and what it was found in.
+pub(crate) struct FoundSpan {
+    pub(crate) span: Span,
+    /// An offset in its segment from which its first batch is found.
+    at: i64,
+    /// No batch of it has a lower one.
+    pub(crate) lowest_offset: i64,
+    pub(crate) part: Part,
+}
+
 impl LogView {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
@@ -226,6 +236,16 @@ impl LogView {
 
     pub(crate) fn note_dir_changed(&self) {
         self.dir_is_dirty.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn note_dir_changed_if(&self, has_changed: bool) {
+        if has_changed {
+            self.note_dir_changed();
+        }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     pub(crate) fn retired(&self) -> &Arc<AtomicBool> {
@@ -370,24 +390,23 @@ impl LogView {
     ///
     /// What lay on the disk before this process began is checked when it is named first, a part at a time.
     pub fn span(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
-        Ok(self.find_span(offset, end_offset, max_bytes, false)?.map(|(span, _)| span))
+        Ok(self.find_span(offset, end_offset, max_bytes, false)?.map(|found| found.span))
     }
 
     /// The same for threads that must not wait: where something has to be read from the disk, checked or rebuilt first,
     /// it is [`ReadError::Cold`], and [`LogView::span`] has to be asked once by a thread that may wait. Of the records
     /// themselves, only what is looked at here is known to be in the page cache.
     pub fn span_at_once(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Option<Span>, ReadError> {
-        Ok(self.find_span(offset, end_offset, max_bytes, true)?.map(|(span, _)| span))
+        Ok(self.find_span(offset, end_offset, max_bytes, true)?.map(|found| found.span))
     }
 
-    /// The span, and an offset in its segment from which its first batch is found.
-    fn find_span(
+    pub(crate) fn find_span(
         &self,
         offset: i64,
         end_offset: i64,
         max_bytes: u32,
         is_urgent: bool,
-    ) -> Result<Option<(Span, i64)>, ReadError> {
+    ) -> Result<Option<FoundSpan>, ReadError> {
         let mut at = offset;
         loop {
             let (part, log_end_offset) = {
@@ -447,7 +466,8 @@ impl LogView {
                 };
                 length = length.max(first).min(available);
             }
-            return Ok(Some((Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) }, at)));
+            let span = Span { file, position, length: u32::try_from(length).unwrap_or(u32::MAX) };
+            return Ok(Some(FoundSpan { span, at, lowest_offset: lowest, part }));
         }
     }
 
@@ -476,7 +496,8 @@ impl LogView {
     /// Reads whole, undamaged batches from the one that has `offset` on: see [`LogView::span`]. Empty if there are none
     /// yet. For users inside the process; those outside check CRCs themselves.
     pub fn read(&self, offset: i64, end_offset: i64, max_bytes: u32) -> Result<Bytes, ReadError> {
-        let Some((span, at)) = self.find_span(offset, end_offset, max_bytes, false)? else { return Ok(Bytes::new()) };
+        let Some(found) = self.find_span(offset, end_offset, max_bytes, false)? else { return Ok(Bytes::new()) };
+        let FoundSpan { span, at, .. } = found;
         let mut bytes = vec![0; span.length as usize];
         match read_exact_at(&*span.file, &mut bytes, span.position) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !bytes.is_empty() => {}
@@ -547,6 +568,12 @@ impl LogView {
             let first = unsynced.saturating_sub(2);
             ((first..published.segments.len()).map(|index| published.part(index)).collect::<Vec<_>>(), end, synced)
         };
+        for part in &parts {
+            // What could not be written when its marker was.
+            let written = part.segment.push_aborted(&[]);
+            let is_new = written.map_err(|error| self.write_error("writing a transaction index failed", error))?;
+            self.note_dir_changed_if(is_new);
+        }
         let dir_was_dirty = self.dir_is_dirty.swap(false, Ordering::SeqCst);
         if end == synced && !dir_was_dirty && !self.epochs().is_dirty() {
             self.note_synced(end, &parts);
@@ -556,6 +583,7 @@ impl LogView {
         let sync = || {
             for (index, part) in parts.iter().enumerate() {
                 part.segment.sync_log(part.size)?;
+                part.segment.sync_txn_index()?;
                 if index + 1 < parts.len() {
                     part.segment.sync_indexes()?;
                 }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use common::*;
 use storage::seeds::{run_seeds, seeds};
-use storage::{Log, LogConfig, LogView, OpenOptions, Origin, SimDisk};
-use wire::batch::{Batch, BatchBuilder};
+use storage::{AbortedTransaction, Log, LogConfig, LogView, OpenOptions, Origin, ProducerState, ReadError, SimDisk};
+use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::record::RecordReader;
 use wire::state::Stored;
 use wire::state::control::{ControlType, EndTxnMarker};
@@ -51,7 +51,7 @@ fn append(log: &mut Log, batch: Batch, origin: Origin) -> i64 {
 
 /// Appends a record of a transaction.
 fn write(log: &mut Log, id: i64) -> i64 {
-    let known = log.producer(id).map(|state| state.last_sequence());
+    let known = log.producer(id).map(ProducerState::last_sequence);
     append(log, in_transaction(id, known.map_or(0, |last| last + 1)), Origin::Client)
 }
 
@@ -95,6 +95,41 @@ fn last_stable_offset(view: &LogView, high_watermark: i64) -> i64 {
     let (ended, open) = transactions(view);
     let unreplicated = ended.iter().filter(|ended| ended.last_offset >= high_watermark).map(|ended| ended.first_offset);
     unreplicated.chain(open).min().map_or(high_watermark, |first| first.min(high_watermark))
+}
+
+/// The list that a read from `fetch_offset` of batches below `upper_offset` comes with.
+fn aborted(view: &LogView, fetch_offset: i64, upper_offset: i64) -> Vec<(i64, i64)> {
+    let (ended, _) = transactions(view);
+    let overlaps = |ended: &&Ended| ended.last_offset >= fetch_offset && ended.first_offset < upper_offset;
+    ended
+        .iter()
+        .filter(|ended| ended.is_abort)
+        .filter(overlaps)
+        .map(|ended| (ended.producer_id, ended.first_offset))
+        .collect()
+}
+
+fn pairs(found: &[AbortedTransaction]) -> Vec<(i64, i64)> {
+    found.iter().map(|found| (found.producer_id, found.first_offset)).collect()
+}
+
+/// Reads with any lengths from any offset on, and holds the lists against a walk over all batches.
+fn check_aborted(view: &LogView, last_stable_offset: i64, rng: &mut Rng) {
+    let range = (last_stable_offset - view.log_start_offset()).max(0) as u64;
+    for _ in 0..10 {
+        let offset = view.log_start_offset() + rng.below(range + 1) as i64;
+        let end_offset = offset + rng.below((last_stable_offset - offset).max(0) as u64 + 1) as i64;
+        let max_bytes = rng.below(1500) as u32;
+        let Some((span, found)) = view.committed_span(offset, end_offset, max_bytes).unwrap() else { continue };
+        let bytes = Bytes::from(span.read_cached().unwrap());
+        let whole = Batches::new(bytes).map_while(Result::ok).last().unwrap();
+        let upper_offset = whole.header.next_offset();
+        assert_eq!(pairs(&found), aborted(view, offset, upper_offset), "{offset} to {upper_offset}");
+        match view.committed_span_at_once(offset, end_offset, max_bytes) {
+            Ok(at_once) => assert_eq!(at_once.unwrap().1, found),
+            Err(error) => assert!(matches!(error, ReadError::Cold), "{error}"),
+        }
+    }
 }
 
 #[test]
@@ -168,6 +203,83 @@ fn what_ended_before_a_restart_is_stable_when_it_is_replicated() {
         assert_eq!(view.last_stable_offset(1), 0, "the marker may be lost by a failover, clean {is_clean}");
         assert_eq!(view.last_stable_offset(3), 2, "clean {is_clean}");
     }
+}
+
+#[test]
+fn a_read_names_the_aborted_transactions_of_its_records_and_no_others() {
+    let (_, mut log) = new_log(1);
+    write(&mut log, 1);
+    end(&mut log, 1, ControlType::Abort);
+    write(&mut log, 2);
+    write(&mut log, 1);
+    end(&mut log, 1, ControlType::Commit);
+    log.roll(at(0)).unwrap();
+    append(&mut log, record(BatchBuilder::new()), Origin::Client);
+    end(&mut log, 2, ControlType::Abort);
+    let read = |offset, end_offset| pairs(&log.view().committed_span(offset, end_offset, 9999).unwrap().unwrap().1);
+    assert_eq!(read(0, 2), [(1, 0)]);
+    assert_eq!(read(0, 5), [(1, 0), (2, 2)], "the marker is in a later segment");
+    assert_eq!(read(1, 3), [(1, 0), (2, 2)], "the marker at 1 is read");
+    // A consumer would drop the producer from its set at the next abort only, and lose what was committed.
+    assert_eq!(read(2, 5), [(2, 2)]);
+    assert_eq!(read(5, 7), [(2, 2)]);
+}
+
+#[test]
+fn the_index_is_kafkas_and_only_segments_with_aborts_have_one() {
+    let (disk, mut log) = new_log(1);
+    write(&mut log, 1);
+    end(&mut log, 1, ControlType::Commit);
+    log.roll(at(0)).unwrap();
+    write(&mut log, 1);
+    write(&mut log, 2);
+    end(&mut log, 1, ControlType::Abort);
+    // Ends nothing.
+    end(&mut log, 1, ControlType::Abort);
+    let indexes: Vec<_> = disk.paths().into_iter().filter(|path| file_name(path).ends_with(".txnindex")).collect();
+    assert_eq!(indexes, [dir().join("00000000000000000002.txnindex")]);
+    let fields = [1i64, 2, 4, 3].map(i64::to_be_bytes).concat();
+    assert_eq!(disk.get(&indexes[0]).unwrap(), [&[0, 0], &fields[..]].concat());
+}
+
+#[test]
+fn an_index_that_cannot_be_right_is_made_anew() {
+    for garbage in [&b"garbage"[..], &[0; 34], &[0xff; 340]] {
+        let (disk, mut log) = new_log(1);
+        write(&mut log, 1);
+        write(&mut log, 2);
+        log.roll(at(0)).unwrap();
+        end(&mut log, 1, ControlType::Abort);
+        log.roll(at(0)).unwrap();
+        end(&mut log, 2, ControlType::Abort);
+        let recovery_point = log.close().unwrap();
+        let expected = log.view().committed_span(1, 4, 9999).unwrap().unwrap().1;
+        assert_eq!(pairs(&expected), [(1, 0), (2, 1)]);
+        for path in disk.paths().iter().filter(|path| file_name(path).ends_with(".txnindex")) {
+            disk.put(path, garbage);
+        }
+        disk.kill();
+        let (log, _) = open(&disk, &config(), options(recovery_point, true));
+        assert!(matches!(log.view().committed_span_at_once(1, 4, 9999), Err(ReadError::Cold)));
+        assert_eq!(log.view().committed_span(1, 4, 9999).unwrap().unwrap().1, expected);
+        assert_eq!(log.view().committed_span_at_once(1, 4, 9999).unwrap().unwrap().1, expected);
+    }
+}
+
+#[test]
+fn an_index_that_a_full_disk_refuses_is_written_with_the_next_sync() {
+    let (disk, mut log) = new_log(1);
+    write(&mut log, 1);
+    disk.set_free_bytes(marker(1, ControlType::Abort).bytes.len() as u64 + 10);
+    end(&mut log, 1, ControlType::Abort);
+    let aborted = |log: &Log| pairs(&log.view().committed_span(0, 2, 9999).unwrap().unwrap().1);
+    assert_eq!(aborted(&log), [(1, 0)]);
+    assert!(log.view().sync().is_err_and(|error| error.is_retriable()));
+    disk.clear_faults();
+    log.view().sync().unwrap();
+    disk.crash();
+    let (log, _) = open(&disk, &config(), options(2, false));
+    assert_eq!(aborted(&log), [(1, 0)]);
 }
 
 /// A leader and a follower, and what is checkpointed of them.
@@ -282,7 +394,7 @@ impl World {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         for replica in &self.replicas {
             let view = replica.log.view();
             let high_watermark = self.high_watermark.min(view.log_end_offset());
@@ -291,6 +403,7 @@ impl World {
             if high_watermark >= replica.held_until {
                 assert_eq!(found, expected, "high watermark {high_watermark}");
             }
+            check_aborted(&view, expected, &mut self.rng);
             assert!(found <= expected, "{found} instead of {expected}, high watermark {high_watermark}");
         }
     }

@@ -34,7 +34,7 @@ impl Segment {
         }
     }
 
-    fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
+    pub(super) fn file(&self, handle: &Handle, kind: Kind) -> io::Result<Arc<dyn File>> {
         self.note_use();
         if let Some(file) = handle.get() {
             return Ok(file);
@@ -53,7 +53,7 @@ impl Segment {
     }
 
     /// The file for threads that must not wait, if it is open: opening it may have to ask the disk.
-    fn open_file(&self, handle: &Handle) -> io::Result<Arc<dyn File>> {
+    pub(super) fn open_file(&self, handle: &Handle) -> io::Result<Arc<dyn File>> {
         self.note_use();
         handle.get().ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
@@ -64,7 +64,7 @@ impl Segment {
     }
 
     /// The log file to read from, for threads that must not wait as far as it is open and cached.
-    pub(super) fn log_reader(&self, is_urgent: bool) -> io::Result<Arc<dyn File>> {
+    pub(crate) fn log_reader(&self, is_urgent: bool) -> io::Result<Arc<dyn File>> {
         let file = self.log_file_for(is_urgent)?;
         Ok(if is_urgent { Arc::new(CachedOnly(file)) } else { file })
     }
@@ -89,7 +89,8 @@ impl Segment {
     pub(crate) fn pin(&self) -> io::Result<()> {
         // First, so that nobody closes what is opened here.
         self.is_pinned.store(true, Ordering::SeqCst);
-        self.open_files()
+        self.open_files()?;
+        self.open_txn_index()
     }
 
     /// Its files stay where they are: they may be closed again.
@@ -113,7 +114,9 @@ impl Segment {
         }
         let is_synced = self.last_append_ms().is_none() || self.synced_size() >= self.size();
         let mut count = 0;
-        for (handle, may_go) in [(&self.log, is_synced), (&self.index, true), (&self.time_index, true)] {
+        for (handle, may_go) in
+            [(&self.log, is_synced), (&self.index, true), (&self.time_index, true), (&self.txn_index, true)]
+        {
             let Some(mut file) = handle.0.try_write().filter(|_| may_go) else { continue };
             if !self.is_pinned.load(Ordering::SeqCst) && file.take().is_some() {
                 count += 1;
@@ -124,7 +127,7 @@ impl Segment {
 
     /// Lets go of the files, which are opened again on the next use. Not for a segment that was pinned.
     pub(crate) fn release(&self) {
-        for handle in [&self.log, &self.index, &self.time_index] {
+        for handle in [&self.log, &self.index, &self.time_index, &self.txn_index] {
             *handle.0.write() = None;
         }
     }
