@@ -23,11 +23,11 @@ use crate::disk::{Disk, OpenMode, read_exact_at, write_all_at};
 use crate::error::LogError;
 use crate::keymap::KeyMap;
 use crate::log::{Log, SEGMENT_BYTES_MAX, remove_if_there};
-use crate::markers;
 use crate::names::{self, Kind, Stage};
 use crate::part::Part;
 use crate::scan::Item;
 use crate::segment::{LocatedBatch, Segment};
+use crate::txn_index::AbortedTransaction;
 use crate::view::LogView;
 
 /// So much is gathered before it is written.
@@ -74,6 +74,7 @@ pub struct CompactionLimits {
 pub struct Compaction {
     disk: Arc<dyn Disk>,
     dir: Arc<Path>,
+    view: Arc<LogView>,
     config: LogConfig,
     limits: CompactionLimits,
     now: Now,
@@ -82,11 +83,12 @@ pub struct Compaction {
     parts: Vec<Part>,
     /// What is not compacted, up to the end of the log.
     later_parts: Vec<Part>,
-    retired: Arc<AtomicBool>,
     /// The last batch of each producer: its last offset (-1 if a marker is the last that is known of it), its epoch.
     last_batches: HashMap<i64, (i64, i16)>,
-    /// By producer: first and last offset of its aborted transactions.
-    aborted: HashMap<i64, Vec<(i64, i64)>>,
+    /// The aborted transactions of each producer, in their order.
+    aborted: HashMap<i64, Vec<AbortedTransaction>>,
+    /// Those that end in the segment being written, and have batches left.
+    retained_aborted: Vec<AbortedTransaction>,
     map: KeyMap,
     /// The map knows the latest offsets below this.
     mapped_to: i64,
@@ -176,6 +178,7 @@ impl Log {
         Compaction {
             disk: self.disk.clone(),
             dir: self.dir.clone(),
+            view: self.view.clone(),
             config: self.config.clone(),
             limits,
             now,
@@ -183,9 +186,9 @@ impl Log {
             first_uncleanable_offset: end,
             parts,
             later_parts,
-            retired: self.view.retired().clone(),
             last_batches: last_batches.collect(),
             aborted: HashMap::new(),
+            retained_aborted: Vec::new(),
             map: KeyMap::new(limits.keys_max, limits.hash_key),
             mapped_to: cleanable.first_dirty_offset,
             is_mapped: false,
@@ -334,37 +337,28 @@ impl Compaction {
         group
     }
 
-    /// Finds the aborted transactions by their markers: their records are nobody's latest values. All transactions that
-    /// are compacted have ended, but their markers may be in what is not.
+    /// Finds the aborted transactions that have batches in what is compacted: these are nobody's latest values. All of
+    /// them have ended, but their markers may be in what is not compacted.
     fn find_aborted(&mut self) -> Result<(), LogError> {
-        let mut open: HashMap<i64, i64> = HashMap::new();
         let later_parts = std::mem::take(&mut self.later_parts);
-        let parts = self.parts.iter().map(|part| (part, true)).chain(later_parts.iter().map(|part| (part, false)));
-        for (part, is_compacted) in parts {
-            let mut walk = part.headers()?;
-            while (is_compacted || !open.is_empty())
-                && let Some(item) = walk.step()?
-            {
-                let (position, header) = expect_batch(item)?;
-                if markers::is_marker(&header) {
-                    if let Some(first) = open.remove(&header.producer_id)
-                        && markers::read(&header, read_batch(part, position, &header)?.section())
-                            .is_some_and(|marker| marker.is_abort)
-                    {
-                        self.aborted.entry(header.producer_id).or_default().push((first, header.base_offset));
-                    }
-                } else if is_compacted && header.attributes.is_transactional() {
-                    open.entry(header.producer_id).or_insert(header.base_offset);
-                }
+        let mut found = Vec::new();
+        for part in self.parts.iter().chain(&later_parts) {
+            self.view.ensure_txn_index(part)?;
+            if part.segment.collect_aborted(0, self.first_uncleanable_offset, false, &mut found)? {
+                break;
             }
+        }
+        for aborted in found {
+            self.aborted.entry(aborted.producer_id).or_default().push(aborted);
         }
         Ok(())
     }
 
-    fn is_aborted(&self, header: &BatchHeader) -> bool {
-        let within = |&(first, last): &(i64, i64)| (first..=last).contains(&header.base_offset);
-        header.attributes.is_transactional()
-            && self.aborted.get(&header.producer_id).is_some_and(|all| all.iter().any(within))
+    /// The aborted transaction that a batch or marker belongs to.
+    fn aborted_with(&self, header: &BatchHeader) -> Option<AbortedTransaction> {
+        let all = self.aborted.get(&header.producer_id).filter(|_| header.attributes.is_transactional())?;
+        let next = all.partition_point(|aborted| aborted.last_offset < header.base_offset);
+        all.get(next).filter(|aborted| aborted.first_offset <= header.base_offset).copied()
     }
 
     /// Notes the latest offset of each key in the dirty part (`Cleaner.buildOffsetMap`).
@@ -382,7 +376,7 @@ impl Compaction {
                 if header.last_offset() < self.first_dirty_offset {
                     continue;
                 }
-                if !header.attributes.is_control() && !self.is_aborted(&header) {
+                if !header.attributes.is_control() && self.aborted_with(&header).is_none() {
                     let batch = read_batch(&part, position, &header)?;
                     moved(header.size() as u64);
                     let section = self.records(&batch)?;
@@ -410,6 +404,7 @@ impl Compaction {
         let base_offset = group[0].segment.base_offset();
         let mut output = self.output(base_offset)?;
         output.has_changed = group.len() > 1;
+        self.retained_aborted.clear();
         for part in group {
             let mut walk = part.headers()?;
             while let Some(item) = walk.step()? {
@@ -438,6 +433,10 @@ impl Compaction {
         let sources: Vec<_> = group.iter().map(|part| part.segment.clone()).collect();
         let last_append_ms = sources.iter().filter_map(|source| source.last_append_ms()).max();
         output.segment.note_write(0, self.now.monotonic_ms);
+        if !self.retained_aborted.is_empty() {
+            let path = names::path(&self.dir, base_offset, Kind::TxnIndex, Stage::Cleaned);
+            output.segment.adopt_txn_index(self.disk.open(&path, OpenMode::CreateEmpty)?, &self.retained_aborted)?;
+        }
         let segment = output.finish(last_append_ms)?;
         if segment.is_none() {
             remove_stage(&*self.disk, &self.dir, base_offset, Stage::Cleaned)?;
@@ -449,7 +448,7 @@ impl Compaction {
         remove_stage(&*self.disk, &self.dir, base_offset, Stage::Cleaned)?;
         let open =
             |kind| self.disk.open(&names::path(&self.dir, base_offset, kind, Stage::Cleaned), OpenMode::CreateEmpty);
-        let (disk, dir, retired) = (self.disk.clone(), self.dir.clone(), self.retired.clone());
+        let (disk, dir, retired) = (self.disk.clone(), self.dir.clone(), self.view.retired().clone());
         let segment = Segment::new(disk, dir, retired, base_offset, self.config.index_interval_bytes, 0);
         segment.adopt(open(Kind::Log)?, open(Kind::Index)?, open(Kind::TimeIndex)?);
         Ok(Output { segment, buffer: Vec::new(), size: 0, has_changed: false })
@@ -464,12 +463,14 @@ impl Compaction {
         let is_past_horizon = horizon.is_some_and(|horizon| horizon <= now_ms);
         // A marker can go when nothing of its transaction is left; an aborted batch goes at once.
         let can_discard = if is_control {
-            header.has_producer_id() && !self.observed.remove(&header.producer_id)
+            let was_observed = self.observed.remove(&header.producer_id);
+            self.retained_aborted.extend(self.aborted_with(&header).filter(|_| was_observed));
+            header.has_producer_id() && !was_observed
         } else {
             if header.attributes.is_transactional() {
                 self.observed.insert(header.producer_id);
             }
-            self.is_aborted(&header)
+            self.aborted_with(&header).is_some()
         };
         let discards = can_discard && (!is_control || is_past_horizon);
         let last = self.last_batches.get(&header.producer_id).filter(|_| header.has_producer_id());

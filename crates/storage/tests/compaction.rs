@@ -3,15 +3,16 @@
 mod common;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
+use bytes::Bytes;
 use common::*;
 use rustix::io::Errno;
 use storage::seeds::seeds;
 use storage::simdisk::SimOp;
 use storage::{CleanupPolicy, CompactionLimits, Log, LogConfig, LogError, Now, Origin, SimDisk};
-use wire::batch::{Batch, BatchBuilder};
+use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::record::RecordReader;
 use wire::state::Stored;
 use wire::state::control::{ControlType, EndTxnMarker};
@@ -277,6 +278,138 @@ fn a_bad_batch_stops_the_compaction_and_nothing_is_lost() {
     assert!(matches!(compact(&mut log, 0, LIMITS, at(200)), Err(LogError::Corrupt { .. })));
     assert_eq!(records(&log), before);
     assert!(!disk.paths().iter().any(|path| file_name(path).ends_with(".cleaned")));
+}
+
+/// What consumers of committed records have in the end of each key. They go by the list of aborted transactions as
+/// Kafka's do (`CompletedFetch`): a producer's batches are skipped from where such a transaction starts to its marker.
+fn committed(log: &Log, end_offset: i64, rng: &mut Rng) -> Values {
+    let (view, mut latest) = (log.view(), BTreeMap::new());
+    let mut offset = view.log_start_offset();
+    while let Some((span, mut aborted)) = view.committed_span(offset, end_offset, rng.below(3000) as u32).unwrap() {
+        aborted.sort_by_key(|aborted| std::cmp::Reverse(aborted.first_offset));
+        let mut skipped = BTreeSet::new();
+        for batch in Batches::new(span.read_cached().unwrap().into()).map_while(Result::ok) {
+            let header = batch.header;
+            offset = header.next_offset();
+            while let Some(begun) = aborted.pop_if(|aborted| aborted.first_offset <= header.last_offset()) {
+                skipped.insert(begun.producer_id);
+            }
+            let records = batch.records(1 << 20).unwrap();
+            for record in RecordReader::new(&header, &records).map(Result::unwrap) {
+                let key = record.key.unwrap();
+                if header.attributes.is_control() {
+                    if ControlType::read(&Bytes::copy_from_slice(key)) == Ok(ControlType::Abort) {
+                        skipped.remove(&header.producer_id);
+                    }
+                } else if !header.attributes.is_transactional() || !skipped.contains(&header.producer_id) {
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                    latest.insert(text(key), (record.offset, text(record.value.unwrap())));
+                }
+            }
+        }
+    }
+    latest
+}
+
+/// Latest offset and value of each key.
+type Values = BTreeMap<String, (i64, String)>;
+
+fn commit(values: &mut Values, written: Vec<(i64, String, String)>) {
+    for (offset, key, value) in written {
+        let latest = values.entry(key).or_insert((offset, value.clone()));
+        if latest.0 <= offset {
+            *latest = (offset, value);
+        }
+    }
+}
+
+/// Random transactions, compactions and crashes.
+#[test]
+fn compaction_keeps_what_readers_of_committed_records_see_of_each_key() {
+    let config = LogConfig { segment_bytes: 1200, ..config() };
+    for seed in seeds(60) {
+        let (disk, mut rng) = (SimDisk::new(seed), Rng::new(seed));
+        let (mut log, _) = open(&disk, &config, options(0, false));
+        let (mut expected, mut open_transactions) = (Values::new(), BTreeMap::<i64, Vec<_>>::new());
+        let (mut next_dirty, mut recovery_point) = (0, 0);
+        for round in 0..20i64 {
+            let now = at(700 * round);
+            for n in 0..rng.below(30) {
+                let id = rng.below(5) as i64;
+                let (key, value) = (format!("key-{}", rng.below(8)), format!("{round}-{n}"));
+                if id == 0 {
+                    let offset = put(&mut log, &key, Some(&value), now);
+                    commit(&mut expected, vec![(offset, key, value)]);
+                } else if rng.percent(70) {
+                    let sequence = log.producer(id).map_or(0, |known| known.last_sequence() + 1);
+                    let mut builder = BatchBuilder::new().producer(id, 0, sequence).transactional();
+                    builder.push(now.wall_ms, Some(key.as_bytes()), Some(value.as_bytes()), &[]);
+                    let offset = append(&mut log, builder.build(), Origin::Client, now);
+                    open_transactions.entry(id).or_default().push((offset, key, value));
+                } else {
+                    let written = open_transactions.remove(&id).unwrap_or_default();
+                    let kind = if rng.percent(60) { ControlType::Abort } else { ControlType::Commit };
+                    append(&mut log, marker(id, kind), Origin::Coordinator, now);
+                    if kind == ControlType::Commit {
+                        commit(&mut expected, written);
+                    }
+                }
+            }
+            recovery_point = log.view().sync().unwrap().max(recovery_point);
+            if rng.percent(60) {
+                log.roll(now).unwrap();
+            }
+            let op = [SimOp::Rename, SimOp::SyncDir, SimOp::Write, SimOp::Sync, SimOp::Open][rng.below(5) as usize];
+            if rng.percent(30) {
+                disk.fail(op, rng.below(12), Errno::IO);
+            }
+            let keys_max = if rng.percent(20) { 3 } else { LIMITS.keys_max };
+            next_dirty =
+                compact(&mut log, next_dirty, CompactionLimits { keys_max, ..LIMITS }, now).unwrap_or(next_dirty);
+            disk.clear_faults();
+            if log.view().failure().is_some() || rng.percent(30) {
+                match rng.percent(50) {
+                    true => disk.crash(),
+                    false => disk.kill(),
+                }
+                log = open(&disk, &config, options(recovery_point, false)).0;
+            }
+            // What is not decided is not visible yet, and what is behind it neither.
+            let last_stable_offset = log.view().last_stable_offset(log.log_end_offset());
+            let mut stable = expected.clone();
+            stable.retain(|_, (offset, _)| *offset < last_stable_offset);
+            let found = committed(&log, last_stable_offset, &mut rng);
+            for (key, value) in stable {
+                assert_eq!(found.get(&key), Some(&value), "PARSHALL_SEED={seed} round {round} {key}");
+            }
+        }
+        for id in 1..5 {
+            open_transactions.remove(&id);
+            append(&mut log, marker(id, ControlType::Abort), Origin::Coordinator, at(90_000));
+        }
+        assert_eq!(committed(&log, log.log_end_offset(), &mut rng), expected, "PARSHALL_SEED={seed}");
+    }
+}
+
+#[test]
+fn an_aborted_transaction_leaves_the_index_with_its_last_batch_and_its_marker_later() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    append(&mut log, in_transaction(1, 0, "aborted"), Origin::Client, at(0));
+    append(&mut log, marker(1, ControlType::Abort), Origin::Coordinator, at(0));
+    append(&mut log, in_transaction(1, 1, "committed"), Origin::Client, at(0));
+    append(&mut log, marker(1, ControlType::Commit), Origin::Coordinator, at(0));
+    log.roll(at(0)).unwrap();
+    let mut after = |now| {
+        compact(&mut log, 0, LIMITS, now).unwrap();
+        let markers = read_all(&log.view(), &mut Rng::new(1)).batches;
+        let has_marker = markers.iter().any(|(header, _)| header.base_offset == 1);
+        (has_marker, disk.get(&dir().join("00000000000000000000.txnindex")).map_or(0, |bytes| bytes.len()))
+    };
+    assert_eq!(after(at(10)), (true, 34), "its batch was still there when it was read");
+    assert_eq!(after(at(20)), (true, 0), "the delete horizon begins");
+    assert_eq!(after(at(1019)), (true, 0));
+    assert_eq!(after(at(1020)), (false, 0));
 }
 
 /// Random records and compactions; power fails, the process dies or the disk fails at any moment.

@@ -108,6 +108,12 @@ impl Segment {
         Ok(())
     }
 
+    /// Takes a file that is open already, and empty, for its own, and fills it.
+    pub(crate) fn adopt_txn_index(&self, file: Arc<dyn File>, entries: &[AbortedTransaction]) -> io::Result<()> {
+        self.txn_index.get_or_keep(file);
+        self.replace_txn_index(entries)
+    }
+
     /// Drops the transactions whose markers are at `offset` or behind.
     pub(crate) fn truncate_txn_index(&self, offset: i64) -> io::Result<()> {
         let mut aborted = self.aborted.lock();
