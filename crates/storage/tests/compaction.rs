@@ -311,6 +311,29 @@ fn committed(log: &Log, end_offset: i64, rng: &mut Rng) -> Values {
     latest
 }
 
+/// Each batch that is left of an aborted transaction is read together with the name of that transaction.
+fn check_aborted(log: &Log, seed: u64) {
+    let (mut left, view) = (BTreeMap::<i64, Vec<i64>>::new(), log.view());
+    for (header, bytes) in read_all(&view, &mut Rng::new(1)).batches {
+        if !header.attributes.is_control() {
+            if header.attributes.is_transactional() {
+                left.entry(header.producer_id).or_default().push(header.base_offset);
+            }
+            continue;
+        }
+        let batch = Batch { header, bytes };
+        let record = RecordReader::new(&header, batch.section()).next().transpose().unwrap();
+        let kind = record.map(|record| ControlType::read(&Bytes::copy_from_slice(record.key.unwrap())).unwrap());
+        for offset in left.remove(&header.producer_id).unwrap_or_default() {
+            let (_, found) = view.committed_span(offset, offset + 1, 1).unwrap().unwrap();
+            let is_named = found
+                .iter()
+                .any(|found| (found.producer_id, found.last_offset) == (header.producer_id, header.base_offset));
+            assert_eq!(is_named, kind == Some(ControlType::Abort), "PARSHALL_SEED={seed} {offset} {found:?}");
+        }
+    }
+}
+
 /// Latest offset and value of each key.
 type Values = BTreeMap<String, (i64, String)>;
 
@@ -360,7 +383,7 @@ fn compaction_keeps_what_readers_of_committed_records_see_of_each_key() {
                 log.roll(now).unwrap();
             }
             let op = [SimOp::Rename, SimOp::SyncDir, SimOp::Write, SimOp::Sync, SimOp::Open][rng.below(5) as usize];
-            if rng.percent(30) {
+            if rng.percent(50) {
                 disk.fail(op, rng.below(12), Errno::IO);
             }
             let keys_max = if rng.percent(20) { 3 } else { LIMITS.keys_max };
@@ -374,6 +397,7 @@ fn compaction_keeps_what_readers_of_committed_records_see_of_each_key() {
                 }
                 log = open(&disk, &config, options(recovery_point, false)).0;
             }
+            check_aborted(&log, seed);
             // What is not decided is not visible yet, and what is behind it neither.
             let last_stable_offset = log.view().last_stable_offset(log.log_end_offset());
             let mut stable = expected.clone();
