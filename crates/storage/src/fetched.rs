@@ -52,7 +52,7 @@ impl Log {
             return trouble.map_or(Ok(Fetched::default()), Err);
         }
         let bytes: usize = batches.iter().map(|batch| batch.bytes.len()).sum();
-        let results = self.append_run(&batches, Origin::Replication, None, Some(&fetched[..bytes]), now)?;
+        let results = self.append_run(&batches, &[], Origin::Replication, None, Some(&fetched[..bytes]), now)?;
         let mut appended = Fetched::default();
         for (batch, result) in batches.iter().zip(results) {
             match result {

@@ -65,6 +65,7 @@ mod transactions;
 mod truncate;
 mod truncations;
 mod txn_index;
+mod verification;
 mod verified_ranges;
 mod view;
 
@@ -83,5 +84,6 @@ pub use scrub::{ScrubCursor, Scrubbed};
 pub use segment::TimestampOffset;
 pub use simdisk::SimDisk;
 pub use txn_index::AbortedTransaction;
+pub use verification::{Verification, VerificationGuard};
 pub use view::{HeaderIterator, LogView, Span};
 pub use wire::batch::TimestampType;

@@ -19,6 +19,7 @@ use crate::segment::{LocatedBatch, Segment};
 use crate::snapshot;
 use crate::truncations::Truncations;
 use crate::txn_index::AbortedTransaction;
+use crate::verification::{Verification, VerificationGuard};
 use crate::view::LogView;
 
 /// No segment grows beyond what a position in an index can say.
@@ -71,6 +72,7 @@ pub(crate) struct DeletedFile {
 /// What [`Log::append`] is doing: one write to one segment.
 struct Run<'a> {
     batches: &'a [Batch],
+    guards: &'a [Option<VerificationGuard>],
     /// The batches in one piece, if they are written as they are: what the current write begins with.
     chunk: Option<&'a [u8]>,
     results: Vec<Result<Appended, AppendError>>,
@@ -148,7 +150,36 @@ impl Log {
         leader_epoch: i32,
         now: Now,
     ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
-        self.append_run(batches, origin, Some(leader_epoch), None, now)
+        self.append_verified(batches, &[], origin, leader_epoch, now)
+    }
+
+    /// The same with batches that may begin transactions: each with the guard that [`Log::start_verification`] gave for
+    /// it, if it did; what lacks in `guards` is none.
+    pub fn append_verified(
+        &mut self,
+        batches: &[Batch],
+        guards: &[Option<VerificationGuard>],
+        origin: Origin,
+        leader_epoch: i32,
+        now: Now,
+    ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
+        self.append_run(batches, guards, origin, Some(leader_epoch), None, now)
+    }
+
+    /// Whether the coordinator has to be asked before a batch of a transaction is appended as the leader (KIP-890).
+    /// `transaction_version` is the producer's: from 2 on each transaction has its own epoch.
+    pub fn start_verification(
+        &mut self,
+        producer_id: i64,
+        producer_epoch: i16,
+        base_sequence: i32,
+        transaction_version: i8,
+        now: Now,
+    ) -> Result<Verification, AppendError> {
+        let started =
+            self.producers.start_verification(producer_id, producer_epoch, base_sequence, transaction_version, now);
+        self.producers.enforce_verification_limit(self.config.producers_max);
+        started
     }
 
     /// Appends as a follower: the batches keep their offsets and leader epochs, and must continue the log. One that is
@@ -158,13 +189,14 @@ impl Log {
         batches: &[Batch],
         now: Now,
     ) -> Result<Vec<Result<Appended, AppendError>>, LogError> {
-        self.append_run(batches, Origin::Replication, None, None, now)
+        self.append_run(batches, &[], Origin::Replication, None, None, now)
     }
 
     /// `leader_epoch` is a leader's. A follower's `chunk` has the bytes of all batches, one behind the other.
     pub(crate) fn append_run(
         &mut self,
         batches: &[Batch],
+        guards: &[Option<VerificationGuard>],
         origin: Origin,
         leader_epoch: Option<i32>,
         chunk: Option<&[u8]>,
@@ -173,6 +205,7 @@ impl Log {
         self.view.check()?;
         let mut run = Run {
             batches,
+            guards,
             chunk,
             results: Vec::with_capacity(batches.len()),
             members: Vec::with_capacity(batches.len()),
@@ -231,9 +264,9 @@ impl Log {
         let marker = markers::is_marker(&header).then(|| markers::read(&header, batch.section()));
         let verdict = match marker {
             Some(marker) if origin != Origin::Replication => {
-                self.producers.check_marker(&header, marker).map(|()| Verdict::Append)
+                self.producers.check_marker(&header, marker, origin).map(|()| Verdict::Append)
             }
-            _ => self.producers.check(&header, origin),
+            _ => self.producers.check(&header, origin, run.guards.get(index).copied().flatten()),
         };
         match verdict {
             Ok(Verdict::Append) => {}
@@ -541,6 +574,7 @@ impl Log {
     /// Notes that a leader epoch begins at the log's end, before there is a record of it.
     pub fn assign_epoch(&mut self, epoch: i32) -> Result<(), LogError> {
         self.view.check()?;
+        self.producers.forget_verifications();
         let log_end_offset = self.view.log_end_offset();
         self.view.epochs().assign(epoch, log_end_offset);
         Ok(())

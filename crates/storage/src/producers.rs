@@ -12,6 +12,7 @@ use wire::batch::{BatchHeader, add_sequence};
 use crate::config::Now;
 use crate::error::AppendError;
 use crate::markers::Marker;
+use crate::verification::{self, Verification, VerificationGuard, Verifications};
 
 /// Who wrote a batch, which decides how much of it is checked (`AppendOrigin`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Origin {
     Client,
     /// A coordinator of this cluster, whose transactional batches have no sequences: the epoch is checked.
     Coordinator,
+    /// A transaction coordinator that ends a transaction, with the `transaction.version` that it has (KIP-1228).
+    Marker { transaction_version: i8 },
     /// The leader, which has checked everything.
     Replication,
 }
@@ -117,6 +120,11 @@ impl ProducerState {
         self.last_batch().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
+    /// Whether a transaction of this epoch is open.
+    fn is_open(&self, producer_epoch: i16) -> bool {
+        self.current_txn_first_offset.is_some() && self.producer_epoch == producer_epoch
+    }
+
     fn set_epoch(&mut self, epoch: i16) {
         if self.producer_epoch != epoch {
             self.producer_epoch = epoch;
@@ -153,6 +161,7 @@ pub(crate) enum Verdict {
 #[derive(Default)]
 pub(crate) struct Producers {
     states: HashMap<i64, ProducerState>,
+    verifications: Verifications,
     append: u64,
     /// The states that the current append changed, as they were.
     undo: Vec<(i64, Option<ProducerState>)>,
@@ -180,6 +189,7 @@ impl Producers {
 
     pub(crate) fn clear(&mut self) {
         self.states = HashMap::new();
+        self.verifications.clear();
         self.undo.clear();
     }
 
@@ -242,44 +252,116 @@ impl Producers {
         open
     }
 
-    /// Whether a batch of records may be appended (`ProducerAppendInfo.maybeValidateDataBatch`).
-    pub(crate) fn check(&self, header: &BatchHeader, origin: Origin) -> Result<Verdict, AppendError> {
+    /// Whether a batch of records may be appended (`UnifiedLog.analyzeAndValidateProducerState`,
+    /// `ProducerAppendInfo.maybeValidateDataBatch`). `guard` is that of a transactional one that was verified.
+    pub(crate) fn check(
+        &self,
+        header: &BatchHeader,
+        origin: Origin,
+        guard: Option<VerificationGuard>,
+    ) -> Result<Verdict, AppendError> {
         if !header.has_producer_id() || header.attributes.is_control() || origin == Origin::Replication {
             return Ok(Verdict::Append);
         }
-        let Some(state) = self.states.get(&header.producer_id) else {
-            // Nothing is known, perhaps because all of its records are deleted: any sequence starts (KAFKA-5793).
-            return Ok(Verdict::Append);
-        };
+        let (producer_id, producer_epoch, sequence) = (header.producer_id, header.producer_epoch, header.base_sequence);
+        let state = self.states.get(&producer_id);
         if origin == Origin::Client
-            && let Some(batch) = state.find_duplicate(header)
+            && let Some(batch) = state.and_then(|state| state.find_duplicate(header))
         {
             return Ok(Verdict::Duplicate(batch));
         }
-        let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
-        let current_epoch = state.producer_epoch;
-        if producer_epoch < current_epoch {
+        if let Some(state) = state.filter(|state| producer_epoch < state.producer_epoch) {
+            // Before the guard: it is the epoch that a client can do something about (KAFKA-19690).
+            let current_epoch = state.producer_epoch;
             return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
         }
+        let mut verified = None;
+        if header.attributes.is_transactional() && !state.is_some_and(|state| state.is_open(producer_epoch)) {
+            verified = self.verifications.get(producer_id).filter(|entry| Some(entry.guard) == guard);
+            if verified.is_none() {
+                return Err(AppendError::InvalidTxnState { producer_id });
+            }
+        }
         if origin == Origin::Client {
-            let last_sequence = if producer_epoch == current_epoch { state.last_sequence() } else { NO_SEQUENCE };
-            let sequence = header.base_sequence;
-            if sequence != following(last_sequence) {
+            let known = state.filter(|state| state.producer_epoch == producer_epoch);
+            let last_sequence = known.map_or(NO_SEQUENCE, ProducerState::last_sequence);
+            let follows = match state {
+                Some(_) => sequence == following(last_sequence),
+                // Nothing is known, perhaps because all of its records are deleted: any sequence starts (KAFKA-5793).
+                // But where each transaction has its own epoch, nothing of this one can have been deleted.
+                None => sequence == 0 || !verified.is_some_and(|entry| entry.bumps_epoch),
+            };
+            // One behind the first that waits for the same answer has overtaken it (KIP-890).
+            let has_overtaken = verified.is_some_and(|entry| sequence > entry.lowest_sequence);
+            if !follows || has_overtaken {
                 return Err(AppendError::OutOfOrderSequence { producer_id, producer_epoch, sequence, last_sequence });
             }
         }
-        if state.current_txn_first_offset.is_some() && !header.attributes.is_transactional() {
+        let is_open = state.is_some_and(|state| state.current_txn_first_offset.is_some());
+        if is_open && !header.attributes.is_transactional() {
             return Err(AppendError::InvalidTxnState { producer_id });
         }
         Ok(Verdict::Append)
     }
 
+    /// Whether the coordinator has to be asked before the first batch of a transaction is appended
+    /// (`UnifiedLog.maybeStartTransactionVerification`).
+    pub(crate) fn start_verification(
+        &mut self,
+        producer_id: i64,
+        producer_epoch: i16,
+        base_sequence: i32,
+        transaction_version: i8,
+        now: Now,
+    ) -> Result<Verification, AppendError> {
+        let state = self.states.get(&producer_id);
+        let known_epoch = state.map_or(NO_EPOCH, |state| state.producer_epoch);
+        if state.is_some_and(|state| state.is_open(producer_epoch)) {
+            return Ok(Verification::NotNeeded);
+        }
+        let bumps_epoch = verification::bumps_epoch(transaction_version);
+        let started = || self.verifications.start(producer_id, producer_epoch, base_sequence, bumps_epoch, now);
+        match (producer_epoch >= known_epoch).then(started).flatten() {
+            Some(guard) => Ok(Verification::Needed(guard)),
+            None => {
+                let waiting_epoch = self.verifications.get(producer_id).map_or(NO_EPOCH, |entry| entry.producer_epoch);
+                let current_epoch = known_epoch.max(waiting_epoch);
+                Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch })
+            }
+        }
+    }
+
+    /// See [`Producers::enforce_limit`].
+    pub(crate) fn enforce_verification_limit(&mut self, verifications_max: usize) {
+        self.verifications.enforce_limit(verifications_max);
+    }
+
+    /// What was asked before answers nothing any more.
+    pub(crate) fn forget_verifications(&mut self) {
+        self.verifications.clear();
+    }
+
     /// Whether a transaction marker may be appended (`ProducerAppendInfo.appendEndTxnMarker`).
-    pub(crate) fn check_marker(&self, header: &BatchHeader, marker: Option<Marker>) -> Result<(), AppendError> {
+    pub(crate) fn check_marker(
+        &self,
+        header: &BatchHeader,
+        marker: Option<Marker>,
+        origin: Origin,
+    ) -> Result<(), AppendError> {
         let Some(state) = self.states.get(&header.producer_id) else { return Ok(()) };
         let (producer_id, producer_epoch) = (header.producer_id, header.producer_epoch);
-        if producer_epoch < state.producer_epoch {
-            let current_epoch = state.producer_epoch;
+        let current_epoch = state.producer_epoch;
+        let bumps_epoch = match origin {
+            Origin::Marker { transaction_version } => verification::bumps_epoch(transaction_version),
+            _ => false,
+        };
+        // A marker with the epoch of an open transaction is the one that ended the transaction before, and is late.
+        // Where that one has ended nothing since, it is a retry, and appended again (KAFKA-19999).
+        let is_late = bumps_epoch
+            && producer_epoch == current_epoch
+            && producer_epoch != i16::MAX
+            && state.current_txn_first_offset.is_some();
+        if producer_epoch < current_epoch || is_late {
             return Err(AppendError::InvalidProducerEpoch { producer_id, producer_epoch, current_epoch });
         }
         if let Some(Marker { coordinator_epoch, .. }) = marker
@@ -321,6 +403,7 @@ impl Producers {
         let begins = header.attributes.is_transactional() && state.current_txn_first_offset.is_none();
         if begins {
             state.current_txn_first_offset = Some(header.base_offset);
+            self.verifications.note_batch(header.producer_id);
         }
         begins
     }
@@ -344,12 +427,15 @@ impl Producers {
         state.set_epoch(header.producer_epoch);
         state.coordinator_epoch = marker.coordinator_epoch;
         state.last_timestamp = header.max_timestamp;
-        state.current_txn_first_offset.take()
+        let ended = state.current_txn_first_offset.take();
+        self.verifications.note_marker(header.producer_id, header.producer_epoch);
+        ended
     }
 
     /// Forgets producers that were silent for too long by both clocks: a wall clock that jumps makes nobody's retries
     /// into duplicates. After a restart the silence counts from the opening of the log.
     pub(crate) fn remove_expired(&mut self, now: Now, expiration_ms: i64) -> usize {
+        self.verifications.remove_expired(now, expiration_ms);
         let before = self.states.len();
         self.states.retain(|_, state| {
             state.current_txn_first_offset.is_some()

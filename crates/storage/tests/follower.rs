@@ -47,7 +47,8 @@ fn leader(config: &LogConfig) -> (SimDisk, Log) {
     for epoch in 0..3 {
         append(&mut log, epoch, &[records(3).build(), records(2).producer(7, 0, epoch * 2).build()]);
     }
-    append(&mut log, 2, &[records(1).producer(9, 0, 0).transactional().build(), marker(ControlType::Abort)]);
+    append_agreed(&mut log, records(1).producer(9, 0, 0).transactional().build(), Origin::Client, 2, at(0)).unwrap();
+    append(&mut log, 2, &[marker(ControlType::Abort)]);
     (disk, log)
 }
 

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use common::*;
 use storage::seeds::{run_seeds, seeds};
-use storage::{AbortedTransaction, Log, LogConfig, LogView, OpenOptions, Origin, ProducerState, ReadError, SimDisk};
+use storage::{
+    AbortedTransaction, AppendError, Log, LogConfig, LogView, OpenOptions, Origin, ProducerState, ReadError, SimDisk,
+};
 use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::record::RecordReader;
 use wire::state::Stored;
@@ -46,7 +48,7 @@ fn marker(id: i64, kind: ControlType) -> Batch {
 }
 
 fn append(log: &mut Log, batch: Batch, origin: Origin) -> i64 {
-    log.append(&[batch], origin, EPOCH, at(0)).unwrap()[0].clone().unwrap().base_offset
+    append_agreed(log, batch, origin, EPOCH, at(0)).unwrap().base_offset
 }
 
 /// Appends a record of a transaction.
@@ -159,7 +161,7 @@ fn what_a_full_disk_refuses_leaves_transactions_as_they_were() {
     write(&mut log, 1);
     disk.set_free_bytes(0);
     for batch in [marker(1, ControlType::Commit), in_transaction(2, 0)] {
-        assert!(log.append(&[batch], Origin::Coordinator, EPOCH, at(0)).unwrap()[0].is_err());
+        assert_eq!(append_agreed(&mut log, batch, Origin::Coordinator, EPOCH, at(0)), Err(AppendError::DiskFull));
     }
     disk.clear_faults();
     assert_eq!(view.first_undecided_offset(), Some(0));

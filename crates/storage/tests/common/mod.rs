@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 pub use storage::simdisk::Rng;
-use storage::{Disk, Log, LogConfig, LogView, Now, OpenOptions, ReadError, RecoveryReport, SimDisk};
+use storage::{
+    AppendError, Appended, Disk, Log, LogConfig, LogView, Now, OpenOptions, Origin, ReadError, RecoveryReport, SimDisk,
+    Verification,
+};
 use wire::batch::{Batch, BatchBuilder, BatchHeader, HEADER_BYTES};
 
 pub const EPOCH: i32 = 3;
@@ -51,6 +54,26 @@ pub fn open(disk: &SimDisk, config: &LogConfig, options: OpenOptions) -> (Log, R
 
 pub fn options(recovery_point: i64, clean_shutdown: bool) -> OpenOptions {
     OpenOptions { recovery_point, log_start_offset: 0, clean_shutdown, now: at(0) }
+}
+
+/// Appends as the leader does when the coordinator has agreed to all that begins a transaction.
+pub fn append_agreed(
+    log: &mut Log,
+    batch: Batch,
+    origin: Origin,
+    leader_epoch: i32,
+    now: Now,
+) -> Result<Appended, AppendError> {
+    let header = batch.header;
+    let mut guard = None;
+    if header.attributes.is_transactional() && !header.attributes.is_control() {
+        let asked = log.start_verification(header.producer_id, header.producer_epoch, header.base_sequence, 1, now)?;
+        guard = match asked {
+            Verification::NotNeeded => None,
+            Verification::Needed(guard) => Some(guard),
+        };
+    }
+    log.append_verified(&[batch], &[guard], origin, leader_epoch, now).unwrap().remove(0)
 }
 
 /// What a reader gets from a log.
