@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::BrokerConfig;
-use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, Topic, Topics};
+use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics, VerificationGuard};
 use coordinator::topic_log::{BoxFuture, TopicLog};
 use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
 use parking_lot::Mutex;
@@ -133,6 +133,21 @@ impl TopicLog for OffsetsTopic {
             Some(partition) => partition.settings().rules.max_message_bytes,
             None => self.config.load().message_max_bytes.unsigned_abs() as usize,
         }
+    }
+}
+
+impl OffsetsLog for OffsetsTopic {
+    fn append_transactional(
+        &self,
+        partition: i32,
+        batch: Batch,
+        _: Option<VerificationGuard>,
+    ) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.append(partition, batch)
+    }
+
+    fn append_marker(&self, partition: i32, batch: Batch, _: i8) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.append(partition, batch)
     }
 }
 

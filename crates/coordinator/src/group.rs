@@ -2,7 +2,8 @@
 //!
 //! - [`core`]: one group as a pure state machine, without IO or clock.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
-//!   waiting requests; [`offsets`] and [`admin`] are its answers to the other APIs.
+//!   waiting requests; [`offsets`], [`offset_fetch`] and [`admin`] are its answers to the other APIs.
+//! - [`transactions`]: offsets that are committed in transactions, and the markers that end them.
 //! - [`memory`]: the memory that groups take, and the addresses that caused it.
 //! - [`watch`]: what the metrics show of groups; [`history`]: the latest rebalances.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
@@ -21,9 +22,11 @@ mod history;
 pub mod interfaces;
 pub mod load;
 mod memory;
+pub mod offset_fetch;
 pub mod offsets;
 pub mod records;
 mod shard;
+mod transactions;
 mod watch;
 
 #[cfg(test)]
@@ -33,8 +36,9 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use interfaces::{Topic, Topics};
+pub use interfaces::{OffsetsLog, Topic, Topics, VerificationGuard};
 pub use storage::Now;
+pub use transactions::Marker;
 
 /// The topic that holds groups and offsets.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";

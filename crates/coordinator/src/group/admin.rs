@@ -112,7 +112,7 @@ impl GroupCoordinator {
         let partitions = group.offsets.partitions();
         let writes = partitions.iter().map(|(topic, p)| group.offsets.begin(topic, *p, None)).collect();
         group.begin_delete(now);
-        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, true);
+        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, true, None);
         self.settle(&mut state, group_id);
         Ok(in_flight)
     }

@@ -29,8 +29,8 @@ use super::history::{Generation, History};
 use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::shard::{Phase, Shard, ShardState};
-use super::{GroupConfig, Now, Topics};
-use crate::topic_log::{BoxFuture, TopicLog};
+use super::{GroupConfig, Now, OffsetsLog, Topics, VerificationGuard};
+use crate::topic_log::BoxFuture;
 
 /// Longest group id. Kafka has no bound but that of its strings.
 const MAX_GROUP_ID_BYTES: usize = 4096;
@@ -49,7 +49,7 @@ pub struct GroupCoordinator {
     pub(super) config: GroupConfig,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    pub(super) log: Arc<dyn TopicLog>,
+    pub(super) log: Arc<dyn OffsetsLog>,
     pub(super) topics: Arc<dyn Topics>,
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     last_request: AtomicU64,
@@ -66,7 +66,7 @@ impl GroupCoordinator {
         config: GroupConfig,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-        log: Arc<dyn TopicLog>,
+        log: Arc<dyn OffsetsLog>,
         topics: Arc<dyn Topics>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -183,7 +183,10 @@ impl GroupCoordinator {
     }
 
     pub(super) fn shard(&self, group_id: &str) -> Result<Arc<Shard>, ErrorCode> {
-        let partition = self.partition_for(group_id);
+        self.shard_of(self.partition_for(group_id))
+    }
+
+    pub(super) fn shard_of(&self, partition: i32) -> Result<Arc<Shard>, ErrorCode> {
         self.shards.read().get(&partition).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
     }
 
@@ -254,7 +257,24 @@ impl GroupCoordinator {
 
     /// Enqueues batches, which gives them their order, and resolves when all are durable.
     pub(super) fn append(&self, partition: i32, batches: Vec<Batch>) -> BoxFuture<Result<(), ErrorCode>> {
-        let mut appends: Vec<_> = batches.into_iter().map(|batch| Some(self.log.append(partition, batch))).collect();
+        Self::all_durable(batches.into_iter().map(|batch| self.log.append(partition, batch)))
+    }
+
+    /// The same for batches of a transaction.
+    pub(super) fn append_transactional(
+        &self,
+        partition: i32,
+        batches: Vec<Batch>,
+        guard: Option<VerificationGuard>,
+    ) -> BoxFuture<Result<(), ErrorCode>> {
+        Self::all_durable(batches.into_iter().map(|batch| self.log.append_transactional(partition, batch, guard)))
+    }
+
+    /// Resolves when all appends have ended, with the first error.
+    fn all_durable(
+        appends: impl Iterator<Item = BoxFuture<Result<i64, ErrorCode>>>,
+    ) -> BoxFuture<Result<(), ErrorCode>> {
+        let mut appends: Vec<_> = appends.map(Some).collect();
         let mut result = Ok(());
         Box::pin(poll_fn(move |cx| {
             for append in &mut appends {
@@ -521,6 +541,8 @@ pub(super) fn response_error(error: ErrorCode) -> ErrorCode {
         ErrorCode::MESSAGE_TOO_LARGE | ErrorCode::RECORD_LIST_TOO_LARGE | ErrorCode::INVALID_FETCH_SIZE => {
             ErrorCode::UNKNOWN_SERVER_ERROR
         }
+        // The transaction's coordinator could not be asked; it is the same as if this one were not ready.
+        ErrorCode::NETWORK_EXCEPTION => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
         error => error,
     }
 }

@@ -12,6 +12,7 @@ mod cause;
 mod join;
 mod member;
 mod offsets;
+mod pending;
 mod sync;
 mod timers;
 

@@ -1,10 +1,33 @@
-//! What the group coordinator needs of the rest of the broker besides the log of `__consumer_offsets`.
+//! What the group coordinator needs of the rest of the broker: the log of `__consumer_offsets` and the topics.
 //!
-//! The broker implements it on its metadata; tests implement it in memory.
+//! The broker implements both on its partitions and its metadata; tests implement them in memory.
 
+use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
-use crate::topic_log::BoxFuture;
+use crate::topic_log::{BoxFuture, TopicLog};
+
+/// The partitions of `__consumer_offsets` that this broker leads, where producers' transactions have records, too.
+pub trait OffsetsLog: TopicLog {
+    /// Appends as [`TopicLog::append`] does, records of a transaction, which have a producer id and no sequence. The
+    /// guard says that the transaction's coordinator was asked about it; without one the transaction has to be open in
+    /// the log.
+    fn append_transactional(
+        &self,
+        partition: i32,
+        batch: Batch,
+        guard: Option<VerificationGuard>,
+    ) -> BoxFuture<Result<i64, ErrorCode>>;
+
+    /// The same for a marker, whose epoch is checked as its version of transactions says.
+    fn append_marker(&self, partition: i32, batch: Batch, transaction_version: i8)
+    -> BoxFuture<Result<i64, ErrorCode>>;
+}
+
+/// What a log gives to the one that asks a transaction's coordinator whether the transaction includes the log's
+/// partition, and wants to see with the records (KIP-890). Nobody but the log looks into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerificationGuard(pub u64);
 
 /// The metadata that the coordinator needs.
 pub trait Topics: Send + Sync + 'static {

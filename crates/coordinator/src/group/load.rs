@@ -1,20 +1,23 @@
 //! Reading a partition of `__consumer_offsets` back into groups, when this broker starts or becomes its leader.
 //!
-//! The last record of a key counts. Offsets of a transaction count when its commit marker is read; transactions that
-//! are still open at the end of the log count as aborted here.
+//! The last record of a key counts. Offsets of a transaction count when its commit marker is read, and are pending as
+//! long as there is no marker: also at the end of the log, where the marker is still to come. A marker that cannot be
+//! read counts as one that aborts, or its offsets would be decided by the marker of the producer's next transaction.
 //!
 //! The age of an offset must not depend on the wall clock alone (it may have been wrong when the record was written, or
 //! be wrong now). The log's own time decides: the sum of the steps between the timestamps of its batches, where a step
 //! back counts as nothing and a step ahead as at most an eighth of the retention. What has no later record is as new as
 //! the load. So a single jump of the clock never expires anything, and time while the broker was down counts little.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use wire::ErrorCode;
-use wire::batch::{Batch, BatchError, Batches};
+use wire::batch::{Batch, BatchError, BatchHeader, Batches};
 use wire::record::RecordReader;
+use wire::state::control::ControlType;
 
-use super::core::{CommittedOffset, Group};
+use super::core::Group;
 use super::records::{self, Stored};
 use super::{GroupConfig, Now};
 use crate::topic_log::TopicLog;
@@ -45,6 +48,7 @@ pub async fn load(
                     let lost = Batch::parse(&rest).map_err(|error| unreadable(partition, next_offset, &error))?;
                     let (first, last) = (lost.header.base_offset, lost.header.last_offset());
                     tracing::error!(partition, first, last, %error, "skipping an unreadable batch of group records");
+                    replay.lose(&lost.header);
                     batches = Batches::new(rest.slice(lost.header.size()..));
                     next_offset = last + 1;
                     continue;
@@ -69,22 +73,11 @@ fn unreadable(partition: i32, offset: i64, error: &BatchError) -> ErrorCode {
     ErrorCode::KAFKA_STORAGE_ERROR
 }
 
-/// An offset of a transaction that has not ended.
-struct PendingOffset {
-    record_offset: i64,
-    group_id: String,
-    topic: String,
-    partition: i32,
-    value: Option<CommittedOffset>,
-}
-
 /// The state of the replay.
 struct Replay {
     groups: BTreeMap<String, Group>,
-    /// By producer id.
-    transactions: BTreeMap<i64, Vec<PendingOffset>>,
-    /// Offset of the last record that was applied to an offset, where transactions make it matter.
-    applied: BTreeMap<(String, String, i32), i64>,
+    /// The groups that open transactions have offsets in, by producer id.
+    transactions: BTreeMap<i64, BTreeSet<String>>,
     max_step_ms: i64,
     last_timestamp_ms: Option<i64>,
     log_time_ms: i64,
@@ -95,7 +88,6 @@ impl Replay {
         Self {
             groups: BTreeMap::new(),
             transactions: BTreeMap::new(),
-            applied: BTreeMap::new(),
             max_step_ms,
             last_timestamp_ms: None,
             log_time_ms: 0,
@@ -111,6 +103,7 @@ impl Replay {
             Ok(section) => section,
             Err(error) => {
                 tracing::error!(partition, offset = header.base_offset, %error, "skipping unreadable group records");
+                self.lose(header);
                 return;
             }
         };
@@ -119,18 +112,19 @@ impl Replay {
                 Ok(record) => record,
                 Err(error) => {
                     tracing::error!(partition, offset = header.base_offset, %error, "skipping unreadable group records");
+                    self.lose(header);
                     return;
                 }
             };
             let Some(key) = record.key else { continue };
             if header.attributes.is_control() {
-                self.end_transaction(header.producer_id, key);
+                self.control(header.producer_id, key);
                 continue;
             }
             match records::read(key, record.value) {
                 Ok(stored) => {
                     let producer_id = header.attributes.is_transactional().then_some(header.producer_id);
-                    self.record(record.offset, producer_id, stored);
+                    self.record(producer_id, stored);
                 }
                 // Such as a record of a newer group protocol.
                 Err(error) => tracing::warn!(partition, offset = record.offset, %error, "skipping a group record"),
@@ -138,21 +132,24 @@ impl Replay {
         }
     }
 
-    fn record(&mut self, record_offset: i64, producer_id: Option<i64>, stored: Stored) {
+    fn record(&mut self, producer_id: Option<i64>, stored: Stored) {
         match stored {
             Stored::Offset { group_id, topic, partition, mut value } => {
                 if let Some(value) = &mut value {
                     value.known_ms = self.log_time_ms;
                 }
-                let pending = PendingOffset { record_offset, group_id, topic, partition, value };
-                match producer_id {
-                    Some(producer_id) => self.transactions.entry(producer_id).or_default().push(pending),
-                    None => self.apply(pending),
+                if let Some(producer_id) = producer_id.filter(|_| value.is_some()) {
+                    self.transactions.entry(producer_id).or_default().insert(group_id.clone());
+                }
+                let offsets = &mut self.group(group_id).offsets;
+                match (producer_id, value) {
+                    (Some(producer_id), Some(value)) => offsets.replay_pending(producer_id, &topic, partition, value),
+                    (_, value) => offsets.replay(&topic, partition, value),
                 }
             }
             Stored::Group { group_id, value } => {
-                let now = Now { monotonic_ms: self.log_time_ms, wall_ms: -1 };
-                let group = self.groups.entry(group_id).or_insert_with(|| Group::new(now));
+                let now = self.log_time();
+                let group = self.group(group_id);
                 match value {
                     Some(value) => group.restore(value, now.monotonic_ms),
                     None => group.forget_membership(now),
@@ -161,29 +158,41 @@ impl Replay {
         }
     }
 
-    fn apply(&mut self, pending: PendingOffset) {
-        let PendingOffset { record_offset, group_id, topic, partition, value } = pending;
-        // Only open transactions can be applied out of the order of the log.
-        if !self.transactions.is_empty() || !self.applied.is_empty() {
-            let key = (group_id.clone(), topic.clone(), partition);
-            let applied = self.applied.entry(key).or_insert(-1);
-            if *applied > record_offset {
-                return;
-            }
-            *applied = record_offset;
-        }
-        let now = Now { monotonic_ms: self.log_time_ms, wall_ms: -1 };
-        let group = self.groups.entry(group_id).or_insert_with(|| Group::new(now));
-        group.offsets.replay(&topic, partition, value);
+    fn log_time(&self) -> Now {
+        Now { monotonic_ms: self.log_time_ms, wall_ms: -1 }
     }
 
-    /// A control record: its key is a version and whether the transaction was committed (`ControlRecordType`).
-    fn end_transaction(&mut self, producer_id: i64, key: &[u8]) {
-        const COMMIT: [u8; 2] = [0, 1];
-        let pending = self.transactions.remove(&producer_id).unwrap_or_default();
-        if key.get(2..4) == Some(&COMMIT[..]) {
-            for pending in pending {
-                self.apply(pending);
+    /// The group, new if nothing was read of it.
+    fn group(&mut self, group_id: String) -> &mut Group {
+        let now = self.log_time();
+        self.groups.entry(group_id).or_insert_with(|| Group::new(now))
+    }
+
+    /// The key of a control record says what it is.
+    fn control(&mut self, producer_id: i64, key: &[u8]) {
+        match ControlType::read(&Bytes::copy_from_slice(key)) {
+            Ok(ControlType::Commit) => self.end_transaction(producer_id, true),
+            Ok(ControlType::Abort) => self.end_transaction(producer_id, false),
+            // Of a later version of Kafka.
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(producer_id, %error, "a transaction's marker cannot be read");
+                self.end_transaction(producer_id, false);
+            }
+        }
+    }
+
+    /// What can be known of a batch that cannot be read.
+    fn lose(&mut self, header: &BatchHeader) {
+        if header.attributes.is_control() && header.has_producer_id() {
+            self.end_transaction(header.producer_id, false);
+        }
+    }
+
+    fn end_transaction(&mut self, producer_id: i64, is_committed: bool) {
+        for group_id in self.transactions.remove(&producer_id).unwrap_or_default() {
+            if let Some(group) = self.groups.get_mut(&group_id) {
+                group.offsets.end_transaction(producer_id, is_committed);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! OffsetCommit, OffsetFetch, OffsetDelete, and the end of offsets by age or with their topic.
+//! OffsetCommit, OffsetDelete, and the end of offsets by age or with their topic.
 //!
 //! A commit is answered when its records are durable, and visible from then on. A dropped request does not drop its
 //! commit: [`InFlight`] finishes what was enqueued.
@@ -8,12 +8,11 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::future::ready;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use platform::Pace;
 use wire::api::offset_commit::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse, OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -21,27 +20,19 @@ use wire::api::offset_commit::{
 use wire::api::offset_delete::{
     OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
-use wire::api::offset_fetch::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
-    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-};
 use wire::{ErrorCode, Uuid};
 
+use super::Now;
 use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
 use super::memory::Use;
 use super::records::Batcher;
 use super::shard::{Shard, ShardState};
-use super::{Now, Topic};
+use super::transactions::Producer;
 use crate::topic_log::BoxFuture;
 
 /// First version of OffsetCommit and OffsetFetch that names topics by id.
-const TOPIC_IDS_SINCE: i16 = 10;
-/// Partitions that are looked up before others have their turn with the groups.
-const PARTITIONS_PER_TURN: usize = 1_000;
-/// The most bytes of offsets in one response: further groups are refused. The first is answered in any case.
-const FETCHED_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const TOPIC_IDS_SINCE: i16 = 10;
 
 /// Changes of a group's offsets on their way to the log.
 pub(super) struct InFlight {
@@ -52,6 +43,8 @@ pub(super) struct InFlight {
     writes: Vec<OffsetWrite>,
     /// Whether the group's own tombstone is among the records.
     deletes_group: bool,
+    /// The producer whose transaction they are part of.
+    producer_id: Option<i64>,
     durable: Option<BoxFuture<Result<(), ErrorCode>>>,
 }
 
@@ -77,8 +70,14 @@ impl InFlight {
         if slot.incarnation != self.incarnation {
             return;
         }
+        // What all replicas in sync have stays in the log, also if they are too few. In a transaction it counts: the
+        // marker that ends it would count it after a failover.
+        let is_durable = match result {
+            Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => self.producer_id.is_some(),
+            result => result.is_ok(),
+        };
         for write in writes {
-            slot.group.offsets.finish(write, result.is_ok());
+            slot.group.offsets.finish(write, is_durable);
         }
         slot.offsets_visible.notify_waiters();
         if self.deletes_group {
@@ -88,6 +87,9 @@ impl InFlight {
             }
         }
         self.coordinator.settle(&mut state, &self.group_id);
+        if let Some(producer_id) = self.producer_id {
+            state.forget_ended(producer_id);
+        }
     }
 }
 
@@ -101,6 +103,7 @@ impl Drop for InFlight {
             incarnation: self.incarnation,
             writes: std::mem::take(&mut self.writes),
             deletes_group: self.deletes_group,
+            producer_id: self.producer_id,
             durable: None,
         };
         // Without a runtime the broker itself is going down, and its memory with it.
@@ -111,6 +114,15 @@ impl Drop for InFlight {
             });
         }
     }
+}
+
+/// What the partitions of a commit have in common.
+#[derive(Clone, Copy)]
+struct Commit {
+    now: Now,
+    client_host: IpAddr,
+    retention_time_ms: i64,
+    producer: Option<Producer>,
 }
 
 /// One partition of a commit that may be stored, and the position of its answer.
@@ -126,13 +138,28 @@ impl GroupCoordinator {
         self: &Arc<Self>,
         api_version: i16,
         client_host: IpAddr,
+        request: OffsetCommitRequest,
+    ) -> OffsetCommitResponse {
+        self.commit(api_version, client_host, request, ready(Ok(None))).await
+    }
+
+    /// Commits offsets, in the transaction of a producer if there is one. It is asked for when there is something to
+    /// commit.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        api_version: i16,
+        client_host: IpAddr,
         mut request: OffsetCommitRequest,
+        producer: impl Future<Output = Result<Option<Producer>, ErrorCode>>,
     ) -> OffsetCommitResponse {
         let (mut topics, mut accepted) = self.check_committed_topics(api_version, &mut request);
         self.make_durable(&mut accepted, &mut topics).await;
         if !accepted.is_empty() {
             let positions: Vec<_> = accepted.iter().map(|accepted| accepted.position).collect();
-            let result = match self.begin_commit(api_version, client_host, &request, &mut accepted, &mut topics) {
+            let begun = producer.await.and_then(|producer| {
+                self.begin_commit(api_version, client_host, &request, producer, &mut accepted, &mut topics)
+            });
+            let result = match begun {
                 Ok(in_flight) => in_flight.wait().await,
                 Err(error) => Err(error),
             };
@@ -208,6 +235,7 @@ impl GroupCoordinator {
         api_version: i16,
         client_host: IpAddr,
         request: &OffsetCommitRequest,
+        producer: Option<Producer>,
         accepted: &mut Vec<Accepted>,
         answers: &mut [OffsetCommitResponseTopic],
     ) -> Result<InFlight, ErrorCode> {
@@ -219,23 +247,30 @@ impl GroupCoordinator {
         state.check_active()?;
         let generation = request.generation_id_or_member_epoch;
         if !state.groups.contains_key(group_id) && generation >= 0 {
-            return Err(match api_version {
-                GROUP_ID_NOT_FOUND_SINCE.. => ErrorCode::GROUP_ID_NOT_FOUND,
-                _ => ErrorCode::ILLEGAL_GENERATION,
-            });
+            let is_known = producer.is_none() && api_version >= GROUP_ID_NOT_FOUND_SINCE;
+            return Err(if is_known { ErrorCode::GROUP_ID_NOT_FOUND } else { ErrorCode::ILLEGAL_GENERATION });
+        }
+        // Only a producer that does not wait for the end of its transaction gets here, such as one that was fenced.
+        if producer.is_some_and(|producer| state.is_ending(producer.id)) {
+            return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         }
         let now = self.now();
         let is_new = !state.groups.contains_key(group_id);
         // A simple consumer's first commit creates its group.
         let group = state.group_or_new(group_id, now, client_host);
-        let checked = group.check_commit(now, &request.member_id, request.group_instance_id.as_deref(), generation);
+        let (member_id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
+        let checked = match producer {
+            Some(_) => group.check_transactional_commit(member_id, instance_id, generation),
+            None => group.check_commit(now, member_id, instance_id, generation),
+        };
         let mut writes: Vec<OffsetWrite> = Vec::with_capacity(accepted.len());
         if checked.is_ok() {
             let mut grown = if is_new { group.own_bytes() } else { 0 };
             let mut positions: HashMap<(String, i32), usize> = HashMap::new();
             for accepted in accepted.drain(..) {
                 let (topic, partition) = accepted.position;
-                match self.commit_one(group, now, client_host, request.retention_time_ms, &mut grown, accepted) {
+                let commit = Commit { now, client_host, retention_time_ms: request.retention_time_ms, producer };
+                match self.commit_one(group, commit, &mut grown, accepted) {
                     // Of a partition that is there several times the last offset counts, and is the only one written.
                     Ok(write) => match positions.entry((write.topic.clone(), write.partition)) {
                         Entry::Occupied(position) => {
@@ -251,7 +286,7 @@ impl GroupCoordinator {
                 }
             }
         }
-        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, false);
+        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, false, producer);
         self.settle(&mut state, group_id);
         checked.map(|()| in_flight)
     }
@@ -259,12 +294,11 @@ impl GroupCoordinator {
     fn commit_one(
         &self,
         group: &mut Group,
-        now: Now,
-        client_host: IpAddr,
-        retention_time_ms: i64,
+        commit: Commit,
         grown: &mut usize,
         accepted: Accepted,
     ) -> Result<OffsetWrite, ErrorCode> {
+        let Commit { now, client_host, retention_time_ms, producer } = commit;
         let Accepted { topic, topic_id, partition, .. } = accepted;
         let metadata = partition.committed_metadata.unwrap_or_default();
         let limit = self.config.offset_metadata_max_bytes;
@@ -272,13 +306,23 @@ impl GroupCoordinator {
         if metadata.len() > limit && metadata.encode_utf16().count() > limit {
             return Err(ErrorCode::OFFSET_METADATA_TOO_LARGE);
         }
-        let growth = group.offsets.growth(&topic, partition.partition_index, &metadata);
+        let offsets = &group.offsets;
+        let growth = match producer {
+            None => offsets.growth(&topic, partition.partition_index, &metadata),
+            Some(Producer { id, .. }) => offsets.pending_growth(id, &topic, partition.partition_index, &metadata),
+        };
         // An existing offset may always change, as long as it takes no more memory.
-        if growth > 0
-            && !(self.memory.has_room_in_group(group.size_bytes(), *grown + growth)
-                && self.memory.has_room(client_host, Use::Offsets, *grown + growth))
-        {
-            return Err(ErrorCode::INVALID_COMMIT_OFFSET_SIZE);
+        if growth > 0 {
+            if !self.memory.has_room_in_group(group.size_bytes(), *grown + growth) {
+                return Err(ErrorCode::INVALID_COMMIT_OFFSET_SIZE);
+            }
+            if !self.memory.has_room(client_host, Use::Offsets, *grown + growth) {
+                return Err(match producer {
+                    // Others end, and the producer tries again: a lasting error would end it.
+                    Some(_) => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+                    None => ErrorCode::INVALID_COMMIT_OFFSET_SIZE,
+                });
+            }
         }
         *grown += growth;
         let expire_timestamp_ms = match retention_time_ms {
@@ -294,10 +338,15 @@ impl GroupCoordinator {
             topic_id,
             known_ms: now.monotonic_ms,
         };
-        Ok(group.offsets.begin(&topic, partition.partition_index, Some(committed)))
+        let (offsets, index) = (&mut group.offsets, partition.partition_index);
+        Ok(match producer {
+            None => offsets.begin(&topic, index, Some(committed)),
+            Some(Producer { id, .. }) => offsets.begin_pending(id, &topic, index, committed),
+        })
     }
 
-    /// Gives changes of a group's offsets to the log. `deletes_group` adds the group's tombstone.
+    /// Gives changes of a group's offsets to the log, as part of a producer's transaction if there is one.
+    /// `deletes_group` adds the group's tombstone.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         shard: &Arc<Shard>,
@@ -305,8 +354,12 @@ impl GroupCoordinator {
         group_id: &str,
         writes: Vec<OffsetWrite>,
         deletes_group: bool,
+        producer: Option<Producer>,
     ) -> InFlight {
         let mut batcher = Batcher::new(self.now().wall_ms, self.log.max_batch_bytes(), self.config.offsets_topic_codec);
+        if let Some(producer) = producer {
+            batcher = batcher.transactional(producer.id, producer.epoch);
+        }
         for write in &writes {
             batcher.push_offset(group_id, write);
         }
@@ -314,6 +367,13 @@ impl GroupCoordinator {
             batcher.push_group(group_id, None);
         }
         let batches = batcher.build();
+        let durable = (!batches.is_empty()).then(|| match producer {
+            None => self.append(shard.partition, batches),
+            Some(producer) => {
+                state.add_to_transaction(producer.id, group_id);
+                self.append_transactional(shard.partition, batches, producer.guard)
+            }
+        });
         InFlight {
             coordinator: Arc::clone(self),
             shard: Arc::clone(shard),
@@ -321,190 +381,9 @@ impl GroupCoordinator {
             incarnation: state.groups.get(group_id).map_or(0, |slot| slot.incarnation),
             writes,
             deletes_group,
-            durable: (!batches.is_empty()).then(|| self.append(shard.partition, batches)),
+            producer_id: producer.map(|producer| producer.id),
+            durable,
         }
-    }
-
-    pub async fn offset_fetch(&self, api_version: i16, request: OffsetFetchRequest) -> OffsetFetchResponse {
-        const GROUPS_SINCE: i16 = 8;
-        let require_stable = request.require_stable;
-        if api_version >= GROUPS_SINCE {
-            let mut groups = Vec::with_capacity(request.groups.len());
-            let (mut named, mut fetched_bytes) = (HashSet::new(), 0);
-            let mut pace = Pace::default();
-            for group in request.groups {
-                pace.step(1).await;
-                let refusal = if !named.insert(group.group_id.clone()) {
-                    Some(ErrorCode::INVALID_REQUEST)
-                } else if fetched_bytes >= FETCHED_BYTES_MAX {
-                    Some(ErrorCode::POLICY_VIOLATION)
-                } else {
-                    None
-                };
-                groups.push(match refusal {
-                    Some(error_code) => {
-                        OffsetFetchResponseGroup { group_id: group.group_id, error_code, ..Default::default() }
-                    }
-                    None => self.fetch_group(api_version, group, require_stable).await,
-                });
-                fetched_bytes += groups.last().map_or(0, size_bytes);
-            }
-            return OffsetFetchResponse { groups, ..Default::default() };
-        }
-        let by_name = |topic: wire::api::offset_fetch::OffsetFetchRequestTopic| OffsetFetchRequestTopics {
-            name: topic.name,
-            partition_indexes: topic.partition_indexes,
-            ..Default::default()
-        };
-        let topics: Option<Vec<_>> = request.topics.map(|topics| topics.into_iter().map(by_name).collect());
-        let requested = topics.clone().unwrap_or_default();
-        let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
-        let fetched = self.fetch_group(api_version, group, require_stable).await;
-        single_group_response(api_version, fetched, requested)
-    }
-
-    async fn fetch_group(
-        &self,
-        api_version: i16,
-        mut request: OffsetFetchRequestGroup,
-        require_stable: bool,
-    ) -> OffsetFetchResponseGroup {
-        let group_id = request.group_id.clone();
-        let turns = match request.topics.take() {
-            Some(topics) => in_turns(topics).into_iter().map(Some).collect(),
-            None => vec![None],
-        };
-        let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
-        let mut pace = Pace::default();
-        for turn in turns {
-            request.topics = turn;
-            let result = match self.try_fetch(api_version, &request, require_stable) {
-                // Commits that are on their way count: the answer waits for them (KIP-447).
-                Ok(None) => self.fetch_stable(api_version, &request).await,
-                result => result,
-            };
-            match result {
-                Ok(fetched) => add_turn(&mut topics, fetched.unwrap_or_default()),
-                Err(error_code) => {
-                    return OffsetFetchResponseGroup { group_id, error_code, ..Default::default() };
-                }
-            }
-            pace.step(PARTITIONS_PER_TURN).await;
-        }
-        OffsetFetchResponseGroup { group_id, topics, ..Default::default() }
-    }
-
-    async fn fetch_stable(
-        &self,
-        api_version: i16,
-        request: &OffsetFetchRequestGroup,
-    ) -> Result<Option<Vec<OffsetFetchResponseTopics>>, ErrorCode> {
-        let deadline_ms = self.now().monotonic_ms + self.config.offset_commit_timeout_ms;
-        loop {
-            let visible = {
-                let shard = self.shard(&request.group_id)?;
-                let state = shard.state.lock();
-                state.groups.get(&request.group_id).map(|slot| Arc::clone(&slot.offsets_visible))
-            };
-            // Registers before it checks, so that no notification is missed.
-            let notified = visible.as_ref().map(|visible| visible.notified());
-            let mut notified = pin!(notified);
-            if let Some(notified) = notified.as_mut().as_pin_mut() {
-                notified.enable();
-            }
-            if let Some(topics) = self.try_fetch(api_version, request, true)? {
-                return Ok(Some(topics));
-            }
-            let Some(notified) = notified.as_pin_mut() else { continue };
-            let left_ms = (deadline_ms - self.now().monotonic_ms).max(0) as u64;
-            if tokio::time::timeout(Duration::from_millis(left_ms), notified).await.is_err() {
-                // Older consumers have no better retriable error (as in Kafka's handleOffsetFetchException).
-                return Err(ErrorCode::NOT_COORDINATOR);
-            }
-        }
-    }
-
-    /// The offsets, or `None` if some are about to change and the reader wants to wait for that.
-    fn try_fetch(
-        &self,
-        api_version: i16,
-        request: &OffsetFetchRequestGroup,
-        require_stable: bool,
-    ) -> Result<Option<Vec<OffsetFetchResponseTopics>>, ErrorCode> {
-        check_group_id_length(&request.group_id)?;
-        let shard = self.shard(&request.group_id)?;
-        let mut state = shard.state.lock();
-        state.check_active()?;
-        let group = state.group(&request.group_id);
-        match &request.topics {
-            Some(topics) => {
-                if let Some(group) = group.as_deref().filter(|_| require_stable) {
-                    let in_flight = |topic: &OffsetFetchRequestTopics| {
-                        let name = self.fetched_name(api_version, topic);
-                        let in_flight = |p: &i32| name.as_ref().is_some_and(|n| group.offsets.is_in_flight(n, *p));
-                        topic.partition_indexes.iter().any(in_flight)
-                    };
-                    if group.offsets.has_in_flight() && topics.iter().any(in_flight) {
-                        return Ok(None);
-                    }
-                }
-                let fetched = topics.iter().map(|topic| self.fetch_topic(api_version, group.as_deref(), topic));
-                let mut fetched: Vec<_> = fetched.collect();
-                // Unknown ids come last (`KafkaApis.fetchOffsetsForGroup`).
-                let is_unknown = |topic: &OffsetFetchResponseTopics| self.topics.name(topic.topic_id).is_none();
-                fetched.sort_by_cached_key(|topic| api_version >= TOPIC_IDS_SINCE && is_unknown(topic));
-                Ok(Some(fetched))
-            }
-            None => match group {
-                Some(group) if require_stable && group.offsets.has_in_flight() => Ok(None),
-                Some(group) => Ok(Some(self.fetch_all(api_version, group))),
-                None => Ok(Some(Vec::new())),
-            },
-        }
-    }
-
-    fn fetched_name(&self, api_version: i16, topic: &OffsetFetchRequestTopics) -> Option<String> {
-        if api_version >= TOPIC_IDS_SINCE { self.topics.name(topic.topic_id) } else { Some(topic.name.clone()) }
-    }
-
-    fn fetch_topic(
-        &self,
-        api_version: i16,
-        group: Option<&Group>,
-        topic: &OffsetFetchRequestTopics,
-    ) -> OffsetFetchResponseTopics {
-        let name = self.fetched_name(api_version, topic);
-        let current = name.as_ref().and_then(|name| self.topics.topic(name));
-        let error_code = if name.is_some() { ErrorCode::NONE } else { ErrorCode::UNKNOWN_TOPIC_ID };
-        let partitions = topic.partition_indexes.iter().map(|&partition| {
-            let committed = name.as_ref().and_then(|name| group?.offsets.get(name, partition));
-            let committed = committed.filter(|committed| is_of(committed, current));
-            fetched_partition(partition, committed, error_code)
-        });
-        OffsetFetchResponseTopics {
-            name: topic.name.clone(),
-            topic_id: topic.topic_id,
-            partitions: partitions.collect(),
-        }
-    }
-
-    fn fetch_all(&self, api_version: i16, group: &Group) -> Vec<OffsetFetchResponseTopics> {
-        let mut topics = Vec::new();
-        for (name, partitions) in group.offsets.topics() {
-            let current = self.topics.topic(name);
-            // Without an id a deleted topic cannot be named.
-            if api_version >= TOPIC_IDS_SINCE && current.is_none() {
-                continue;
-            }
-            let partitions = partitions.filter(|(_, committed)| is_of(committed, current));
-            let partitions: Vec<_> =
-                partitions.map(|(p, committed)| fetched_partition(p, Some(committed), ErrorCode::NONE)).collect();
-            if !partitions.is_empty() {
-                let topic_id = current.map_or(Uuid::ZERO, |topic| topic.id);
-                topics.push(OffsetFetchResponseTopics { name: name.to_owned(), topic_id, partitions });
-            }
-        }
-        topics
     }
 
     pub async fn offset_delete(self: &Arc<Self>, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
@@ -554,7 +433,7 @@ impl GroupCoordinator {
             }
             answers.push(OffsetDeleteResponseTopic { name: topic.name, partitions });
         }
-        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, false);
+        let in_flight = self.enqueue(&shard, &mut state, group_id, writes, false, None);
         self.settle(&mut state, group_id);
         Ok((answers, in_flight))
     }
@@ -569,11 +448,7 @@ impl GroupCoordinator {
             let mut state = shard.state.lock();
             for group_id in state.groups.keys().cloned().collect::<Vec<_>>() {
                 let Some(group) = state.group(&group_id) else { continue };
-                let mut partitions = Vec::new();
-                for (topic, offsets) in group.offsets.topics().filter(|(topic, _)| is_deleted(topic, Uuid::ZERO)) {
-                    let gone = offsets.filter(|(_, committed)| is_deleted(topic, committed.topic_id));
-                    partitions.extend(gone.map(|(partition, _)| (topic.to_owned(), partition)));
-                }
+                let partitions = group.offsets.partitions_where_all(|topic, offset| is_deleted(topic, offset.topic_id));
                 self.remove_offsets(&shard, &mut state, &group_id, partitions);
             }
         }
@@ -616,110 +491,7 @@ impl GroupCoordinator {
             group.begin_delete(now);
         }
         // Dropping it leaves the rest to a task.
-        drop(self.enqueue(shard, state, group_id, writes, deletes_group));
+        drop(self.enqueue(shard, state, group_id, writes, deletes_group, None));
         self.settle(state, group_id);
     }
-}
-
-/// The requested partitions, each once, a turn's worth at a time. Each topic is there once, also one without requested
-/// partitions.
-fn in_turns(topics: Vec<OffsetFetchRequestTopics>) -> Vec<Vec<OffsetFetchRequestTopics>> {
-    // By the index of their topic: a name for each partition could be many times the request.
-    let mut positions: HashMap<(Uuid, String), usize> = HashMap::with_capacity(topics.len());
-    let mut seen: HashSet<(usize, i32)> = HashSet::new();
-    let (mut turns, mut turn, mut left) = (Vec::new(), Vec::new(), PARTITIONS_PER_TURN);
-    for OffsetFetchRequestTopics { name, topic_id, mut partition_indexes } in topics {
-        let next = positions.len();
-        let position = *positions.entry((topic_id, name.clone())).or_insert(next);
-        partition_indexes.retain(|partition| seen.insert((position, *partition)));
-        let mut rest = partition_indexes;
-        loop {
-            let later = rest.split_off(rest.len().min(left));
-            // A topic without partitions takes its part of a turn, too.
-            left -= rest.len().max(1).min(left);
-            turn.push(OffsetFetchRequestTopics { name: name.clone(), topic_id, partition_indexes: rest });
-            if left == 0 {
-                turns.push(std::mem::take(&mut turn));
-                left = PARTITIONS_PER_TURN;
-            }
-            rest = later;
-            if rest.is_empty() {
-                break;
-            }
-        }
-    }
-    if !turn.is_empty() || turns.is_empty() {
-        turns.push(turn);
-    }
-    turns
-}
-
-/// Adds what a turn has found. A topic may have been begun in the turn before.
-fn add_turn(topics: &mut Vec<OffsetFetchResponseTopics>, fetched: Vec<OffsetFetchResponseTopics>) {
-    for mut topic in fetched {
-        match topics.last_mut() {
-            Some(last) if last.topic_id == topic.topic_id && last.name == topic.name => {
-                last.partitions.append(&mut topic.partitions);
-            }
-            _ => topics.push(topic),
-        }
-    }
-}
-
-/// About what a group takes in the answer.
-fn size_bytes(group: &OffsetFetchResponseGroup) -> usize {
-    const PARTITION_BYTES: usize = 24;
-    let partitions = group.topics.iter().flat_map(|topic| &topic.partitions);
-    partitions.map(|partition| PARTITION_BYTES + partition.metadata.as_ref().map_or(0, String::len)).sum()
-}
-
-/// Whether an offset belongs to the topic that has the name now, as far as both ids are known.
-fn is_of(committed: &CommittedOffset, current: Option<Topic>) -> bool {
-    committed.topic_id.is_zero() || current.is_none_or(|topic| topic.id.is_zero() || topic.id == committed.topic_id)
-}
-
-fn fetched_partition(
-    partition_index: i32,
-    committed: Option<&CommittedOffset>,
-    error_code: ErrorCode,
-) -> OffsetFetchResponsePartitions {
-    OffsetFetchResponsePartitions {
-        partition_index,
-        committed_offset: committed.map_or(-1, |committed| committed.offset),
-        committed_leader_epoch: committed.map_or(-1, |committed| committed.leader_epoch),
-        metadata: Some(committed.map_or_else(String::new, |committed| committed.metadata.clone())),
-        error_code,
-    }
-}
-
-/// The form before version 8. Version 1 has no field for an error but the partitions'.
-fn single_group_response(
-    api_version: i16,
-    mut fetched: OffsetFetchResponseGroup,
-    requested: Vec<OffsetFetchRequestTopics>,
-) -> OffsetFetchResponse {
-    const ERROR_CODE_SINCE: i16 = 2;
-    if !fetched.error_code.is_none() && api_version < ERROR_CODE_SINCE {
-        let failed = |topic: OffsetFetchRequestTopics| {
-            let partitions = topic.partition_indexes.iter();
-            let partitions = partitions.map(|&partition| fetched_partition(partition, None, fetched.error_code));
-            OffsetFetchResponseTopics { name: topic.name, partitions: partitions.collect(), ..Default::default() }
-        };
-        fetched.topics = requested.into_iter().map(failed).collect();
-    }
-    let topics = fetched.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
-        name: topic.name,
-        partitions: topic
-            .partitions
-            .into_iter()
-            .map(|partition| OffsetFetchResponsePartition {
-                partition_index: partition.partition_index,
-                committed_offset: partition.committed_offset,
-                committed_leader_epoch: partition.committed_leader_epoch,
-                metadata: partition.metadata,
-                error_code: partition.error_code,
-            })
-            .collect(),
-    });
-    OffsetFetchResponse { topics: topics.collect(), error_code: fetched.error_code, ..Default::default() }
 }

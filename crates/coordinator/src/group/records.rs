@@ -5,9 +5,12 @@ use bytes::Bytes;
 use wire::WireError;
 use wire::batch::{Batch, BatchBuilder};
 use wire::compress::Codec;
+use wire::state::Stored as _;
+use wire::state::control::{ControlType, EndTxnMarker};
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
 
 use super::core::{CommittedOffset, OffsetWrite};
+use super::transactions::Marker;
 
 /// A record that has been read. `None` is a tombstone.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,19 +43,43 @@ pub fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, WireError> {
     }
 }
 
+/// A batch without sequences, as coordinators write it, of a producer's transaction.
+fn transactional(batch: BatchBuilder, producer_id: i64, producer_epoch: i16) -> BatchBuilder {
+    const NO_SEQUENCE: i32 = -1;
+    batch.producer(producer_id, producer_epoch, NO_SEQUENCE).transactional()
+}
+
+/// The batch of a marker (`EndTransactionMarker`).
+pub fn marker(now_ms: i64, marker: &Marker) -> Batch {
+    const VERSION: i16 = 0;
+    let key = if marker.is_committed { ControlType::Commit } else { ControlType::Abort }.write();
+    let value = EndTxnMarker { coordinator_epoch: marker.coordinator_epoch }.write_versioned(VERSION);
+    let mut batch = transactional(BatchBuilder::new(), marker.producer_id, marker.producer_epoch).control();
+    batch.push(now_ms, Some(&key), Some(&value), &[]);
+    batch.build()
+}
+
 /// Collects records into batches of a size that the topic takes.
 pub struct Batcher {
     now_ms: i64,
     max_batch_bytes: usize,
-    codec: Codec,
     full: Vec<Batch>,
     open: BatchBuilder,
+    /// What every batch begins as.
+    empty: BatchBuilder,
 }
 
 impl Batcher {
     pub fn new(now_ms: i64, max_batch_bytes: usize, codec: Codec) -> Self {
-        let open = BatchBuilder::new().compression(codec, None);
-        Self { now_ms, max_batch_bytes, codec, full: Vec::new(), open }
+        let empty = BatchBuilder::new().compression(codec, None);
+        Self { now_ms, max_batch_bytes, full: Vec::new(), open: empty.clone(), empty }
+    }
+
+    /// All records are of a producer's transaction. Before the first one.
+    pub fn transactional(mut self, producer_id: i64, producer_epoch: i16) -> Self {
+        self.empty = transactional(self.empty, producer_id, producer_epoch);
+        self.open = self.empty.clone();
+        self
     }
 
     pub fn push_offset(&mut self, group_id: &str, write: &OffsetWrite) {
@@ -80,8 +107,7 @@ impl Batcher {
         let key = key.write();
         let record_bytes = key.len() + value.as_ref().map_or(0, Bytes::len) + RECORD_OVERHEAD_BYTES;
         if !self.open.is_empty() && self.open.size_bytes() + record_bytes > self.max_batch_bytes {
-            let next = BatchBuilder::new().compression(self.codec, None);
-            self.full.push(std::mem::replace(&mut self.open, next).build());
+            self.full.push(std::mem::replace(&mut self.open, self.empty.clone()).build());
         }
         self.open.push(self.now_ms, Some(&key), value.as_deref(), &[]);
     }

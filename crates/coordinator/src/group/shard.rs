@@ -40,6 +40,17 @@ pub(super) struct ShardState {
     pending: VecDeque<PendingMember>,
     pending_bytes: usize,
     last_incarnation: u64,
+    /// What producers have in the groups and have not ended, by producer id.
+    transactions: BTreeMap<i64, Transaction>,
+}
+
+/// A producer's transaction in the groups of a partition.
+#[derive(Default)]
+struct Transaction {
+    /// The groups that have offsets of it, pending or on their way. Some may have lost them again.
+    groups: BTreeSet<String>,
+    /// Its markers that are on their way to the log.
+    markers: usize,
 }
 
 struct PendingMember {
@@ -105,6 +116,7 @@ impl ShardState {
             pending: VecDeque::new(),
             pending_bytes: 0,
             last_incarnation: 0,
+            transactions: BTreeMap::new(),
         }
     }
 
@@ -138,6 +150,9 @@ impl ShardState {
             creator,
             counted_bytes: 0,
         };
+        for producer_id in slot.group.offsets.producers() {
+            self.transactions.entry(producer_id).or_default().groups.insert(group_id.clone());
+        }
         self.groups.insert(group_id, slot);
     }
 
@@ -198,6 +213,60 @@ impl ShardState {
     pub(super) fn clear(&mut self, memory: &Memory) {
         for (group_id, slot) in std::mem::take(&mut self.groups) {
             slot.forget(&group_id, memory);
+        }
+        self.transactions.clear();
+    }
+
+    /// Remembers that a producer's transaction has offsets in a group.
+    pub(super) fn add_to_transaction(&mut self, producer_id: i64, group_id: &str) {
+        let transaction = self.transactions.entry(producer_id).or_default();
+        if !transaction.groups.contains(group_id) {
+            transaction.groups.insert(group_id.to_owned());
+        }
+    }
+
+    /// Whether a producer's transaction is being ended, so that nothing can be added to it.
+    pub(super) fn is_ending(&self, producer_id: i64) -> bool {
+        self.transactions.get(&producer_id).is_some_and(|transaction| transaction.markers > 0)
+    }
+
+    /// A marker is on its way to the log.
+    pub(super) fn begin_marker(&mut self, producer_id: i64) {
+        self.transactions.entry(producer_id).or_default().markers += 1;
+    }
+
+    /// A producer's write that is on its way in one of the groups: what tells when it has ended.
+    pub(super) fn write_of(&self, producer_id: i64) -> Option<Arc<Notify>> {
+        let groups = &self.transactions.get(&producer_id)?.groups;
+        let mut slots = groups.iter().filter_map(|group_id| self.groups.get(group_id));
+        let slot = slots.find(|slot| slot.group.offsets.has_in_flight_of(producer_id))?;
+        Some(Arc::clone(&slot.offsets_visible))
+    }
+
+    /// A marker has come to its end. `is_committed` is what it said, if it is durable. All groups change at once.
+    pub(super) fn end_marker(&mut self, producer_id: i64, is_committed: Option<bool>, memory: &Memory) {
+        let Some(transaction) = self.transactions.get_mut(&producer_id) else { return };
+        transaction.markers -= 1;
+        if let Some(is_committed) = is_committed {
+            for group_id in std::mem::take(&mut transaction.groups) {
+                let Some(slot) = self.groups.get_mut(&group_id) else { continue };
+                slot.group.offsets.end_transaction(producer_id, is_committed);
+                slot.offsets_visible.notify_waiters();
+                self.settle(&group_id, memory);
+            }
+        }
+        self.forget_ended(producer_id);
+    }
+
+    /// Forgets a transaction that has nothing left in any group.
+    pub(super) fn forget_ended(&mut self, producer_id: i64) {
+        let Some(transaction) = self.transactions.get_mut(&producer_id) else { return };
+        let groups = &self.groups;
+        transaction.groups.retain(|group_id| {
+            groups.get(group_id).is_some_and(|slot| slot.group.offsets.has_transaction(producer_id))
+        });
+        if transaction.groups.is_empty() && transaction.markers == 0 {
+            self.transactions.remove(&producer_id);
         }
     }
 

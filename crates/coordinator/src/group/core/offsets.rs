@@ -3,11 +3,15 @@
 //! A commit becomes visible when its record is durable, so that no reader sees an offset that a crash takes back.
 //! Writes of one group get a sequence in the order of the log; whichever is durable first, the later one in the log
 //! wins.
+//!
+//! An offset of a transaction (KIP-447) is pending from when its record is durable: [`pending`](super::pending) has what
+//! becomes of it.
 
 use std::collections::BTreeMap;
 
 use wire::{ErrorCode, Uuid};
 
+use super::pending::{OpenTransaction, PendingOffset};
 use super::{CONSUMER_PROTOCOL_TYPE, Group, State};
 use crate::group::Now;
 
@@ -33,31 +37,65 @@ pub struct OffsetWrite {
     pub topic: String,
     pub partition: i32,
     pub value: Option<CommittedOffset>,
-    sequence: u64,
+    pub(super) sequence: u64,
+    /// The producer whose transaction it is part of.
+    pub(super) producer_id: Option<i64>,
 }
 
+/// What is known of one partition.
 #[derive(Clone, Debug, Default)]
-struct Slot {
+pub(super) struct Slot {
     committed: Option<CommittedOffset>,
     /// Sequence of the write that `committed` comes from.
     sequence: u64,
+    /// Sequence of the last removal: what was written before it is gone, pending or not.
+    pub(super) removal_sequence: u64,
     in_flight: u32,
+    /// Offsets of open transactions, by producer id.
+    pub(super) pending: BTreeMap<i64, PendingOffset>,
+}
+
+impl Slot {
+    fn is_unused(&self) -> bool {
+        self.committed.is_none() && self.in_flight == 0 && self.pending.is_empty()
+    }
+
+    /// Makes a durable write visible, unless a later one is. Returns by how much the memory of its metadata changes.
+    pub(super) fn show(&mut self, sequence: u64, value: Option<CommittedOffset>) -> isize {
+        fn metadata_bytes(value: Option<&CommittedOffset>) -> isize {
+            value.map_or(0, |value| value.metadata.len() as isize)
+        }
+        if sequence <= self.sequence {
+            return 0;
+        }
+        self.sequence = sequence;
+        let grown = metadata_bytes(value.as_ref());
+        let former = std::mem::replace(&mut self.committed, value);
+        grown - metadata_bytes(former.as_ref())
+    }
+
+    /// The values of the partition, visible and pending.
+    fn values(&self) -> impl Iterator<Item = &CommittedOffset> {
+        self.committed.iter().chain(self.pending.values().map(|pending| &pending.value))
+    }
 }
 
 /// All offsets of a group, by topic and partition.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     topics: BTreeMap<String, BTreeMap<i32, Slot>>,
+    /// By producer id.
+    pub(super) transactions: BTreeMap<i64, OpenTransaction>,
     last_sequence: u64,
     in_flight: usize,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl Offsets {
-    const SLOT_BYTES: usize = 160;
-    const TOPIC_BYTES: usize = 120;
+    const SLOT_BYTES: usize = 192;
+    pub(super) const TOPIC_BYTES: usize = 120;
 
-    /// Whether there is neither an offset nor one on its way.
+    /// Whether there is neither an offset, visible or pending, nor one on its way.
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty()
     }
@@ -78,16 +116,16 @@ impl Offsets {
 
     /// How much more memory an offset would take, in a partition that has one or none.
     pub fn growth(&self, topic: &str, partition: i32, metadata: &str) -> usize {
-        match self.slot(topic, partition) {
-            Some(slot) => {
-                let held = slot.committed.as_ref().map_or(0, |committed| committed.metadata.len());
-                metadata.len().saturating_sub(held)
-            }
-            None => {
-                let is_new = !self.topics.contains_key(topic);
-                let topic = if is_new { Self::TOPIC_BYTES + topic.len() } else { 0 };
-                topic + Self::SLOT_BYTES + metadata.len()
-            }
+        let held = self.get(topic, partition).map_or(0, |committed| committed.metadata.len());
+        self.slot_growth(topic, partition) + metadata.len().saturating_sub(held)
+    }
+
+    /// How much more memory the slot of a partition would take.
+    pub(super) fn slot_growth(&self, topic: &str, partition: i32) -> usize {
+        match self.topics.get(topic) {
+            None => Self::TOPIC_BYTES + topic.len() + Self::SLOT_BYTES,
+            Some(partitions) if !partitions.contains_key(&partition) => Self::SLOT_BYTES,
+            Some(_) => 0,
         }
     }
 
@@ -96,7 +134,7 @@ impl Offsets {
         self.slot(topic, partition)?.committed.as_ref()
     }
 
-    /// Whether there is an offset, visible or on its way.
+    /// Whether there is an offset, visible, pending or on its way.
     pub fn contains(&self, topic: &str, partition: i32) -> bool {
         self.slot(topic, partition).is_some()
     }
@@ -110,12 +148,25 @@ impl Offsets {
         })
     }
 
-    /// All partitions that have an offset, visible or on its way.
+    /// All partitions that have an offset, visible, pending or on its way.
     pub fn partitions(&self) -> Vec<(String, i32)> {
-        let of_topic = |(topic, partitions): (&String, &BTreeMap<i32, Slot>)| {
-            partitions.keys().map(|partition| (topic.clone(), *partition)).collect::<Vec<_>>()
-        };
-        self.topics.iter().flat_map(of_topic).collect()
+        self.partitions_where(|_, _| true)
+    }
+
+    /// The partitions whose offsets, visible and pending, are all of a kind. One whose first is on its way has none.
+    pub fn partitions_where_all(&self, is_of_kind: impl Fn(&str, &CommittedOffset) -> bool) -> Vec<(String, i32)> {
+        self.partitions_where(|topic, slot| {
+            slot.values().next().is_some() && slot.values().all(|value| is_of_kind(topic, value))
+        })
+    }
+
+    fn partitions_where(&self, is_wanted: impl Fn(&str, &Slot) -> bool) -> Vec<(String, i32)> {
+        let mut wanted = Vec::new();
+        for (topic, partitions) in &self.topics {
+            let of_topic = partitions.iter().filter(|(_, slot)| is_wanted(topic, slot));
+            wanted.extend(of_topic.map(|(partition, _)| (topic.clone(), *partition)));
+        }
+        wanted
     }
 
     /// Begins a write, in the order of the log. Every one has to be ended by [`Self::finish`].
@@ -123,27 +174,29 @@ impl Offsets {
         self.last_sequence += 1;
         self.in_flight += 1;
         self.slot_mut(topic, partition).in_flight += 1;
-        OffsetWrite { topic: topic.to_owned(), partition, value, sequence: self.last_sequence }
+        OffsetWrite { topic: topic.to_owned(), partition, value, sequence: self.last_sequence, producer_id: None }
     }
 
     /// Ends a write: it counts if its record is durable.
     pub fn finish(&mut self, write: OffsetWrite, is_durable: bool) {
+        let OffsetWrite { topic, partition, value, sequence, producer_id } = write;
         self.in_flight -= 1;
-        let slot = self.slot_mut(&write.topic, write.partition);
-        slot.in_flight -= 1;
-        let mut grown = 0;
-        let mut shrunk = 0;
-        if is_durable && write.sequence > slot.sequence {
-            slot.sequence = write.sequence;
-            grown = write.value.as_ref().map_or(0, |value| value.metadata.len());
-            let former = std::mem::replace(&mut slot.committed, write.value);
-            shrunk = former.map_or(0, |value| value.metadata.len());
+        self.slot_mut(&topic, partition).in_flight -= 1;
+        match (producer_id, value) {
+            (Some(producer_id), value) => {
+                let value = value.filter(|_| is_durable);
+                self.finish_pending(producer_id, &topic, partition, sequence, value);
+            }
+            (None, value) if is_durable => {
+                if value.is_none() {
+                    self.drop_pending_before(&topic, partition, sequence);
+                }
+                let grown = self.slot_mut(&topic, partition).show(sequence, value);
+                self.bytes = self.bytes.saturating_add_signed(grown);
+            }
+            (None, _) => {}
         }
-        let is_unused = slot.committed.is_none() && slot.in_flight == 0;
-        self.bytes = self.bytes + grown - shrunk;
-        if is_unused {
-            self.drop_slot(&write.topic, write.partition);
-        }
+        self.drop_unused_slot(&topic, partition);
     }
 
     /// Applies a record that has been read from the log.
@@ -153,16 +206,17 @@ impl Offsets {
     }
 
     fn shift_known(&mut self, by_ms: i64) {
-        for committed in self.topics.values_mut().flat_map(|p| p.values_mut()).filter_map(|s| s.committed.as_mut()) {
-            committed.known_ms += by_ms;
+        for slot in self.topics.values_mut().flat_map(|partitions| partitions.values_mut()) {
+            let pending = slot.pending.values_mut().map(|pending| &mut pending.value);
+            slot.committed.iter_mut().chain(pending).for_each(|offset| offset.known_ms += by_ms);
         }
     }
 
-    fn slot(&self, topic: &str, partition: i32) -> Option<&Slot> {
+    pub(super) fn slot(&self, topic: &str, partition: i32) -> Option<&Slot> {
         self.topics.get(topic)?.get(&partition)
     }
 
-    fn slot_mut(&mut self, topic: &str, partition: i32) -> &mut Slot {
+    pub(super) fn slot_mut(&mut self, topic: &str, partition: i32) -> &mut Slot {
         // Looked up twice, so that the common case, a topic that is there, needs no copy of its name.
         if !self.topics.contains_key(topic) {
             self.bytes += Self::TOPIC_BYTES + topic.len();
@@ -176,9 +230,10 @@ impl Offsets {
         })
     }
 
-    fn drop_slot(&mut self, topic: &str, partition: i32) {
+    pub(super) fn drop_unused_slot(&mut self, topic: &str, partition: i32) {
         let Some(partitions) = self.topics.get_mut(topic) else { return };
-        if partitions.remove(&partition).is_some() {
+        if partitions.get(&partition).is_some_and(Slot::is_unused) {
+            partitions.remove(&partition);
             self.bytes -= Self::SLOT_BYTES;
         }
         if partitions.is_empty() {
@@ -218,6 +273,24 @@ impl Group {
         Ok(())
     }
 
+    /// Whether the sender may commit in a transaction: it may also while it waits for its assignment, and is no member
+    /// to clients that name none, as those before KIP-447 do.
+    pub fn check_transactional_commit(
+        &self,
+        member_id: &str,
+        instance_id: Option<&str>,
+        generation: i32,
+    ) -> Result<(), ErrorCode> {
+        match self.state {
+            State::Dead => return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            State::Empty if generation < 0 => return Ok(()),
+            _ if generation < 0 && member_id.is_empty() && instance_id.is_none() => return Ok(()),
+            _ => {}
+        }
+        self.validate_member(member_id, instance_id)?;
+        if generation == self.generation { Ok(()) } else { Err(ErrorCode::ILLEGAL_GENERATION) }
+    }
+
     /// Whether offsets may be deleted (KIP-496): in a group with members only if its subscriptions are known.
     pub fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
         match self.state {
@@ -232,7 +305,8 @@ impl Group {
     ///
     /// Time counts from when the group became empty or from the commit, whichever is later; while the group has
     /// members, from the commit for topics without a subscriber. It is time on the monotonic clock: a jump of the wall
-    /// clock expires nothing. `load` says what stands for the time before the broker started.
+    /// clock expires nothing. `load` says what stands for the time before the broker started. An offset that a
+    /// transaction may replace does not expire, however old it is.
     pub fn expired_offsets(&self, now: Now, retention_ms: i64) -> Vec<(String, i32)> {
         let empty_since_ms = match (self.state, &self.protocol_type) {
             (State::Empty, Some(_)) if self.state_timestamp_ms >= 0 => self.state_known_ms,
@@ -241,7 +315,8 @@ impl Group {
             _ => return Vec::new(),
         };
         let is_expired = |slot: &Slot| {
-            let Some(committed) = slot.committed.as_ref().filter(|_| slot.in_flight == 0) else { return false };
+            let is_settled = slot.in_flight == 0 && slot.pending.is_empty();
+            let Some(committed) = slot.committed.as_ref().filter(|_| is_settled) else { return false };
             let (since_ms, retention_ms) = match committed.expire_timestamp_ms {
                 -1 => (committed.known_ms.max(empty_since_ms), retention_ms),
                 expire_ms => (committed.known_ms, expire_ms - committed.commit_timestamp_ms),

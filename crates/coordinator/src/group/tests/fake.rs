@@ -14,7 +14,7 @@ use wire::record::RecordReader;
 use wire::{ErrorCode, Uuid};
 
 use crate::group::records::{self, Stored};
-use crate::group::{GroupConfig, GroupCoordinator, Now, Topic, Topics};
+use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics, VerificationGuard};
 use crate::topic_log::{BoxFuture, TopicLog};
 
 /// Monotonic time is tokio's, which tests pause; the wall clock can jump.
@@ -58,6 +58,9 @@ struct State {
     held: bool,
     refuse: Option<ErrorCode>,
     appends: usize,
+    /// What came with the batches of transactions, and with markers.
+    guards: Vec<Option<VerificationGuard>>,
+    marker_versions: Vec<i8>,
 }
 
 struct Entry {
@@ -116,6 +119,14 @@ impl FakeLog {
 
     pub(super) fn appends(&self) -> usize {
         self.0.lock().appends
+    }
+
+    pub(super) fn guards(&self) -> Vec<Option<VerificationGuard>> {
+        self.0.lock().guards.clone()
+    }
+
+    pub(super) fn marker_versions(&self) -> Vec<i8> {
+        self.0.lock().marker_versions.clone()
     }
 
     pub(super) fn put(&self, partition: i32, batch: Batch) {
@@ -210,6 +221,23 @@ impl TopicLog for FakeLog {
 
     fn max_batch_bytes(&self) -> usize {
         1_000
+    }
+}
+
+impl OffsetsLog for FakeLog {
+    fn append_transactional(
+        &self,
+        partition: i32,
+        batch: Batch,
+        guard: Option<VerificationGuard>,
+    ) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.0.lock().guards.push(guard);
+        self.append(partition, batch)
+    }
+
+    fn append_marker(&self, partition: i32, batch: Batch, version: i8) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.0.lock().marker_versions.push(version);
+        self.append(partition, batch)
     }
 }
 
