@@ -5,3 +5,4 @@ mod bounds;
 mod fake;
 mod load;
 mod random;
+mod transactions;

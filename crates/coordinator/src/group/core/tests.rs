@@ -2,6 +2,7 @@
 
 mod members;
 mod offsets;
+mod pending;
 mod static_members;
 
 use wire::api::leave_group::MemberIdentity;

@@ -96,6 +96,15 @@ impl FakeLog {
         }
     }
 
+    /// The waiting batches stay in the log, and their appends end with an error.
+    pub(super) fn fail_waiting(&self, error: ErrorCode) {
+        for entry in self.0.lock().logs.values_mut().flatten() {
+            if let Some(sender) = entry.waiting.take() {
+                sender.send(Err(error)).ok();
+            }
+        }
+    }
+
     pub(super) fn release_all(&self) {
         self.0.lock().held = false;
         self.release(usize::MAX);

@@ -1,10 +1,10 @@
 //! Reading a partition back: ages, damage, transactions, and what is not understood.
 
 use configuration::BrokerConfig;
-use wire::Uuid;
 use wire::batch::{BatchBuilder, Batches};
 use wire::compress::Codec;
 use wire::state::group::{GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
+use wire::{ErrorCode, Uuid};
 
 use super::api::{offset, settle};
 use super::fake::World;
@@ -113,6 +113,48 @@ async fn offsets_of_transactions_count_when_committed() {
     }
     let world = world.restart(0).await;
     assert_eq!(world.fetch("g").await, [offset("t0", 0, 10), offset("t3", 0, 41)]);
+    assert_eq!(world.stable("g", "t2", 0).await, Err(ErrorCode::UNSTABLE_OFFSET_COMMIT), "its marker may still come");
+    assert_eq!(world.stable("g", "t1", 0).await, Ok(-1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_transactions_survive_a_failover_and_are_ended_by_their_markers() {
+    let world = World::new(GroupConfig::default()).await;
+    world.commit("g", &[("t1", 0, 1), ("t2", 0, 1)]).await;
+    world.commit_in(1, "g", &[("t1", 0, 2), ("t2", 0, 2)]).await;
+    world.commit("g", &[("t2", 0, 3)]).await;
+    world.commit_in(2, "only", &[("t3", 0, 4)]).await;
+    world.commit_in(3, "aborted", &[("t3", 1, 5)]).await;
+    let sizes = |world: &World| ["g", "only", "aborted"].map(|group_id| world.groups.offsets_size_bytes(group_id));
+    let before = sizes(&world);
+    let world = world.restart(0).await;
+    assert_eq!(sizes(&world), before);
+    world.memory_is_counted();
+    assert_eq!(world.list().len(), 3, "a group may have nothing but what is pending");
+    assert_eq!(world.fetch("g").await, [offset("t1", 0, 1), offset("t2", 0, 3)]);
+    for (producer_id, is_committed) in [(1, true), (2, true), (3, false)] {
+        assert_eq!(world.end(producer_id, is_committed).await, Ok(()));
+    }
+    let check = async |world: &World| {
+        assert_eq!(world.fetch("g").await, [offset("t1", 0, 2), offset("t2", 0, 3)], "t2 was committed later");
+        assert_eq!(world.fetch("only").await, [offset("t3", 0, 4)]);
+        assert_eq!(world.list().len(), 2);
+        world.memory_is_counted();
+    };
+    check(&world).await;
+    check(&world.restart(0).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_marker_that_is_damaged_does_not_leave_its_offsets_to_the_next() {
+    let world = World::new(GroupConfig::default()).await;
+    world.commit_in(1, "g", &[("t1", 0, 1)]).await;
+    world.end(1, false).await.unwrap();
+    world.commit_in(1, "g", &[("t2", 0, 2)]).await;
+    world.end(1, true).await.unwrap();
+    world.log.damage(0, 1);
+    let world = world.restart(0).await;
+    assert_eq!(world.fetch("g").await, [offset("t2", 0, 2)]);
 }
 
 #[tokio::test(start_paused = true)]
