@@ -52,6 +52,31 @@ async fn age_before_a_restart_is_the_logs_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_offset_of_a_transaction_is_as_old_as_its_record() {
+    const DAY_MS: i64 = 24 * 3_600_000;
+    let world = World::new(GroupConfig::default()).await;
+    let start = 1_700_000_000_000;
+    let mut batcher = Batcher::new(start, 1_000, Codec::None).transactional(1, 3);
+    let value = CommittedOffset { offset: 1, expire_timestamp_ms: -1, ..Default::default() };
+    batcher.push_offset("old", &Offsets::default().begin_pending(1, "t1", 0, value));
+    for batch in batcher.build() {
+        world.log.put(0, batch);
+    }
+    for half in 1..=16 {
+        put_commit(&world, "busy", start + half * DAY_MS / 2);
+    }
+    let world = world.restart(0).await;
+    world.groups.expire_offsets();
+    settle().await;
+    assert_eq!(world.list().len(), 2, "the transaction is open");
+    world.end(1, true).await.unwrap();
+    assert_eq!(world.fetch("old").await, [offset("t1", 0, 1)]);
+    world.groups.expire_offsets();
+    settle().await;
+    assert_eq!(world.list(), [("busy".to_owned(), "Empty".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_written_is_compressed_as_configured() {
     for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let config = BrokerConfig::new([("offsets.topic.compression.codec".to_owned(), codec.id().to_string())].into());

@@ -5,6 +5,9 @@
 //! - a member that gets an assignment gets what the leader of that generation sent for it;
 //! - a generation that a member has got an assignment in survives every crash;
 //! - a commit that was acknowledged never goes back;
+//! - offsets of a transaction are seen together, from its commit marker on, and never if it is aborted;
+//! - a reader that wants stable offsets gets none that a transaction with an acknowledged offset may replace;
+//! - what a broker knows of offsets and transactions is what the next one reads in the log;
 //! - when the trouble is over, all members are soon in one stable generation.
 
 use std::collections::BTreeMap;
@@ -25,10 +28,12 @@ use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 use wire::api::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 
 use super::fake::{World, generation_of};
+use super::transactions::{errors, marker, request};
 use crate::group::{Caller, GroupConfig, GroupCoordinator};
 
 const GROUP: &str = "g";
 const MEMBERS: u64 = 6;
+const PRODUCERS: i64 = 3;
 const SEEDS: u64 = 40;
 const STEPS: u64 = 60;
 
@@ -76,9 +81,23 @@ struct Seen {
     /// By topic: the last offset that was acknowledged, and the last that was sent.
     acknowledged: BTreeMap<String, i64>,
     issued: BTreeMap<String, i64>,
+    /// By producer.
+    transactions: BTreeMap<i64, Transactions>,
     /// Members in the generation that they believe in.
     settled: BTreeMap<u64, i32>,
     log: Vec<String>,
+}
+
+/// The transactions of a producer. Each commits its number as the offsets of both its partitions.
+#[derive(Clone, Default)]
+struct Transactions {
+    last: i64,
+    /// Of those whose commit marker was answered.
+    committed: i64,
+    /// The one whose offsets were acknowledged, and no marker sent.
+    open: Option<i64>,
+    /// The one whose commit marker is under way.
+    committing: Option<i64>,
 }
 
 struct Shared {
@@ -355,6 +374,118 @@ impl Client {
     }
 }
 
+/// A producer, and what its transaction's coordinator does for it.
+struct Producer {
+    id: i64,
+    shared: Arc<Shared>,
+    rng: Rng,
+}
+
+/// A producer's topic. Members have others.
+fn topic_of(producer_id: i64) -> String {
+    format!("t{}", MEMBERS as i64 + producer_id)
+}
+
+impl Producer {
+    /// Leaves its last transaction open.
+    async fn run(mut self) {
+        loop {
+            self.rng.pause(4_000).await;
+            let is_acknowledged = self.commit().await;
+            if is_acknowledged && self.shared.over.load(Ordering::Relaxed) {
+                return;
+            }
+            self.rng.pause(2_000).await;
+            let is_committed = is_acknowledged && !self.rng.one_in(4);
+            self.end(is_committed).await;
+        }
+    }
+
+    /// Commits offsets in the next transaction. False if it has to be aborted.
+    async fn commit(&mut self) -> bool {
+        let number = {
+            let mut seen = self.shared.seen.lock();
+            let transactions = seen.transactions.entry(self.id).or_default();
+            transactions.last += 1;
+            transactions.last
+        };
+        let topic = topic_of(self.id);
+        for _ in 0..5 {
+            let (_, groups) = self.shared.groups();
+            let request = request(self.id, GROUP, &[(&topic, 0, number), (&topic, 1, number)]);
+            let verification = std::future::ready(Ok(None));
+            let response = groups.txn_offset_commit(5, IpAddr::V4(Ipv4Addr::LOCALHOST), request, verification).await;
+            match errors(&response)[0] {
+                ErrorCode::NONE => {
+                    self.shared.seen.lock().transactions.entry(self.id).or_default().open = Some(number);
+                    return true;
+                }
+                ErrorCode::NOT_COORDINATOR
+                | ErrorCode::COORDINATOR_NOT_AVAILABLE
+                | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS => self.rng.pause(3_000).await,
+                error => panic!("TxnOffsetCommit: {error}"),
+            }
+        }
+        false
+    }
+
+    /// Sends the marker until it is answered.
+    async fn end(&mut self, is_committed: bool) {
+        {
+            let mut seen = self.shared.seen.lock();
+            let transactions = seen.transactions.entry(self.id).or_default();
+            transactions.open = None;
+            transactions.committing = is_committed.then_some(transactions.last);
+            let last = transactions.last;
+            seen.log.push(format!("{} ends {last}: {is_committed}", self.id));
+        }
+        loop {
+            let (_, groups) = self.shared.groups();
+            match groups.write_marker(0, marker(self.id, is_committed)).await {
+                Ok(()) => break,
+                Err(ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::NOT_ENOUGH_REPLICAS) => self.rng.pause(1_000).await,
+                // The log of the tests loses what is on its way when the broker restarts.
+                Err(ErrorCode::KAFKA_STORAGE_ERROR) => self.rng.pause(1_000).await,
+                Err(error) => panic!("marker: {error}"),
+            }
+        }
+        let mut seen = self.shared.seen.lock();
+        let transactions = seen.transactions.entry(self.id).or_default();
+        if let Some(number) = transactions.committing.take() {
+            transactions.committed = number;
+        }
+    }
+}
+
+/// What is seen of a producer's transactions is what was committed, and no more than is stable.
+async fn check_transactions(world: &World, shared: &Shared) {
+    for producer_id in 0..PRODUCERS {
+        let seen = || shared.seen.lock().transactions.get(&producer_id).cloned().unwrap_or_default();
+        let topic = topic_of(producer_id);
+        let before = seen();
+        let fetched = world.fetch(GROUP).await;
+        let offset = |partition| fetched.iter().find(|of| (&of.0, of.1) == (&topic, partition)).map_or(0, |of| of.2);
+        assert_eq!(offset(0), offset(1), "a transaction is seen as a whole");
+        assert!(offset(0) == before.committed || Some(offset(0)) == before.committing, "{topic}: {}", offset(0));
+        let stable = world.stable(GROUP, &topic, 0).await;
+        if before.open.is_some() && seen().open == before.open {
+            assert!(stable.is_err(), "{stable:?} may be replaced by transaction {:?}", before.open);
+        } else if let Ok(offset) = stable {
+            let after = seen();
+            assert!(offset.max(0) >= before.committed && offset <= after.last, "{topic}: {offset}");
+        }
+    }
+}
+
+/// All that can be told of the group's offsets.
+async fn offsets_of(world: &World) -> (Vec<(String, i32, i64)>, Vec<Result<i64, ErrorCode>>, usize) {
+    let mut stable = Vec::new();
+    for producer_id in 0..PRODUCERS {
+        stable.push(world.stable(GROUP, &topic_of(producer_id), 1).await);
+    }
+    (world.fetch(GROUP).await, stable, world.groups.offsets_size_bytes(GROUP))
+}
+
 /// Every acknowledged offset is there, and none that was never sent.
 async fn check_offsets(shared: &Shared) {
     let (_, groups) = shared.groups();
@@ -371,7 +502,7 @@ async fn check_offsets(shared: &Shared) {
     }
     let issued = shared.seen.lock().issued.clone();
     for (topic, offset) in fetched {
-        assert!(offset <= issued[&topic]);
+        assert!(issued.get(&topic).is_none_or(|issued| offset <= *issued));
     }
 }
 
@@ -399,6 +530,13 @@ async fn run(seed: u64) -> Vec<String> {
         })
         .collect();
 
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|id| {
+            let rng = Rng::new(seed, MEMBERS + 1 + id as u64);
+            tokio::spawn(Producer { id, shared: shared.clone(), rng }.run())
+        })
+        .collect();
+
     let mut generation = 0;
     for _ in 0..STEPS {
         rng.pause(8_000).await;
@@ -423,6 +561,7 @@ async fn run(seed: u64) -> Vec<String> {
             }
         }
         check_offsets(&shared).await;
+        check_transactions(&world, &shared).await;
         if let Some(now) = generation_of(&world, GROUP) {
             assert!(now >= generation, "the generation went back");
             generation = now;
@@ -439,11 +578,18 @@ async fn run(seed: u64) -> Vec<String> {
     let generation = generation_of(&world, GROUP).unwrap();
     assert_eq!(settled, (0..MEMBERS).map(|number| (number, generation)).collect());
     shared.over.store(true, Ordering::Relaxed);
-    for client in clients {
-        client.await.unwrap();
+    for task in clients.into_iter().chain(producers) {
+        task.await.unwrap();
     }
+    check_transactions(&world, &shared).await;
+    let offsets = offsets_of(&world).await;
+    world.memory_is_counted();
+    let world = world.restart(0).await;
+    assert_eq!(offsets_of(&world).await, offsets, "what is in memory is what the log says");
+    assert!(offsets.1.iter().all(Result::is_err), "all transactions were left open: {offsets:?}");
     let seen = std::mem::take(&mut *shared.seen.lock());
     assert!(seen.acknowledged.values().sum::<i64>() > 100, "the test must do something");
+    assert!(seen.transactions.values().all(|of| of.committed > 10), "the test must do something");
     seen.log
 }
 
