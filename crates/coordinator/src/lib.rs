@@ -1,4 +1,6 @@
 //! The coordinators of a cluster, each with its state in a topic of its own.
 
 pub mod group;
+mod replay;
 pub mod topic_log;
+pub mod txn;

@@ -516,7 +516,7 @@ impl GroupCoordinator {
 }
 
 /// Java's `String.hashCode`, whose absolute value is 0 for the one number that has none, in the range of partitions.
-pub(super) fn partition_of(group_id: &str, partition_count: i32) -> i32 {
+pub(crate) fn partition_of(group_id: &str, partition_count: i32) -> i32 {
     let hash = group_id.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
     hash.checked_abs().unwrap_or(0) % partition_count.max(1)
 }

@@ -1,0 +1,286 @@
+//! The ends of transactions on their way to the partitions that they wrote to (`TransactionMarkerChannelManager`).
+//!
+//! Each broker has a queue, and one request at a time with what is in it. A marker that was not written waits a moment and
+//! goes to whoever leads its partition then. A transaction is complete when each of its partitions has its marker, or has
+//! been deleted.
+//!
+//! Of one transaction and partition there is at most one marker on its way. So none is left when the transaction is
+//! complete, and none can end the next transaction of the same epoch.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use wire::ErrorCode;
+use wire::api::write_txn_markers::{
+    WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
+};
+
+use super::coordinator::TransactionCoordinator;
+use super::core::{Partitions, State, TransactionVersion};
+use super::interfaces::Leader;
+use super::shard::{Phase, Shard, ShardState};
+
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+/// How many partitions a request has markers for, but for the last transaction's.
+const PARTITIONS_PER_REQUEST: usize = 10_000;
+
+/// The end of a transaction for some of its partitions.
+struct Marker {
+    shard: Arc<Shard>,
+    transactional_id: String,
+    producer_id: i64,
+    producer_epoch: i16,
+    is_commit: bool,
+    version: TransactionVersion,
+    partitions: Partitions,
+}
+
+/// The markers that are on their way.
+#[derive(Default)]
+pub(super) struct Markers(Mutex<Queues>);
+
+#[derive(Default)]
+struct Queues {
+    nodes: BTreeMap<i32, VecDeque<Marker>>,
+    /// Brokers with a task that sends to them.
+    sending: BTreeSet<i32>,
+    /// Markers that wait before they are sent again.
+    retried: Vec<Marker>,
+    is_retrying: bool,
+}
+
+impl Markers {
+    /// Drops the markers of a shard. Those in a request that is under way find it unloaded.
+    pub(super) fn forget(&self, shard: &Arc<Shard>) {
+        let mut queues = self.0.lock();
+        let is_other = |marker: &Marker| !Arc::ptr_eq(&marker.shard, shard);
+        queues.nodes.values_mut().for_each(|queue| queue.retain(is_other));
+        queues.nodes.retain(|_, queue| !queue.is_empty());
+        queues.retried.retain(is_other);
+    }
+
+    /// Markers for the next request to a broker; without any, its task is over.
+    fn take(&self, node_id: i32) -> Vec<Marker> {
+        let mut queues = self.0.lock();
+        let mut taken = Vec::new();
+        let mut partitions = 0;
+        if let Some(queue) = queues.nodes.get_mut(&node_id) {
+            while partitions < PARTITIONS_PER_REQUEST
+                && let Some(marker) = queue.pop_front()
+            {
+                partitions += marker.partitions.iter().count();
+                taken.push(marker);
+            }
+            if queue.is_empty() {
+                queues.nodes.remove(&node_id);
+            }
+        }
+        if taken.is_empty() {
+            queues.sending.remove(&node_id);
+        }
+        taken
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        let queues = self.0.lock();
+        queues.nodes.is_empty() && queues.retried.is_empty()
+    }
+}
+
+impl TransactionCoordinator {
+    /// Ends a decided transaction in all partitions that have no marker yet.
+    pub(super) fn send_markers(self: &Arc<Self>, shard: &Arc<Shard>, state: &mut ShardState, transactional_id: &str) {
+        let Some(transaction) = state.get(transactional_id) else { return };
+        let partitions = transaction.current().partitions.clone();
+        self.send_markers_to(shard, state, transactional_id, partitions);
+    }
+
+    /// The same for some of the partitions, none of which has a marker on its way.
+    pub(super) fn send_markers_to(
+        self: &Arc<Self>,
+        shard: &Arc<Shard>,
+        state: &mut ShardState,
+        transactional_id: &str,
+        partitions: Partitions,
+    ) {
+        let Some(transaction) = state.get(transactional_id) else { return };
+        let current = transaction.current();
+        let marker = Marker {
+            shard: Arc::clone(shard),
+            transactional_id: transactional_id.to_owned(),
+            producer_id: current.producer_id,
+            producer_epoch: current.producer_epoch,
+            is_commit: current.state == State::PrepareCommit,
+            version: current.client_version,
+            partitions,
+        };
+        self.route(state, marker);
+    }
+
+    /// Queues a marker for the leaders of its partitions.
+    fn route(self: &Arc<Self>, state: &mut ShardState, marker: Marker) {
+        let mut nodes: BTreeMap<i32, Partitions> = BTreeMap::new();
+        let mut without_leader = Partitions::default();
+        let Some(transaction) = state.get_mut(&marker.transactional_id) else { return };
+        for (topic, partition) in marker.partitions.iter() {
+            match self.transport.leader(topic, partition) {
+                Leader::Node(node_id) => nodes.entry(node_id).or_default().insert(topic, partition),
+                Leader::Unknown => without_leader.insert(topic, partition),
+                Leader::Deleted => transaction.marker_written(topic, partition),
+            }
+        }
+        let shard = Arc::clone(&marker.shard);
+        let transactional_id = marker.transactional_id.clone();
+        let mut queues = self.markers.0.lock();
+        for (node_id, partitions) in nodes {
+            queues.nodes.entry(node_id).or_default().push_back(Marker { partitions, ..marker.copy() });
+            if queues.sending.insert(node_id) {
+                tokio::spawn(Arc::clone(self).send_to(node_id));
+            }
+        }
+        drop(queues);
+        if !without_leader.is_empty() {
+            self.retry_later(Marker { partitions: without_leader, ..marker });
+        }
+        self.complete(&shard, state, &transactional_id);
+    }
+
+    /// Ends the transaction itself if all markers are written.
+    fn complete(self: &Arc<Self>, shard: &Arc<Shard>, state: &mut ShardState, transactional_id: &str) {
+        let Some(transaction) = state.get_mut(transactional_id) else { return };
+        if transaction.complete(self.now()) {
+            self.write(shard, state, vec![transactional_id.to_owned()], None);
+        }
+        state.settle(transactional_id, &self.memory);
+    }
+
+    fn retry_later(self: &Arc<Self>, marker: Marker) {
+        let mut queues = self.markers.0.lock();
+        queues.retried.push(marker);
+        if !std::mem::replace(&mut queues.is_retrying, true) {
+            let coordinator = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(RETRY_BACKOFF).await;
+                coordinator.retry();
+            });
+        }
+    }
+
+    fn retry(self: &Arc<Self>) {
+        let mut queues = self.markers.0.lock();
+        queues.is_retrying = false;
+        let retried = std::mem::take(&mut queues.retried);
+        drop(queues);
+        for marker in retried {
+            let shard = Arc::clone(&marker.shard);
+            let mut state = shard.state.lock();
+            if state.phase == Phase::Active {
+                self.route(&mut state, marker);
+            }
+        }
+    }
+
+    /// Sends to a broker as long as there are markers for it.
+    async fn send_to(self: Arc<Self>, node_id: i32) {
+        loop {
+            let markers = self.markers.take(node_id);
+            if markers.is_empty() {
+                return;
+            }
+            let request = WriteTxnMarkersRequest { markers: markers.iter().map(Marker::to_wire).collect() };
+            let response = self.transport.write_markers(node_id, request).await;
+            let is_answered = response.is_ok();
+            let errors = match response {
+                Ok(response) => errors(response),
+                Err(error) => {
+                    tracing::info!(node_id, %error, "transaction markers will be sent again");
+                    HashMap::new()
+                }
+            };
+            for marker in markers {
+                self.answered(node_id, marker, &errors);
+            }
+            if !is_answered {
+                tokio::time::sleep(RETRY_BACKOFF).await;
+            }
+        }
+    }
+
+    /// A broker has answered, or not.
+    fn answered(self: &Arc<Self>, node_id: i32, marker: Marker, errors: &Errors) {
+        let shard = Arc::clone(&marker.shard);
+        let mut state = shard.state.lock();
+        if state.phase != Phase::Active {
+            return;
+        }
+        let Some(transaction) = state.get_mut(&marker.transactional_id) else { return };
+        let mut retried = Partitions::default();
+        for (topic, partition) in marker.partitions.iter() {
+            let topics = errors.get(&marker.producer_id);
+            let error = topics.and_then(|topics| topics.get(topic)).and_then(|errors| errors.get(&partition));
+            match error.copied() {
+                Some(ErrorCode::NONE) => transaction.marker_written(topic, partition),
+                // Nothing can have been written there.
+                Some(ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT | ErrorCode::UNSUPPORTED_VERSION) => {
+                    transaction.marker_written(topic, partition);
+                }
+                Some(error @ (ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::TRANSACTION_COORDINATOR_FENCED)) => {
+                    let transactional_id = &marker.transactional_id;
+                    tracing::warn!(transactional_id, node_id, topic, partition, %error, "a marker was refused");
+                    transaction.marker_refused(error, topic, partition);
+                }
+                Some(_) | None => retried.insert(topic, partition),
+            }
+        }
+        self.complete(&shard, &mut state, &marker.transactional_id);
+        drop(state);
+        if !retried.is_empty() {
+            self.retry_later(Marker { partitions: retried, ..marker });
+        }
+    }
+}
+
+impl Marker {
+    /// The same for no partitions yet.
+    fn copy(&self) -> Self {
+        Self {
+            shard: Arc::clone(&self.shard),
+            transactional_id: self.transactional_id.clone(),
+            partitions: Partitions::default(),
+            ..*self
+        }
+    }
+
+    fn to_wire(&self) -> WritableTxnMarker {
+        let topics = self.partitions.topics().map(|(name, partitions)| WritableTxnMarkerTopic {
+            name: name.to_owned(),
+            partition_indexes: partitions.iter().copied().collect(),
+        });
+        WritableTxnMarker {
+            producer_id: self.producer_id,
+            producer_epoch: self.producer_epoch,
+            transaction_result: self.is_commit,
+            topics: topics.collect(),
+            coordinator_epoch: self.shard.coordinator_epoch,
+            transaction_version: self.version.0 as i8,
+        }
+    }
+}
+
+/// By producer id, topic and partition.
+type Errors = HashMap<i64, HashMap<String, HashMap<i32, ErrorCode>>>;
+
+fn errors(response: WriteTxnMarkersResponse) -> Errors {
+    let mut errors = Errors::new();
+    for marker in response.markers {
+        let topics = errors.entry(marker.producer_id).or_default();
+        for topic in marker.topics {
+            let partitions = topic.partitions.into_iter().map(|result| (result.partition_index, result.error_code));
+            topics.entry(topic.name).or_default().extend(partitions);
+        }
+    }
+    errors
+}
