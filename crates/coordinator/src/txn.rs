@@ -29,6 +29,9 @@ mod shard;
 mod timers;
 mod writes;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::TransactionConfig;
 pub use coordinator::TransactionCoordinator;
 pub use interfaces::{Cluster, Leader, MarkerTransport, ProducerIds};

@@ -22,6 +22,9 @@ mod init;
 mod partitions;
 mod state;
 
+#[cfg(test)]
+mod tests;
+
 pub use end::{EndTxn, TransactionResult};
 pub use init::InitProducerId;
 pub use partitions::Partitions;
@@ -35,7 +38,7 @@ pub const NONE: i16 = -1;
 pub const NO_PRODUCER_ID: i64 = NONE as i64;
 pub const NO_PRODUCER_EPOCH: i16 = NONE;
 /// A client never gets an epoch above this one, so that the coordinator can always fence it (`isEpochExhausted`).
-const LAST_CLIENT_EPOCH: i16 = i16::MAX - 1;
+pub const LAST_CLIENT_EPOCH: i16 = i16::MAX - 1;
 
 /// A level of the feature `transaction.version` (KIP-890).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -196,7 +196,7 @@ impl TransactionCoordinator {
             let errors = match response {
                 Ok(response) => errors(response),
                 Err(error) => {
-                    tracing::info!(node_id, %error, "transaction markers will be sent again");
+                    tracing::debug!(node_id, %error, "transaction markers will be sent again");
                     HashMap::new()
                 }
             };
@@ -218,6 +218,7 @@ impl TransactionCoordinator {
         }
         let Some(transaction) = state.get_mut(&marker.transactional_id) else { return };
         let mut retried = Partitions::default();
+        let mut refused = None;
         for (topic, partition) in marker.partitions.iter() {
             let topics = errors.get(&marker.producer_id);
             let error = topics.and_then(|topics| topics.get(topic)).and_then(|errors| errors.get(&partition));
@@ -228,12 +229,15 @@ impl TransactionCoordinator {
                     transaction.marker_written(topic, partition);
                 }
                 Some(error @ (ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::TRANSACTION_COORDINATOR_FENCED)) => {
-                    let transactional_id = &marker.transactional_id;
-                    tracing::warn!(transactional_id, node_id, topic, partition, %error, "a marker was refused");
+                    refused = Some((topic, partition, error));
                     transaction.marker_refused(error, topic, partition);
                 }
                 Some(_) | None => retried.insert(topic, partition),
             }
+        }
+        if let Some((topic, partition, error)) = refused {
+            let transactional_id = &marker.transactional_id;
+            tracing::warn!(transactional_id, node_id, topic, partition, %error, "a transaction cannot be ended there");
         }
         self.complete(&shard, &mut state, &marker.transactional_id);
         drop(state);

@@ -7,7 +7,7 @@ use wire::WireError;
 use wire::batch::{Batch, BatchBuilder};
 use wire::state::transaction_log::{TransactionLogKey, TransactionLogValue, TransactionPartitions};
 
-use super::core::{Metadata, NO_PRODUCER_EPOCH, Partitions, State, TransactionVersion};
+use super::core::{LAST_CLIENT_EPOCH, Metadata, NO_PRODUCER_EPOCH, Partitions, State, TransactionVersion};
 
 /// A record that has been read. No value is a tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(super) fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, ReadError
 
 fn metadata(value: TransactionLogValue) -> Result<Metadata, ReadError> {
     let state = State::from_id(value.transaction_status).ok_or(ReadError::UnknownState(value.transaction_status))?;
+    let client_version = TransactionVersion(value.client_transaction_version);
     let topics = value.transaction_partitions.unwrap_or_default();
     let partitions = topics.iter().flat_map(|topic| topic.partition_ids.iter().map(|index| (&*topic.topic, *index)));
     let partitions: Partitions = partitions.collect();
@@ -42,14 +43,24 @@ fn metadata(value: TransactionLogValue) -> Result<Metadata, ReadError> {
         previous_producer_id: value.previous_producer_id,
         next_producer_id: value.next_producer_id,
         producer_epoch: value.producer_epoch,
-        last_producer_epoch: NO_PRODUCER_EPOCH,
+        last_producer_epoch: last_producer_epoch(state, client_version, value.producer_epoch),
         timeout_ms: value.transaction_timeout_ms,
         state,
         partitions,
         last_update_ms: value.transaction_last_update_timestamp_ms,
         start_ms: value.transaction_start_timestamp_ms,
-        client_version: TransactionVersion(value.client_transaction_version),
+        client_version,
     })
+}
+
+/// The last epoch is not stored. Where the end of a transaction has bumped the epoch, it is known all the same.
+fn last_producer_epoch(state: State, client_version: TransactionVersion, producer_epoch: i16) -> i16 {
+    let is_bumped = client_version.supports_epoch_bump() && (state.is_prepared() || state.is_complete());
+    match producer_epoch {
+        _ if !is_bumped => NO_PRODUCER_EPOCH,
+        0 => LAST_CLIENT_EPOCH,
+        bumped => bumped - 1,
+    }
 }
 
 /// The value of an id's record, as a cluster of this level of `transaction.version` stores it.

@@ -51,16 +51,22 @@ impl TransactionCoordinator {
 
     async fn abort_timed_out(self: &Arc<Self>) {
         let mut without_producer_id = Vec::new();
+        let mut aborted = 0;
         for shard in self.shards() {
             let state = shard.state.lock();
             let open = state.iter().filter(|(_, transaction)| transaction.current().state == State::Ongoing);
             let ids: Vec<_> = open.map(|(transactional_id, _)| transactional_id.to_owned()).collect();
             drop(state);
             for transactional_id in ids {
-                if let Some(Step::NeedsProducerId) = self.abort_if_timed_out(&shard, &transactional_id, None) {
-                    without_producer_id.push((Arc::clone(&shard), transactional_id));
+                match self.abort_if_timed_out(&shard, &transactional_id, None) {
+                    Some(Step::NeedsProducerId) => without_producer_id.push((Arc::clone(&shard), transactional_id)),
+                    Some(Step::Write(_) | Step::Answer(_)) => aborted += 1,
+                    None => {}
                 }
             }
+        }
+        if aborted > 0 {
+            tracing::info!(transactions = aborted, "aborting transactions that are open for too long");
         }
         for (shard, transactional_id) in without_producer_id {
             match self.producer_ids.next().await {
@@ -87,7 +93,6 @@ impl TransactionCoordinator {
         let (now, version) = (self.now(), self.cluster.transaction_version());
         let step = state.get_mut(transactional_id)?.abort_timed_out(now, version, new_producer_id)?;
         if let Step::Write(_) = step {
-            tracing::info!(transactional_id, "aborting a transaction that is open for too long");
             self.write(shard, &state, vec![transactional_id.to_owned()], None);
             state.settle(transactional_id, &self.memory);
         }

@@ -35,6 +35,7 @@ struct Write {
     batch: Batch,
     /// The request that waits, and its answer once the write is durable.
     waiting: Option<(oneshot::Sender<Answer>, Answer)>,
+    has_failed: bool,
 }
 
 impl TransactionCoordinator {
@@ -55,7 +56,7 @@ impl TransactionCoordinator {
         let batch = batcher.build();
         let append = self.log.append(shard.partition, batch.clone());
         let (coordinator, shard) = (Arc::clone(self), Arc::clone(shard));
-        let write = Write { coordinator, shard, transactional_ids, batch, waiting };
+        let write = Write { coordinator, shard, transactional_ids, batch, waiting, has_failed: false };
         tokio::spawn(write.run(append));
     }
 }
@@ -120,12 +121,10 @@ impl Write {
                 Ended::ForGood
             }
             Err(error) => {
-                tracing::warn!(
-                    transactional_id = self.transactional_ids.first(),
-                    ids = self.transactional_ids.len(),
-                    %error,
-                    "the records of transactions could not be written"
-                );
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    let transactional_id = self.transactional_ids.first();
+                    tracing::warn!(transactional_id, %error, "the record of a transaction could not be written");
+                }
                 let is_retried = self.failed(&mut state, error);
                 drop(state);
                 self.answer(|_| Err(response_error(error)));

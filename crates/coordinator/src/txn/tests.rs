@@ -1,0 +1,1 @@
+//! The coordinator against a log and partitions in memory.
