@@ -69,9 +69,8 @@ impl LogView {
         if part.segment.load_txn_index()? {
             return Ok(());
         }
-        tracing::warn!(
-            dir = %self.dir().display(), segment = part.segment.base_offset(), "transaction index is garbage, rebuilding"
-        );
+        let segment = part.segment.base_offset();
+        tracing::warn!(dir = %self.dir().display(), segment, "transaction index is garbage, rebuilding");
         self.rebuild_txn_index(part)
     }
 

@@ -207,14 +207,12 @@ impl Log {
                     if let Some(first_offset) = self.producers.note_marker(&header, marker, now.monotonic_ms) {
                         let last_stable_offset = transactions.end(first_offset, header.base_offset);
                         let aborted = aborted_by(&header, marker, first_offset, last_stable_offset);
-                        aborted.filter(|_| !crate::injected_fault!(RecoveryLosesAborted)).map_or(
-                            Ok(()),
-                            |aborted| {
-                                part.segment
-                                    .push_aborted(&[aborted])
-                                    .map(|is_new| self.view.note_dir_changed_if(is_new))
-                            },
-                        )?;
+                        if let Some(aborted) = aborted
+                            && !crate::injected_fault!(RecoveryLosesAborted)
+                        {
+                            let written = part.segment.push_aborted(&[aborted]);
+                            self.index_result(written.map(|is_new| self.view.note_dir_changed_if(is_new)))?;
+                        }
                     }
                 } else if self.producers.note_batch(&header, now.monotonic_ms) {
                     transactions.begin(header.base_offset);

@@ -282,10 +282,7 @@ fn an_open_transaction_is_fenced_with_one_bump() {
         finish(&mut transaction);
         assert_eq!((transaction.current().state, transaction.current().producer_epoch), (State::CompleteAbort, 4));
         // The fenced producer is out; the new one gets an epoch that nobody had.
-        assert_eq!(
-            transaction.add_partitions(at(8), producer(PID, 3), &Partitions::default()),
-            Err(FENCED)
-        );
+        assert_eq!(transaction.add_partitions(at(8), producer(PID, 3), &Partitions::default()), Err(FENCED));
         assert_eq!(init(&mut transaction, None), Ok(Step::Write(Ok(producer(PID, 5)))));
     }
 }
