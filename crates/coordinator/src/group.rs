@@ -36,7 +36,7 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use interfaces::{OffsetsLog, Topic, Topics, VerificationGuard};
+pub use interfaces::{OffsetsLog, Topic, Topics};
 pub use storage::Now;
 pub use transactions::Marker;
 

@@ -3,7 +3,8 @@
 //! Behaviour:
 //! - No topics (null) are all that the group has offsets for.
 //! - A group or an offset that does not exist is offset -1, without an error.
-//! - `require_stable` (version 7, KIP-447) waits for commits that are on their way.
+//! - `require_stable` (version 7, KIP-447) waits for commits that are on their way. A partition whose offset an open
+//!   transaction may replace is UNSTABLE_OFFSET_COMMIT.
 //! - An offset of a topic that was deleted since, and created anew under its name, is not shown.
 //! - A group that is named again is INVALID_REQUEST, a partition is answered once. Groups beyond 16 MiB of offsets are
 //!   POLICY_VIOLATION. Kafka has no such bounds.

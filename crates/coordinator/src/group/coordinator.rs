@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use platform::{Clock, Count, Random};
+use storage::VerificationGuard;
 use tokio::sync::{Notify, oneshot};
 use wire::api::heartbeat::HeartbeatRequest;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
@@ -29,7 +30,7 @@ use super::history::{Generation, History};
 use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::shard::{Phase, Shard, ShardState};
-use super::{GroupConfig, Now, OffsetsLog, Topics, VerificationGuard};
+use super::{GroupConfig, Now, OffsetsLog, Topics};
 use crate::topic_log::BoxFuture;
 
 /// Longest group id. Kafka has no bound but that of its strings.

@@ -2,6 +2,7 @@
 //!
 //! The broker implements both on its partitions and its metadata; tests implement them in memory.
 
+use storage::VerificationGuard;
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
@@ -23,11 +24,6 @@ pub trait OffsetsLog: TopicLog {
     fn append_marker(&self, partition: i32, batch: Batch, transaction_version: i8)
     -> BoxFuture<Result<i64, ErrorCode>>;
 }
-
-/// What a log gives to the one that asks a transaction's coordinator whether the transaction includes the log's
-/// partition, and wants to see with the records (KIP-890). Nobody but the log looks into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VerificationGuard(pub u64);
 
 /// The metadata that the coordinator needs.
 pub trait Topics: Send + Sync + 'static {

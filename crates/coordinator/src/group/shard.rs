@@ -251,7 +251,6 @@ impl ShardState {
             for group_id in std::mem::take(&mut transaction.groups) {
                 let Some(slot) = self.groups.get_mut(&group_id) else { continue };
                 slot.group.offsets.end_transaction(producer_id, is_committed);
-                slot.offsets_visible.notify_waiters();
                 self.settle(&group_id, memory);
             }
         }
@@ -274,6 +273,11 @@ impl ShardState {
     #[cfg(test)]
     pub(super) fn counted_bytes(&self) -> usize {
         self.groups.iter().map(|(group_id, slot)| slot.group.size_bytes() + 2 * group_id.len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn transaction_count(&self) -> usize {
+        self.transactions.len()
     }
 
     pub(super) fn next_deadline_ms(&self) -> i64 {

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use storage::VerificationGuard;
 use wire::ErrorCode;
 use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use wire::api::txn_offset_commit::{
@@ -15,8 +16,8 @@ use wire::api::txn_offset_commit::{
 };
 
 use super::coordinator::{GroupCoordinator, check_group_id, response_error};
+use super::records;
 use super::shard::Shard;
-use super::{VerificationGuard, records};
 
 /// The producer in whose transaction offsets are committed.
 #[derive(Clone, Copy)]
@@ -84,8 +85,8 @@ impl GroupCoordinator {
         TxnOffsetCommitResponse { topics: topics.collect(), ..Default::default() }
     }
 
-    /// Ends a transaction in a partition of `__consumer_offsets`. The marker is on its way to the log when this returns,
-    /// and takes effect also if what is returned is dropped.
+    /// Ends a transaction in a partition of `__consumer_offsets`. The marker is on its way to the log when this
+    /// returns, and takes effect also if what is returned is dropped.
     pub fn write_marker(
         self: &Arc<Self>,
         partition: i32,

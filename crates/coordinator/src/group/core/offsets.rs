@@ -4,8 +4,8 @@
 //! Writes of one group get a sequence in the order of the log; whichever is durable first, the later one in the log
 //! wins.
 //!
-//! An offset of a transaction (KIP-447) is pending from when its record is durable: [`pending`](super::pending) has what
-//! becomes of it.
+//! An offset of a transaction (KIP-447) is pending from when its record is durable: [`pending`](super::pending) has
+//! what becomes of it.
 
 use std::collections::BTreeMap;
 

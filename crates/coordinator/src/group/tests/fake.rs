@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use platform::{Clock, Random};
+use storage::VerificationGuard;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use wire::batch::{Batch, Batches};
@@ -14,7 +15,7 @@ use wire::record::RecordReader;
 use wire::{ErrorCode, Uuid};
 
 use crate::group::records::{self, Stored};
-use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics, VerificationGuard};
+use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics};
 use crate::topic_log::{BoxFuture, TopicLog};
 
 /// Monotonic time is tokio's, which tests pause; the wall clock can jump.

@@ -1,8 +1,11 @@
 //! Offsets in transactions: what is answered when, what can be seen, and what markers do.
 
 use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use storage::{Disk, Log, LogConfig, OpenOptions, SimDisk, Verification, VerificationGuard};
 use tokio::task::JoinHandle;
 use wire::api::offset_delete::{OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics};
@@ -15,9 +18,20 @@ use wire::{ErrorCode, Uuid};
 
 use super::api::{CALLER, offset, settle};
 use super::fake::{World, topic_id};
-use crate::group::{GroupConfig, Marker, VerificationGuard};
+use crate::group::{GroupConfig, Marker, Now};
 
-const GUARD: Option<VerificationGuard> = Some(VerificationGuard(5));
+/// The first guard of a log.
+fn guard() -> Option<VerificationGuard> {
+    const START: Now = Now { monotonic_ms: 0, wall_ms: 0 };
+    let disk = SimDisk::new(1);
+    disk.create_dir_all(Path::new("t-0")).unwrap();
+    let options = OpenOptions { recovery_point: 0, log_start_offset: 0, clean_shutdown: false, now: START };
+    let (mut log, _) = Log::open(Arc::new(disk), "t-0".into(), LogConfig::default(), options).unwrap();
+    match log.start_verification(7, 3, -1, 2, START).unwrap() {
+        Verification::Needed(guard) => Some(guard),
+        Verification::NotNeeded => None,
+    }
+}
 
 pub(super) fn request(producer_id: i64, group_id: &str, offsets: &[(&str, i32, i64)]) -> TxnOffsetCommitRequest {
     let topics = offsets.iter().map(|(topic, partition, offset)| TxnOffsetCommitRequestTopic {
@@ -64,7 +78,7 @@ impl World {
         group_id: &str,
         offsets: &[(&str, i32, i64)],
     ) -> Vec<ErrorCode> {
-        self.ask(5, request(producer_id, group_id, offsets), Ok(GUARD)).await
+        self.ask(5, request(producer_id, group_id, offsets), Ok(guard())).await
     }
 
     fn spawn_commit_in(
@@ -75,13 +89,18 @@ impl World {
     ) -> JoinHandle<Vec<ErrorCode>> {
         let (groups, request) = (self.groups.clone(), request(producer_id, group_id, offsets));
         tokio::spawn(async move {
-            let verification = std::future::ready(Ok(GUARD));
+            let verification = std::future::ready(Ok(guard()));
             errors(&groups.txn_offset_commit(5, CALLER.client_host, request, verification).await)
         })
     }
 
     pub(super) async fn end(&self, producer_id: i64, is_committed: bool) -> Result<(), ErrorCode> {
         self.groups.write_marker(0, marker(producer_id, is_committed)).await
+    }
+
+    /// How many transactions are remembered as having something in a group.
+    fn transaction_count(&self) -> usize {
+        self.groups.shard("").unwrap().state.lock().transaction_count()
     }
 
     /// The offset of a partition for a reader that wants it stable.
@@ -151,7 +170,7 @@ async fn transactions_are_stored_as_kafka_does() {
     };
     assert_eq!(record(1), (vec![0, 0, 0, 1], vec![0, 0, 0, 0, 0, 9]));
     assert_eq!(record(2), (vec![0, 0, 0, 0], vec![0, 0, 0, 0, 0, 9]));
-    assert_eq!((world.log.guards(), world.log.marker_versions()), (vec![GUARD], vec![2, 2]));
+    assert_eq!((world.log.guards(), world.log.marker_versions()), (vec![guard()], vec![2, 2]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,6 +340,7 @@ async fn a_commit_that_fails_is_not_part_of_the_transaction() {
     world.log.refuse(Some(ErrorCode::INVALID_TXN_STATE));
     assert_eq!(world.commit_in(7, "g", &[("t1", 0, 2)]).await, [ErrorCode::INVALID_TXN_STATE]);
     assert!(world.list().is_empty());
+    assert_eq!(world.transaction_count(), 0);
     world.log.refuse(None);
     assert_eq!(world.end(7, true).await, Ok(()));
     assert!(world.list().is_empty());
@@ -345,7 +365,7 @@ async fn large_commits_in_a_transaction_are_split_and_end_together() {
     let offsets: Vec<_> = names.iter().flat_map(|name| (0..3).map(|p| (name.as_str(), p, 5))).collect();
     assert_eq!(world.commit_in(7, "g", &offsets).await, [ErrorCode::NONE; 30]);
     let guards = world.log.guards();
-    assert!(guards.len() > 1 && guards.iter().all(|guard| *guard == GUARD), "{guards:?}");
+    assert!(guard().is_some() && guards.len() > 1 && guards.iter().all(|given| *given == guard()), "{guards:?}");
     let world = world.restart(0).await;
     assert!(world.fetch("g").await.is_empty());
     world.end(7, true).await.unwrap();
@@ -415,6 +435,7 @@ async fn memory_of_what_is_pending_is_bounded() {
     for producer_id in 0..300 {
         world.end(producer_id, producer_id % 2 == 0).await.unwrap();
     }
+    assert_eq!(world.transaction_count(), 0);
     assert!(world.groups.memory_bytes() < 10_000, "{}", world.groups.memory_bytes());
     world.memory_is_counted();
     assert_eq!(world.commit_in(1, "g1", &[("t1", 0, 1)]).await, [ErrorCode::NONE]);

@@ -173,9 +173,10 @@ struct Begun {
 }
 
 /// All that can be seen of offsets.
-fn view(offsets: &Offsets) -> (Vec<(Option<i64>, bool)>, Vec<i64>, usize) {
-    let partitions = (0..PARTITIONS).map(|partition| (visible(offsets, partition), offsets.is_pending("t", partition)));
-    (partitions.collect(), offsets.producers().collect(), offsets.size_bytes())
+fn view(offsets: &Offsets) -> String {
+    let of = |partition| (visible(offsets, partition), offsets.is_pending("t", partition));
+    let partitions: Vec<_> = (0..PARTITIONS).map(of).collect();
+    format!("{partitions:?} {:?} {} bytes", offsets.producers().collect::<Vec<_>>(), offsets.size_bytes())
 }
 
 const PARTITIONS: i32 = 3;
