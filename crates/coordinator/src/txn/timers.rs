@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::coordinator::TransactionCoordinator;
-use super::core::{State, Step};
+use super::core::{State, Step, Transaction};
 use super::shard::{Phase, Shard};
 
 /// Bytes of ids whose tombstones are written together, as in Kafka.
@@ -41,7 +41,7 @@ impl TransactionCoordinator {
             let prepared = state.iter().filter(|(_, transaction)| transaction.current().state.is_prepared());
             let ids: Vec<_> = prepared.map(|(transactional_id, _)| transactional_id.to_owned()).collect();
             for transactional_id in ids {
-                let refused = state.get_mut(&transactional_id).map(|transaction| transaction.take_refused());
+                let refused = state.get_mut(&transactional_id).map(Transaction::take_refused);
                 if let Some(refused) = refused.filter(|refused| !refused.is_empty()) {
                     self.send_markers_to(&shard, &mut state, &transactional_id, refused);
                 }

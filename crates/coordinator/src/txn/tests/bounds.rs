@@ -64,7 +64,7 @@ async fn a_transaction_is_no_larger_than_a_record_that_ends_it() {
         // A refused one is not in the way of those after it.
         assert!(refused < 12);
         world.log.limit_batches(350);
-        assert_eq!(producer.add(&world.txn, &[("t0", 0), ("__consumer_offsets", 99)]).await.is_ok(), false);
+        assert!(producer.add(&world.txn, &[("t0", 0), ("__consumer_offsets", 99)]).await.is_err());
         let before = world.log.bytes().len();
         producer.end(&world.txn, if version == 2 { END_V2 } else { END_V1 }, true).await.unwrap();
         settle().await;

@@ -64,7 +64,7 @@ async fn a_decided_transaction_gets_all_its_markers_again() {
         let of_second: Vec<_> = world.cluster.markers().into_iter().filter(|(_, _, marker)| marker.3 == 6).collect();
         let expected = [("t0", 0), ("t1", 1)].map(|(t, p)| (t.to_owned(), p, (100, epoch, committed, 6)));
         assert_eq!(of_second, expected);
-        assert_eq!(world.log.last("id").unwrap().state.is_complete(), true);
+        assert!(world.log.last("id").unwrap().state.is_complete());
         // The answer that was given holds, also for one that has not heard of it.
         let mut retry = before.clone();
         assert_eq!(retry.end(&world.txn, version, committed).await, Ok(()));

@@ -208,6 +208,9 @@ impl TopicLog for FakeLog {
     }
 }
 
+/// Topic, partition, and the marker's producer id, epoch, decision and coordinator epoch.
+pub(super) type TakenMarker = (String, i32, (i64, i16, bool, i32));
+
 /// The topics, the controller, and the brokers that lead partitions. Each partition remembers the markers that it took.
 pub(super) struct FakeCluster(Mutex<ClusterState>, AtomicI16);
 
@@ -280,8 +283,8 @@ impl FakeCluster {
         self.0.lock().partition_count = count;
     }
 
-    /// The markers that partitions have taken: topic, partition, (producer id, epoch, commit, coordinator epoch).
-    pub(super) fn markers(&self) -> Vec<(String, i32, (i64, i16, bool, i32))> {
+    /// The markers that partitions have taken, in their order.
+    pub(super) fn markers(&self) -> Vec<TakenMarker> {
         let state = self.0.lock();
         let brief =
             |m: &WritableTxnMarker| (m.producer_id, m.producer_epoch, m.transaction_result, m.coordinator_epoch);

@@ -32,7 +32,7 @@ use crate::topic_log::{BoxFuture, TopicLog};
 use crate::txn::core::{Metadata, State, TransactionVersion};
 use crate::txn::{Cluster, Leader, MarkerTransport, ProducerIds, TransactionConfig, TransactionCoordinator};
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 const STEPS: u64 = 60;
 const IDS: u64 = 3;
 /// Two for each id, that take it from each other.
@@ -88,6 +88,8 @@ struct ModelState {
     partitions: BTreeMap<(String, i32), BTreeMap<i64, PartitionProducer>>,
     last_producer_id: i64,
     last_transaction: u64,
+    /// The last decision of each id.
+    prepared: BTreeMap<String, Metadata>,
     expected: BTreeMap<u64, Expected>,
     /// How transactions were decided where they were first.
     decided: BTreeMap<u64, bool>,
@@ -249,8 +251,12 @@ impl TopicLog for LedLog {
             return Box::pin(std::future::ready(Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
         }
         for record in stored(batch.bytes.clone()) {
-            let Some(complete) = record.value.filter(|metadata| metadata.state.is_complete()) else { continue };
-            self.check_complete(&record.transactional_id, &complete);
+            let Some(metadata) = record.value else { continue };
+            if metadata.state.is_prepared() {
+                self.model.state.lock().prepared.insert(record.transactional_id, metadata);
+            } else if metadata.state.is_complete() {
+                self.check_complete(&record.transactional_id, &metadata);
+            }
         }
         self.model.log.append(partition, batch)
     }
@@ -270,12 +276,9 @@ impl TopicLog for LedLog {
 
 impl LedLog {
     fn check_complete(&self, transactional_id: &str, complete: &Metadata) {
-        let records = self.model.log.records();
-        let prepared = records.iter().rev().filter(|record| record.transactional_id == transactional_id);
-        let mut prepared = prepared.filter_map(|record| record.value.as_ref());
-        let prepared = prepared.find(|metadata| metadata.state.is_prepared()).expect("it was decided");
-        assert_eq!(prepared.state == State::PrepareCommit, complete.state == State::CompleteCommit);
         let state = self.model.state.lock();
+        let prepared = state.prepared.get(transactional_id).expect("it was decided");
+        assert_eq!(prepared.state == State::PrepareCommit, complete.state == State::CompleteCommit);
         for (topic, partition) in prepared.partitions.iter() {
             let producers = state.partitions.get(&(topic.to_owned(), partition));
             let known = producers.and_then(|producers| producers.get(&prepared.producer_id)).expect("it has a marker");
@@ -485,6 +488,7 @@ async fn run(seed: u64) -> Vec<String> {
         partitions: BTreeMap::new(),
         last_producer_id: 0,
         last_transaction: 0,
+        prepared: BTreeMap::new(),
         expected: BTreeMap::new(),
         decided: BTreeMap::new(),
         told: Vec::new(),
