@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::BrokerConfig;
-use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, Topics};
+use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, TopicSnapshot, Topics};
 use coordinator::topic_log::{BoxFuture, TopicLog};
 use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
 use parking_lot::Mutex;
@@ -162,6 +162,10 @@ impl Topics for OffsetsTopic {
         self.metadata.load().topic_by_id(id).map(|topic| topic.name.to_string())
     }
 
+    fn snapshot(&self) -> Arc<dyn TopicSnapshot> {
+        Arc::new(ImageTopics(self.metadata.load_full()))
+    }
+
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {
         let completion = self.log.partitions.find_by_name(topic, partition).ok()?.make_durable(offset)?;
         Some(Box::pin(async move {
@@ -189,6 +193,38 @@ impl Topics for OffsetsTopic {
                 None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
             }
         })
+    }
+}
+
+/// The topics of an image.
+struct ImageTopics(Arc<MetadataImage>);
+
+impl TopicSnapshot for ImageTopics {
+    fn topic(&self, name: &str) -> Option<Topic> {
+        let topic = self.0.topic(name)?;
+        Some(Topic { id: topic.id, partition_count: topic.partitions.len() as i32 })
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.0.topic_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.topics().map(|topic| topic.name.to_string()).collect()
+    }
+
+    fn racks(&self, name: &str) -> Vec<Vec<String>> {
+        let Some(topic) = self.0.topic(name) else { return Vec::new() };
+        let racks: BTreeMap<i32, &String> =
+            self.0.brokers().filter_map(|broker| Some((broker.id, broker.rack.as_ref()?))).collect();
+        let of_partition = |partition: &Arc<Partition>| {
+            partition.replicas.iter().filter_map(|replica| racks.get(replica).map(|rack| (*rack).clone())).collect()
+        };
+        topic.partitions.iter().map(of_partition).collect()
+    }
+
+    fn version(&self) -> i64 {
+        self.0.offset()
     }
 }
 

@@ -1,6 +1,8 @@
-//! Consumer groups: the classic group protocol (KIP-394, KIP-345) and committed offsets.
+//! Consumer groups: the classic group protocol (KIP-394, KIP-345), the new one (KIP-848), and committed offsets.
 //!
 //! - [`core`]: one group as a pure state machine, without IO or clock.
+//! - [`consumer`]: one group of the consumer group protocol (KIP-848), likewise; [`assignor`] shares partitions out for
+//!   it, and [`regex`] has the patterns that its members subscribe with.
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`], [`offset_fetch`] and [`admin`] are its answers to the other APIs.
 //! - [`transactions`]: offsets that are committed in transactions, and the markers that end them.
@@ -15,7 +17,9 @@
 //! The handlers in `api/` call the coordinator; the broker passes it the partitions that it leads.
 
 pub mod admin;
+pub mod assignor;
 pub mod config;
+pub mod consumer;
 pub mod coordinator;
 pub mod core;
 mod history;
@@ -25,6 +29,7 @@ mod memory;
 pub mod offset_fetch;
 pub mod offsets;
 pub mod records;
+pub mod regex;
 mod shard;
 mod transactions;
 mod watch;
@@ -36,7 +41,7 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use interfaces::{OffsetsLog, Topic, Topics};
+pub use interfaces::{OffsetsLog, Topic, TopicSnapshot, Topics};
 pub use storage::Now;
 pub use transactions::Marker;
 

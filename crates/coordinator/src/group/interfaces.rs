@@ -2,6 +2,8 @@
 //!
 //! The broker implements both on its partitions and its metadata; tests implement them in memory.
 
+use std::sync::Arc;
+
 use storage::VerificationGuard;
 use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
@@ -31,6 +33,9 @@ pub trait Topics: Send + Sync + 'static {
 
     fn name(&self, id: Uuid) -> Option<String>;
 
+    /// The topics as they are now.
+    fn snapshot(&self) -> Arc<dyn TopicSnapshot>;
+
     /// Has the records of a partition below an offset synced on its in-sync replicas. `None` if they are, or if another
     /// broker leads the partition.
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>>;
@@ -41,6 +46,22 @@ pub trait Topics: Send + Sync + 'static {
     /// Creates `__consumer_offsets`, compacted, with `offsets.topic.num.partitions` partitions. Resolves when the
     /// partitions can be led, also if another request has created it meanwhile.
     fn create_offsets_topic(&self) -> BoxFuture<Result<(), ErrorCode>>;
+}
+
+/// The topics at one moment.
+pub trait TopicSnapshot: Send + Sync {
+    fn topic(&self, name: &str) -> Option<Topic>;
+
+    fn name(&self, id: Uuid) -> Option<String>;
+
+    /// The names of all topics.
+    fn names(&self) -> Vec<String>;
+
+    /// The racks of each partition's replicas, as far as their brokers have any.
+    fn racks(&self, name: &str) -> Vec<Vec<String>>;
+
+    /// A number that grows with changes of the metadata.
+    fn version(&self) -> i64;
 }
 
 /// A topic as offset commits and fetches see it.

@@ -15,7 +15,7 @@ use wire::record::RecordReader;
 use wire::{ErrorCode, Uuid};
 
 use crate::group::records::{self, Stored};
-use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, Topics};
+use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, TopicSnapshot, Topics};
 use crate::topic_log::{BoxFuture, TopicLog};
 
 /// Monotonic time is tokio's, which tests pause; the wall clock can jump.
@@ -295,6 +295,12 @@ impl Topics for FakeTopics {
         (0..TOPIC_COUNT).find(|number| topic_id(*number) == id).map(|number| format!("t{number}"))
     }
 
+    fn snapshot(&self) -> Arc<dyn TopicSnapshot> {
+        let gone = self.gone.lock().clone();
+        let names = (0..TOPIC_COUNT).map(|number| format!("t{number}")).filter(|name| !gone.contains(name));
+        Arc::new(FakeSnapshot(names.filter_map(|name| Some((name.clone(), self.topic(&name)?))).collect()))
+    }
+
     fn make_durable(&self, topic: &str, _: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {
         let mut unsynced = self.unsynced.lock();
         unsynced.from.as_ref().filter(|(name, from)| name == topic && *from < offset)?;
@@ -309,6 +315,31 @@ impl Topics for FakeTopics {
 
     fn create_offsets_topic(&self) -> BoxFuture<Result<(), ErrorCode>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Topics as they were.
+struct FakeSnapshot(BTreeMap<String, Topic>);
+
+impl TopicSnapshot for FakeSnapshot {
+    fn topic(&self, name: &str) -> Option<Topic> {
+        self.0.get(name).copied()
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.0.iter().find(|(_, topic)| topic.id == id).map(|(name, _)| name.clone())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    fn racks(&self, _: &str) -> Vec<Vec<String>> {
+        Vec::new()
+    }
+
+    fn version(&self) -> i64 {
+        1
     }
 }
 

@@ -1,0 +1,6 @@
+//! What one group does, step by step, and in [`random`] whatever happens.
+
+mod fake;
+mod heartbeats;
+mod random;
+mod subscriptions;
