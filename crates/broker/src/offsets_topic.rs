@@ -10,7 +10,7 @@ use bytes::Bytes;
 use configuration::BrokerConfig;
 use coordinator::group::{GroupCoordinator, OFFSETS_TOPIC, OffsetsLog, Topic, TopicSnapshot, Topics};
 use coordinator::topic_log::{BoxFuture, TopicLog};
-use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage};
+use metadata::{Applied, MetadataCache, MetadataDelta, MetadataImage, Partition};
 use parking_lot::Mutex;
 use storage::{ReadError, VerificationGuard};
 use tokio::runtime::Handle;

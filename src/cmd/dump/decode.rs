@@ -1,8 +1,16 @@
 //! Keys and values of the logs that the broker keeps for itself, in words.
 
+use std::fmt::Debug;
+
 use bytes::Bytes;
+use wire::state::Stored;
 use wire::state::consumer_protocol::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use wire::state::control::ControlType;
+use wire::state::group::consumer::{
+    ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue, ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataValue, ConsumerGroupRegularExpressionValue, ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+};
 use wire::state::group::{GroupMetadataValue, GroupRecordKey, OffsetCommitValue};
 use wire::state::metadata::MetadataRecord;
 
@@ -70,7 +78,30 @@ fn group_record(key: &Bytes, value: Option<&Bytes>) -> Option<String> {
                  {leader:?} current_state_timestamp: {current_state_timestamp} members: [{members}]"
             ))
         }
+        GroupRecordKey::ConsumerGroupPartitionMetadata(_) => {
+            of_consumer_group::<ConsumerGroupPartitionMetadataValue>(&key, value)
+        }
+        GroupRecordKey::ConsumerGroupMetadata(_) => of_consumer_group::<ConsumerGroupMetadataValue>(&key, value),
+        GroupRecordKey::ConsumerGroupMemberMetadata(_) => {
+            of_consumer_group::<ConsumerGroupMemberMetadataValue>(&key, value)
+        }
+        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_) => {
+            of_consumer_group::<ConsumerGroupTargetAssignmentMetadataValue>(&key, value)
+        }
+        GroupRecordKey::ConsumerGroupTargetAssignmentMember(_) => {
+            of_consumer_group::<ConsumerGroupTargetAssignmentMemberValue>(&key, value)
+        }
+        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(_) => {
+            of_consumer_group::<ConsumerGroupCurrentMemberAssignmentValue>(&key, value)
+        }
+        GroupRecordKey::ConsumerGroupRegularExpression(_) => {
+            of_consumer_group::<ConsumerGroupRegularExpressionValue>(&key, value)
+        }
     }
+}
+
+fn of_consumer_group<T: Stored + Debug>(key: &GroupRecordKey, value: &Bytes) -> Option<String> {
+    T::read_versioned(value).ok().map(|value| format!("{key:?} {value:?}"))
 }
 
 /// What a control record is.
@@ -91,6 +122,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wire::state::group::consumer::ConsumerGroupKey;
     use wire::state::group::{GroupMetadataKey, OffsetCommitKey};
     use wire::state::metadata::TopicRecord;
 
@@ -108,6 +140,12 @@ mod tests {
         let told = Decoder::Groups.decode(Some(&key), Some(&value)).unwrap();
         assert!(told.contains("partition: 3") && told.contains("offset: 42"), "{told}");
         assert!(Decoder::Groups.decode(Some(&key), None).unwrap().ends_with("deleted"));
+
+        let key = ConsumerGroupKey { group_id: "g".to_owned() };
+        let key = GroupRecordKey::ConsumerGroupMetadata(key).write();
+        let value = ConsumerGroupMetadataValue { epoch: 42, ..Default::default() }.write_versioned(0);
+        let told = Decoder::Groups.decode(Some(&key), Some(&value)).unwrap();
+        assert!(told.contains("group_id: \"g\"") && told.contains("epoch: 42"), "{told}");
 
         let key = GroupRecordKey::GroupMetadata(GroupMetadataKey { group: "g".to_owned() }).write();
         let value = GroupMetadataValue { generation: 7, ..Default::default() }.to_bytes();

@@ -35,7 +35,7 @@ fn list<T>(text: &str, parse: impl Fn(&str) -> T) -> Vec<T> {
     text.split(',').filter(|item| !item.is_empty()).map(parse).collect()
 }
 
-fn numbered<'a>(item: &'a str) -> (Uuid, &'a str) {
+fn numbered(item: &str) -> (Uuid, &str) {
     let (number, rest) = item.split_once(':').unwrap();
     (topic(number.parse().unwrap()), rest)
 }

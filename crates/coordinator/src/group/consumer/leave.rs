@@ -20,7 +20,7 @@ impl ConsumerGroup {
         let change = if request.member_epoch == STATIC_LEAVE_EPOCH {
             self.leave_for_a_while(&request.member_id)
         } else {
-            self.fence(context, &[request.member_id.clone()])
+            self.fence(context, std::slice::from_ref(&request.member_id))
         };
         let response = ConsumerGroupHeartbeatResponse {
             member_id: Some(request.member_id.clone()),

@@ -33,7 +33,7 @@ impl ConsumerGroup {
     fn assign(&self, context: Context<'_>) -> Vec<(String, Partitions)> {
         let nothing = Partitions::new();
         // Most members have the same subscription, which is looked up once.
-        let mut known: BTreeMap<(&BTreeSet<String>, Option<&str>), Arc<BTreeSet<Uuid>>> = BTreeMap::new();
+        let mut known: BTreeMap<_, Arc<BTreeSet<Uuid>>> = BTreeMap::new();
         let mut partition_counts = BTreeMap::new();
         let mut members = Vec::with_capacity(self.members.len());
         for (member_id, metadata) in &self.members {
