@@ -42,8 +42,8 @@ pub use core::RebalanceCause;
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
 pub use interfaces::{OffsetsLog, Topic, TopicSnapshot, Topics};
+pub use records::Marker;
 pub use storage::Now;
-pub use transactions::Marker;
 
 /// The topic that holds groups and offsets.
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";

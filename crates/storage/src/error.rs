@@ -71,8 +71,8 @@ pub enum AppendError {
     OutOfOrderSequence { producer_id: i64, producer_epoch: i16, sequence: i32, last_sequence: i32 },
     #[error("epoch {producer_epoch} of producer {producer_id} is behind {current_epoch}")]
     InvalidProducerEpoch { producer_id: i64, producer_epoch: i16, current_epoch: i16 },
-    /// A batch outside of a transaction while one of the same producer is open, or one of a transaction that is not open
-    /// and was not verified.
+    /// A batch outside of a transaction while one of the same producer is open, or one of a transaction that is not
+    /// open and was not verified.
     #[error("producer {producer_id} has an open transaction, or none that was verified")]
     InvalidTxnState { producer_id: i64 },
     #[error("coordinator epoch {coordinator_epoch} of a marker for producer {producer_id} is behind {current_epoch}")]

@@ -10,7 +10,6 @@ use wire::state::control::{ControlType, EndTxnMarker};
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
 
 use super::core::{CommittedOffset, OffsetWrite};
-use super::transactions::Marker;
 
 /// A record that has been read. `None` is a tombstone.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +46,17 @@ pub fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, WireError> {
 fn transactional(batch: BatchBuilder, producer_id: i64, producer_epoch: i16) -> BatchBuilder {
     const NO_SEQUENCE: i32 = -1;
     batch.producer(producer_id, producer_epoch, NO_SEQUENCE).transactional()
+}
+
+/// What ends a producer's transaction in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub is_committed: bool,
+    pub coordinator_epoch: i32,
+    /// The version of transactions (KIP-1228): 0 is what does not say.
+    pub transaction_version: i8,
 }
 
 /// The batch of a marker (`EndTransactionMarker`).

@@ -1,7 +1,7 @@
 //! Patterns that members subscribe with, in the syntax of RE2 (KIP-848's `SubscribedTopicRegex`).
 //!
-//! The engine needs time in proportion to a topic's name, whatever the pattern. A pattern has to match a whole name. Names
-//! are ASCII, and so are classes of characters here; those of Unicode (`\p{Greek}`) are not known.
+//! The engine needs time in proportion to a topic's name, whatever the pattern. A pattern has to match a whole name.
+//! Names are ASCII, and so are classes of characters here; those of Unicode (`\p{Greek}`) are not known.
 
 use std::collections::BTreeSet;
 

@@ -16,7 +16,7 @@ use wire::api::txn_offset_commit::{
 };
 
 use super::coordinator::{GroupCoordinator, check_group_id, response_error};
-use super::records;
+use super::records::{self, Marker};
 use super::shard::Shard;
 
 /// The producer in whose transaction offsets are committed.
@@ -25,17 +25,6 @@ pub(super) struct Producer {
     pub(super) id: i64,
     pub(super) epoch: i16,
     pub(super) guard: Option<VerificationGuard>,
-}
-
-/// What ends a producer's transaction in a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marker {
-    pub producer_id: i64,
-    pub producer_epoch: i16,
-    pub is_committed: bool,
-    pub coordinator_epoch: i32,
-    /// The version of transactions (KIP-1228): 0 is what does not say.
-    pub transaction_version: i8,
 }
 
 impl GroupCoordinator {

@@ -50,7 +50,8 @@ impl TransactionCoordinator {
         })
     }
 
-    /// The ids that this broker coordinates, as far as they pass all filters. Fails while a part of them is being loaded.
+    /// The ids that this broker coordinates, as far as they pass all filters. Fails while a part of them is being
+    /// loaded.
     pub fn list(&self, request: &ListTransactionsRequest) -> ListTransactionsResponse {
         match self.try_list(request) {
             Ok(response) => response,

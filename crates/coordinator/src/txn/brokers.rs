@@ -1,5 +1,5 @@
-//! AddPartitionsToTxn of brokers, from version 4 on: the leader of a partition has it added when a producer first writes to
-//! it, or asks whether it was added (KIP-890). One request speaks for many producers.
+//! AddPartitionsToTxn of brokers, from version 4 on: the leader of a partition has it added when a producer first
+//! writes to it, or asks whether it was added (KIP-890). One request speaks for many producers.
 
 use std::sync::Arc;
 

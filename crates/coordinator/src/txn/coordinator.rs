@@ -116,9 +116,9 @@ impl TransactionCoordinator {
         self.memory.bytes()
     }
 
-    /// Takes over a partition in a leader epoch: reads its ids and serves them, and goes on with the transactions that were
-    /// decided. From this call on, not only from the first poll, requests for them fail with COORDINATOR_LOAD_IN_PROGRESS
-    /// meanwhile. An error means that the partition cannot be served.
+    /// Takes over a partition in a leader epoch: reads its ids and serves them, and goes on with the transactions that
+    /// were decided. From this call on, not only from the first poll, requests for them fail with
+    /// COORDINATOR_LOAD_IN_PROGRESS meanwhile. An error means that the partition cannot be served.
     ///
     /// Nothing that was appended before a former [`Self::unload`] may still be on its way to the log.
     pub fn load(

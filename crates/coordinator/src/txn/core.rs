@@ -9,11 +9,11 @@
 //!
 //! - Kafka fences a producer in two steps, through the state PrepareEpochFence that is never stored. Both happen under
 //!   one lock here, so that there is nothing between them to be seen.
-//! - Nothing changes before its record is durable. So a fence that could not be written has bumped no epoch, and there is
-//!   no `hasFailedEpochFence` (KAFKA-9666) to remember: each attempt asks for the same epoch.
+//! - Nothing changes before its record is durable. So a fence that could not be written has bumped no epoch, and there
+//!   is no `hasFailedEpochFence` (KAFKA-9666) to remember: each attempt asks for the same epoch.
 //!
-//! What always holds: the current state is what the log has, but for a pending state whose fate is not known yet; a state
-//! only follows those that [`State::may_follow`] names; epochs of a producer id never go back; a transaction in
+//! What always holds: the current state is what the log has, but for a pending state whose fate is not known yet; a
+//! state only follows those that [`State::may_follow`] names; epochs of a producer id never go back; a transaction in
 //! PrepareCommit or PrepareAbort ends as it says, and not before each of its partitions has its marker.
 
 mod add;
@@ -71,8 +71,8 @@ pub struct Metadata {
     /// Where the producer goes on after this transaction, if its epochs are exhausted.
     pub next_producer_id: i64,
     pub producer_epoch: i16,
-    /// The epoch from which the producer itself came to its current one; -1 if another producer took the id over. It tells
-    /// a retry from a fenced producer.
+    /// The epoch from which the producer itself came to its current one; -1 if another producer took the id over. It
+    /// tells a retry from a fenced producer.
     pub last_producer_epoch: i16,
     pub timeout_ms: i32,
     pub state: State,
@@ -111,7 +111,8 @@ pub enum Step {
 pub struct Pending {
     /// `None` is the tombstone of an id that has expired.
     pub next: Option<Metadata>,
-    /// Why it takes longer than it should. The record may be in the log all the same, so it is written until that is known.
+    /// Why it takes longer than it should. The record may be in the log all the same, so it is written until that is
+    /// known.
     trouble: Option<ErrorCode>,
 }
 
@@ -162,9 +163,9 @@ impl Transaction {
         Self { current, pending: None, updated_ms: now.monotonic_ms, started_ms: now.monotonic_ms, refused: None }
     }
 
-    /// Takes over a stored state. `updated_ms` is the monotonic time that stands for the record's. A transaction that is
-    /// open times out as long after its start as it may last, by the wall clocks of both coordinators; a start in the future
-    /// counts as now.
+    /// Takes over a stored state. `updated_ms` is the monotonic time that stands for the record's. A transaction that
+    /// is open times out as long after its start as it may last, by the wall clocks of both coordinators; a start in
+    /// the future counts as now.
     pub fn restore(now: Now, updated_ms: i64, current: Metadata) -> Self {
         let age_ms = now.wall_ms.saturating_sub(current.start_ms).clamp(0, current.timeout_ms.max(0).into());
         Self { current, pending: None, updated_ms, started_ms: now.monotonic_ms - age_ms, refused: None }
@@ -200,8 +201,9 @@ impl Transaction {
             + pending.map_or(0, |next| next.partitions.size_bytes())
     }
 
-    /// What a client is told that has to wait for a pending state. If its record cannot be written, the client learns of
-    /// the trouble and looks for another coordinator; "concurrent transactions" would be to try again here, for ever.
+    /// What a client is told that has to wait for a pending state. If its record cannot be written, the client learns
+    /// of the trouble and looks for another coordinator; "concurrent transactions" would be to try again here, for
+    /// ever.
     fn check_settled(&self) -> Result<(), ErrorCode> {
         match &self.pending {
             None => Ok(()),
@@ -209,8 +211,8 @@ impl Transaction {
         }
     }
 
-    /// What a client is told that has to wait for the markers. They may never be written where they were refused, so it is
-    /// not told to wait for those.
+    /// What a client is told that has to wait for the markers. They may never be written where they were refused, so it
+    /// is not told to wait for those.
     fn busy_error(&self) -> ErrorCode {
         match self.refused.as_ref().map(|refused| refused.error) {
             None => ErrorCode::CONCURRENT_TRANSACTIONS,
@@ -273,8 +275,8 @@ impl Transaction {
         }
     }
 
-    /// A partition takes no marker of this transaction: a later epoch of the producer or of the coordinator was there. The
-    /// transaction is not complete until [`Self::take_refused`] has it tried again.
+    /// A partition takes no marker of this transaction: a later epoch of the producer or of the coordinator was there.
+    /// The transaction is not complete until [`Self::take_refused`] has it tried again.
     pub fn marker_refused(&mut self, error: ErrorCode, topic: &str, partition: i32) {
         if !self.current.state.is_prepared() {
             return;

@@ -14,8 +14,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// How many partitions `__transaction_state` has, if it exists.
     fn state_partition_count(&self) -> Option<i32>;
 
-    /// Creates `__transaction_state`, compacted and uncompressed, with `transaction.state.log.num.partitions` partitions.
-    /// Resolves when the partitions can be led, also if another request has created it meanwhile.
+    /// Creates `__transaction_state`, compacted and uncompressed, with `transaction.state.log.num.partitions`
+    /// partitions. Resolves when the partitions can be led, also if another request has created it meanwhile.
     fn create_state_topic(&self) -> BoxFuture<Result<(), ErrorCode>>;
 
     /// The finalized level of the feature `transaction.version`.
@@ -29,8 +29,8 @@ pub trait Cluster: Send + Sync + 'static {
 pub trait MarkerTransport: Send + Sync + 'static {
     fn leader(&self, topic: &str, partition: i32) -> Leader;
 
-    /// Sends markers to a broker. Resolves in bounded time; with an error if it is not known whether they are written. An
-    /// error and a refusal of the whole request are tried again.
+    /// Sends markers to a broker. Resolves in bounded time; with an error if it is not known whether they are written.
+    /// An error and a refusal of the whole request are tried again.
     fn write_markers(
         &self,
         node_id: i32,

@@ -1,11 +1,12 @@
-//! Reading a partition of `__transaction_state` back into transactional ids, when this broker starts or becomes its leader.
+//! Reading a partition of `__transaction_state` back into transactional ids, when this broker starts or becomes its
+//! leader.
 //!
 //! The last record of an id counts. Records of a version that is not known are left out, as Kafka does.
 //!
-//! The age of an id must not depend on the wall clock alone, or one jump of it would have all of them expire. As for the
-//! offsets of groups, the log's own time decides: the sum of the steps between the timestamps of its batches, where a step
-//! back counts as nothing and a step ahead as at most an eighth of the expiration. What has no later record is as new as
-//! the load.
+//! The age of an id must not depend on the wall clock alone, or one jump of it would have all of them expire. As for
+//! the offsets of groups, the log's own time decides: the sum of the steps between the timestamps of its batches, where
+//! a step back counts as nothing and a step ahead as at most an eighth of the expiration. What has no later record is
+//! as new as the load.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The ends of transactions on their way to the partitions that they wrote to (`TransactionMarkerChannelManager`).
 //!
-//! Each broker has a queue, and one request at a time with what is in it. A marker that was not written waits a moment and
-//! goes to whoever leads its partition then. A transaction is complete when each of its partitions has its marker, or has
-//! been deleted.
+//! Each broker has a queue, and one request at a time with what is in it. A marker that was not written waits a moment
+//! and goes to whoever leads its partition then. A transaction is complete when each of its partitions has its marker,
+//! or has been deleted.
 //!
 //! Of one transaction and partition there is at most one marker on its way. So none is left when the transaction is
 //! complete, and none can end the next transaction of the same epoch.

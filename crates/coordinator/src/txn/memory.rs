@@ -1,8 +1,8 @@
 //! The memory that transactional ids take, and the addresses that caused it.
 //!
-//! No client takes all of it: one address takes a quarter at most, and transactions of many partitions leave a quarter to
-//! ids and small transactions. An id and its transaction count for the address that created the id, as far as this process
-//! knows.
+//! No client takes all of it: one address takes a quarter at most, and transactions of many partitions leave a quarter
+//! to ids and small transactions. An id and its transaction count for the address that created the id, as far as this
+//! process knows.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

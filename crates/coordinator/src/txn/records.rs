@@ -86,8 +86,8 @@ fn value(metadata: &Metadata, version: TransactionVersion) -> Bytes {
     value.to_bytes(version.0)
 }
 
-/// The size of a record and its batch with these partitions is not above this. An id with an open transaction always has
-/// room for the record that ends it.
+/// The size of a record and its batch with these partitions is not above this. An id with an open transaction always
+/// has room for the record that ends it.
 pub(super) fn size_bytes_max(transactional_id: &str, partitions: &Partitions) -> usize {
     const BATCH_BYTES: usize = 256;
     const TOPIC_BYTES: usize = 16;

@@ -1,12 +1,12 @@
 //! Changes of transactional ids on their way to `__transaction_state`.
 //!
-//! A write is enqueued under the lock of its shard, so that an id's records are in the order of its changes, and its end is
-//! waited for by a task of its own: a request that is dropped leaves nothing half done.
+//! A write is enqueued under the lock of its shard, so that an id's records are in the order of its changes, and its
+//! end is waited for by a task of its own: a request that is dropped leaves nothing half done.
 //!
 //! An append that has failed or takes too long may be in the log all the same, and decide a transaction when the log is
-//! loaded again. Its request is answered, but the id keeps its pending state, and the record is written again until that has
-//! succeeded: a record says all there is to say of its id, so that it does no harm twice. Kafka drops the pending state, and
-//! memory and log may then disagree.
+//! loaded again. Its request is answered, but the id keeps its pending state, and the record is written again until
+//! that has succeeded: a record says all there is to say of its id, so that it does no harm twice. Kafka drops the
+//! pending state, and memory and log may then disagree.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A hash of a group's topics, by which changes of them are noticed (KIP-1101, Kafka's `Utils.computeGroupHash`).
 //!
-//! It is stored, so that it has to be what Kafka computes: otherwise every group would rebalance once after it has moved
-//! from one to the other.
+//! It is stored, so that it has to be what Kafka computes: otherwise every group would rebalance once after it has
+//! moved from one to the other.
 
 use twox_hash::XxHash3_64;
 

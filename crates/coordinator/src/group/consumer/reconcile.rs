@@ -1,8 +1,8 @@
 //! Leading a member from what it has to what it is to have (`CurrentAssignmentBuilder`).
 //!
-//! First the member gives up, still in its epoch. When its heartbeat no longer names what it had to give up, it gets the
-//! epoch of the target, and of what it is to have those partitions that nobody has. The rest follows as others give it
-//! up.
+//! First the member gives up, still in its epoch. When its heartbeat no longer names what it had to give up, it gets
+//! the epoch of the target, and of what it is to have those partitions that nobody has. The rest follows as others give
+//! it up.
 
 use std::collections::{BTreeMap, BTreeSet};
 

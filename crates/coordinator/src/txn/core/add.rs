@@ -34,8 +34,8 @@ impl Transaction {
         Ok(Step::Write(Ok(producer)))
     }
 
-    /// Whether partitions may be verified. A pending state does not matter: the partition's leader checks once more when it
-    /// appends.
+    /// Whether partitions may be verified. A pending state does not matter: the partition's leader checks once more
+    /// when it appends.
     pub fn check_verifiable(&self, producer: ProducerIdAndEpoch) -> Result<&Partitions, ErrorCode> {
         self.check_producer(producer)?;
         if self.current.state.is_prepared() { Err(self.busy_error()) } else { Ok(&self.current.partitions) }

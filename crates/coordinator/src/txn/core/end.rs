@@ -1,9 +1,9 @@
 //! EndTxn, and the ends that the coordinator itself makes: a fenced or timed out transaction, markers that are all
 //! written, an id that has expired.
 //!
-//! What a request means depends on its version. Up to version 4 the epoch stays, and a retry looks like the request; from
-//! version 5 on each end bumps the epoch (KIP-890 part 2), so that a retry is known by its older epoch and can never
-//! decide a later transaction (KAFKA-17754).
+//! What a request means depends on its version. Up to version 4 the epoch stays, and a retry looks like the request;
+//! from version 5 on each end bumps the epoch (KIP-890 part 2), so that a retry is known by its older epoch and can
+//! never decide a later transaction (KAFKA-17754).
 
 use wire::ErrorCode;
 

@@ -16,8 +16,8 @@ pub struct InitProducerId {
 }
 
 impl Transaction {
-    /// A transaction that is open is aborted first: the client is told to try again, and asks meanwhile until the abort is
-    /// complete. `server_version` says how the coordinator aborts.
+    /// A transaction that is open is aborted first: the client is told to try again, and asks meanwhile until the abort
+    /// is complete. `server_version` says how the coordinator aborts.
     pub fn init_producer_id(
         &mut self,
         now: Now,

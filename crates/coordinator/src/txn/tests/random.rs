@@ -1,6 +1,6 @@
-//! Producers that begin, write, end, stall, retry and take over from each other, on a log that stalls, fails and lies about
-//! it, brokers that lose markers and answers, and coordinators that come and go, all from one seed on paused time. A ledger
-//! and naive partitions know what must hold whatever happens:
+//! Producers that begin, write, end, stall, retry and take over from each other, on a log that stalls, fails and lies
+//! about it, brokers that lose markers and answers, and coordinators that come and go, all from one seed on paused
+//! time. A ledger and naive partitions know what must hold whatever happens:
 //!
 //! - a transaction is decided the same way in each partition, once, and as its producer was told;
 //! - one whose end nobody has asked for is never committed;
