@@ -4,14 +4,13 @@
 //! Writes of one group get a sequence in the order of the log; whichever is durable first, the later one in the log
 //! wins.
 //!
-//! An offset of a transaction (KIP-447) is pending from when its record is durable: [`pending`](super::pending) has
+//! An offset of a transaction (KIP-447) is pending from when its record is durable: `pending` has
 //! what becomes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::{ErrorCode, Uuid};
 
-use super::pending::{OpenTransaction, PendingOffset};
 use super::{CONSUMER_PROTOCOL_TYPE, Group, State};
 use crate::group::Now;
 
@@ -40,6 +39,27 @@ pub struct OffsetWrite {
     pub(super) sequence: u64,
     /// The producer whose transaction it is part of.
     pub(super) producer_id: Option<i64>,
+}
+
+/// An offset whose record is durable, and whose transaction is open.
+#[derive(Clone, Debug)]
+pub(super) struct PendingOffset {
+    pub(super) value: CommittedOffset,
+    pub(super) sequence: u64,
+}
+
+/// What a producer's transaction has in the group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenTransaction {
+    /// The partitions with a pending offset, by topic.
+    pub(super) topics: BTreeMap<String, BTreeSet<i32>>,
+    pub(super) in_flight: u32,
+}
+
+impl OpenTransaction {
+    pub(super) fn is_unused(&self) -> bool {
+        self.topics.is_empty() && self.in_flight == 0
+    }
 }
 
 /// What is known of one partition.

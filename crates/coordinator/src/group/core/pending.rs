@@ -7,30 +7,9 @@
 //! A marker ends all that its producer has pending in the group. The coordinator therefore lets it wait for the
 //! producer's writes that are on their way, and begins no new ones meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::offsets::{CommittedOffset, OffsetWrite, Offsets};
-
-/// An offset whose record is durable, and whose transaction is open.
-#[derive(Clone, Debug)]
-pub(super) struct PendingOffset {
-    pub(super) value: CommittedOffset,
-    sequence: u64,
-}
-
-/// What a producer's transaction has in the group.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OpenTransaction {
-    /// The partitions with a pending offset, by topic.
-    topics: BTreeMap<String, BTreeSet<i32>>,
-    in_flight: u32,
-}
-
-impl OpenTransaction {
-    fn is_unused(&self) -> bool {
-        self.topics.is_empty() && self.in_flight == 0
-    }
-}
+use super::offsets::{CommittedOffset, OffsetWrite, Offsets, OpenTransaction, PendingOffset};
 
 impl Offsets {
     /// Approximate memory of what is kept for a transaction, and for each of its offsets.
