@@ -22,6 +22,7 @@ pub mod coordinator;
 pub mod core;
 pub mod interfaces;
 mod load;
+mod marker_queues;
 mod markers;
 mod memory;
 mod records;

@@ -28,15 +28,17 @@ use super::core::{
     TransactionResult, TransactionVersion,
 };
 use super::interfaces::{Cluster, Leader, MarkerTransport, ProducerIds};
-use super::markers::Markers;
+use super::marker_queues::Markers;
 use super::memory::Memory;
 use super::records::size_bytes_max;
 use super::shard::{Phase, Shard, ShardState};
-use super::writes::Answer;
 use super::{Now, TransactionConfig};
 use crate::group::OFFSETS_TOPIC;
 use crate::group::coordinator::partition_of;
 use crate::topic_log::TopicLog;
+
+/// What a request is answered with.
+pub(super) type Answer = Result<ProducerIdAndEpoch, ErrorCode>;
 
 /// Longest transactional id. Kafka has no bound but that of its strings.
 const MAX_TRANSACTIONAL_ID_BYTES: usize = 4096;

@@ -7,88 +7,22 @@
 //! Of one transaction and partition there is at most one marker on its way. So none is left when the transaction is
 //! complete, and none can end the next transaction of the same epoch.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use wire::ErrorCode;
 use wire::api::write_txn_markers::{
     WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 
 use super::coordinator::TransactionCoordinator;
-use super::core::{Partitions, State, TransactionVersion};
+use super::core::{Partitions, State};
 use super::interfaces::Leader;
+use super::marker_queues::Marker;
 use super::shard::{Phase, Shard, ShardState};
 
 const RETRY_BACKOFF: Duration = Duration::from_millis(100);
-/// How many partitions a request has markers for, but for the last transaction's.
-const PARTITIONS_PER_REQUEST: usize = 10_000;
-
-/// The end of a transaction for some of its partitions.
-struct Marker {
-    shard: Arc<Shard>,
-    transactional_id: String,
-    producer_id: i64,
-    producer_epoch: i16,
-    is_commit: bool,
-    version: TransactionVersion,
-    partitions: Partitions,
-}
-
-/// The markers that are on their way.
-#[derive(Default)]
-pub(super) struct Markers(Mutex<Queues>);
-
-#[derive(Default)]
-struct Queues {
-    nodes: BTreeMap<i32, VecDeque<Marker>>,
-    /// Brokers with a task that sends to them.
-    sending: BTreeSet<i32>,
-    /// Markers that wait before they are sent again.
-    retried: Vec<Marker>,
-    is_retrying: bool,
-}
-
-impl Markers {
-    /// Drops the markers of a shard. Those in a request that is under way find it unloaded.
-    pub(super) fn forget(&self, shard: &Arc<Shard>) {
-        let mut queues = self.0.lock();
-        let is_other = |marker: &Marker| !Arc::ptr_eq(&marker.shard, shard);
-        queues.nodes.values_mut().for_each(|queue| queue.retain(is_other));
-        queues.nodes.retain(|_, queue| !queue.is_empty());
-        queues.retried.retain(is_other);
-    }
-
-    /// Markers for the next request to a broker; without any, its task is over.
-    fn take(&self, node_id: i32) -> Vec<Marker> {
-        let mut queues = self.0.lock();
-        let mut taken = Vec::new();
-        let mut partitions = 0;
-        if let Some(queue) = queues.nodes.get_mut(&node_id) {
-            while partitions < PARTITIONS_PER_REQUEST
-                && let Some(marker) = queue.pop_front()
-            {
-                partitions += marker.partitions.iter().count();
-                taken.push(marker);
-            }
-            if queue.is_empty() {
-                queues.nodes.remove(&node_id);
-            }
-        }
-        if taken.is_empty() {
-            queues.sending.remove(&node_id);
-        }
-        taken
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        let queues = self.0.lock();
-        queues.nodes.is_empty() && queues.retried.is_empty()
-    }
-}
 
 impl TransactionCoordinator {
     /// Ends a decided transaction in all partitions that have no marker yet.

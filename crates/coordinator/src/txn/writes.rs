@@ -15,14 +15,11 @@ use tokio::sync::oneshot;
 use wire::ErrorCode;
 use wire::batch::Batch;
 
-use super::coordinator::TransactionCoordinator;
-use super::core::{Followup, ProducerIdAndEpoch};
+use super::coordinator::{Answer, TransactionCoordinator};
+use super::core::Followup;
 use super::records::Batcher;
 use super::shard::{Phase, Shard, ShardState};
 use crate::topic_log::BoxFuture;
-
-/// What a request is answered with.
-pub(super) type Answer = Result<ProducerIdAndEpoch, ErrorCode>;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_millis(3_200);
