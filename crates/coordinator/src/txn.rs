@@ -5,7 +5,8 @@
 //! - [`coordinator`]: the transactional ids of the partitions of `__transaction_state` that this broker leads, and what
 //!   their producers ask; [`brokers`] and [`admin`] are its answers to brokers and administrators, [`timers`] what it
 //!   does by the clock.
-//! - [`writes`]: changes on their way to the log; [`markers`]: the ends of transactions on their way to the partitions.
+//! - [`writes`]: changes on their way to the log; [`markers`]: the ends of transactions on their way to the partitions,
+//!   [`marker_queues`] where they wait.
 //! - [`memory`]: the memory that ids take, and the addresses that caused it.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
 //! - [`interfaces`]: what the coordinator needs of the rest of the broker.
@@ -13,7 +14,7 @@
 //! Timers run on the monotonic clock; the wall clock goes into what is stored, and says after a change of the
 //! coordinator for how long a transaction has been open.
 //!
-//! The handlers in `api/` call the coordinator; the broker passes it the partitions that it leads.
+//! No handler of the broker calls it yet.
 
 pub mod admin;
 mod brokers;

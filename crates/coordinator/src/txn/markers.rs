@@ -12,15 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wire::ErrorCode;
-use wire::api::write_txn_markers::{
-    WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
-};
+use wire::api::write_txn_markers::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 
 use super::coordinator::TransactionCoordinator;
 use super::core::{Partitions, State};
 use super::interfaces::Leader;
 use super::marker_queues::Marker;
-use super::shard::{Phase, Shard, ShardState};
+use super::shard::{Shard, ShardState};
 
 const RETRY_BACKOFF: Duration = Duration::from_millis(100);
 
@@ -68,14 +66,11 @@ impl TransactionCoordinator {
         }
         let shard = Arc::clone(&marker.shard);
         let transactional_id = marker.transactional_id.clone();
-        let mut queues = self.markers.0.lock();
         for (node_id, partitions) in nodes {
-            queues.nodes.entry(node_id).or_default().push_back(Marker { partitions, ..marker.copy() });
-            if queues.sending.insert(node_id) {
+            if self.markers.push(node_id, Marker { partitions, ..marker.copy() }) {
                 tokio::spawn(Arc::clone(self).send_to(node_id));
             }
         }
-        drop(queues);
         if !without_leader.is_empty() {
             self.retry_later(Marker { partitions: without_leader, ..marker });
         }
@@ -92,9 +87,7 @@ impl TransactionCoordinator {
     }
 
     fn retry_later(self: &Arc<Self>, marker: Marker) {
-        let mut queues = self.markers.0.lock();
-        queues.retried.push(marker);
-        if !std::mem::replace(&mut queues.is_retrying, true) {
+        if self.markers.push_retried(marker) {
             let coordinator = Arc::clone(self);
             tokio::spawn(async move {
                 tokio::time::sleep(RETRY_BACKOFF).await;
@@ -104,16 +97,9 @@ impl TransactionCoordinator {
     }
 
     fn retry(self: &Arc<Self>) {
-        let mut queues = self.markers.0.lock();
-        queues.is_retrying = false;
-        let retried = std::mem::take(&mut queues.retried);
-        drop(queues);
-        for marker in retried {
+        for marker in self.markers.take_retried() {
             let shard = Arc::clone(&marker.shard);
-            let mut state = shard.state.lock();
-            if state.phase == Phase::Active {
-                self.route(&mut state, marker);
-            }
+            self.route(&mut shard.state.lock(), marker);
         }
     }
 
@@ -147,9 +133,6 @@ impl TransactionCoordinator {
     fn answered(self: &Arc<Self>, node_id: i32, marker: Marker, errors: &Errors) {
         let shard = Arc::clone(&marker.shard);
         let mut state = shard.state.lock();
-        if state.phase != Phase::Active {
-            return;
-        }
         let Some(transaction) = state.get_mut(&marker.transactional_id) else { return };
         let mut retried = Partitions::default();
         let mut refused = None;
@@ -177,33 +160,6 @@ impl TransactionCoordinator {
         drop(state);
         if !retried.is_empty() {
             self.retry_later(Marker { partitions: retried, ..marker });
-        }
-    }
-}
-
-impl Marker {
-    /// The same for no partitions yet.
-    fn copy(&self) -> Self {
-        Self {
-            shard: Arc::clone(&self.shard),
-            transactional_id: self.transactional_id.clone(),
-            partitions: Partitions::default(),
-            ..*self
-        }
-    }
-
-    fn to_wire(&self) -> WritableTxnMarker {
-        let topics = self.partitions.topics().map(|(name, partitions)| WritableTxnMarkerTopic {
-            name: name.to_owned(),
-            partition_indexes: partitions.iter().copied().collect(),
-        });
-        WritableTxnMarker {
-            producer_id: self.producer_id,
-            producer_epoch: self.producer_epoch,
-            transaction_result: self.is_commit,
-            topics: topics.collect(),
-            coordinator_epoch: self.shard.coordinator_epoch,
-            transaction_version: self.version.0 as i8,
         }
     }
 }

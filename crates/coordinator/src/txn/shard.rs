@@ -1,7 +1,7 @@
 //! The transactional ids of one partition of `__transaction_state`, under one lock.
 //!
 //! Nothing in here waits. A shard belongs to one leader epoch: what is still on its way when the partition is unloaded
-//! finds the shard unloaded, and changes nothing in the one that came after.
+//! finds the shard without ids, and changes nothing in the one that came after.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

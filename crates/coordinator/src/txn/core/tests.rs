@@ -235,12 +235,19 @@ fn a_producer_that_goes_on_after_an_error_may_ask_twice() {
 fn exhausted_epochs_lead_to_another_producer_id_with_init_producer_id() {
     for (expected, last_epoch) in [(None, -1), (Some(producer(PID, LAST_CLIENT_EPOCH)), LAST_CLIENT_EPOCH)] {
         let mut transaction = in_state(State::Empty, LAST_CLIENT_EPOCH, V1);
+        transaction.current.previous_producer_id = NO_PRODUCER_ID;
         assert_eq!(init(&mut transaction, expected), Ok(Step::NeedsProducerId));
         let request = InitProducerId { timeout_ms: 2_000, expected };
         let step = transaction.init_producer_id(at(5), request, V1, Some(NEW_PID));
         assert_eq!(step, Ok(Step::Write(Ok(producer(NEW_PID, 0)))));
         transaction.written(at(5));
         assert_eq!(identity(transaction.current()), (NEW_PID, 0, last_epoch));
+        // Only the end of the old id's epochs may still speak for it, be it to take over an open transaction.
+        let mut open = transaction.clone();
+        open.add_partitions(at(5), producer(NEW_PID, 0), &Partitions::default()).unwrap();
+        open.written(at(5));
+        assert_eq!(init(&mut open, Some(producer(PID, 3))), Err(FENCED));
+        assert_eq!(init(&mut open, Some(producer(PID, LAST_CLIENT_EPOCH))), Ok(Step::Write(Err(CONC))));
         // The old id counts as a retry of whoever had it, and of nobody else.
         let retried = init(&mut transaction, Some(producer(PID, LAST_CLIENT_EPOCH)));
         let is_retry = expected.is_some();

@@ -185,6 +185,27 @@ async fn late_news_of_a_former_leadership_changes_nothing_in_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_outlives_the_leadership_is_not_answered_as_done() {
+    for is_durable in [true, false] {
+        let world = World::new().await;
+        let mut producer = ready(&world.txn, "id").await;
+        producer.add(&world.txn, &[("t0", 0)]).await.unwrap();
+        world.log.set(Fate::Held);
+        let txn = world.txn.clone();
+        let ending = tokio::spawn(async move { producer.end(&txn, END_V1, true).await });
+        settle().await;
+        world.txn.unload(0);
+        if is_durable {
+            world.log.heal();
+        } else {
+            world.log.move_leadership(0);
+        }
+        assert_eq!(ending.await.unwrap(), Err(ErrorCode::NOT_COORDINATOR));
+        assert!(world.cluster.markers().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn markers_of_an_unloaded_partition_are_dropped() {
     let world = World::new().await;
     world.cluster.cut(0, true);

@@ -25,7 +25,7 @@ use crate::txn::records::{self, Stored};
 use crate::txn::{Cluster, Leader, MarkerTransport, Now, ProducerIds, TransactionConfig, TransactionCoordinator};
 
 pub(super) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Topics `t0`.. of three partitions each exist. Partition n is led by broker n.
+/// Topics `t0`.. of three partitions each exist. Partition n is led by broker n modulo three.
 pub(super) const TOPIC_COUNT: u8 = 4;
 pub(super) const PARTITION_COUNT: i32 = 3;
 
@@ -326,7 +326,7 @@ impl MarkerTransport for FakeCluster {
         }
         match state.leaderless.contains(&(topic.to_owned(), partition)) {
             true => Leader::Unknown,
-            false => Leader::Node(partition),
+            false => Leader::Node(partition % PARTITION_COUNT),
         }
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use wire::ErrorCode;
 
-use super::fake::World;
+use super::fake::{PARTITION_COUNT, World};
 use super::producer::{END_V1, END_V2, init, ready, settle};
+use crate::group::OFFSETS_TOPIC;
 use crate::txn::core::{State, TransactionVersion};
 
 fn state(world: &World, transactional_id: &str) -> State {
@@ -35,6 +36,24 @@ async fn a_broker_gets_one_request_at_a_time_with_all_that_waits() {
     let last = &requests[2].1.markers[4];
     assert_eq!((last.transaction_result, last.producer_epoch, last.transaction_version), (false, 1, 2));
     assert!((0..6).all(|n| state(&world, &format!("id{n}")).is_complete()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_bounded() {
+    let world = World::new().await;
+    world.log.limit_batches(1 << 20);
+    let many: Vec<_> = (0..6_000).map(|n| (OFFSETS_TOPIC, n * PARTITION_COUNT)).collect();
+    world.cluster.hold();
+    for n in 0..4 {
+        let mut producer = ready(&world.txn, &format!("id{n}")).await;
+        producer.add(&world.txn, &many).await.unwrap();
+        producer.end(&world.txn, END_V1, true).await.unwrap();
+    }
+    world.cluster.answer();
+    settle().await;
+    let counts: Vec<_> = world.cluster.requests().iter().map(|(_, request)| request.markers.len()).collect();
+    assert_eq!(counts, [1, 2, 1]);
+    assert!((0..4).all(|n| state(&world, &format!("id{n}")) == State::CompleteCommit));
 }
 
 #[tokio::test(start_paused = true)]
