@@ -3,10 +3,8 @@
 //!
 //! The last record of an id counts. Records of a version that is not known are left out, as Kafka does.
 //!
-//! The age of an id must not depend on the wall clock alone, or one jump of it would have all of them expire. As for
-//! the offsets of groups, the log's own time decides: the sum of the steps between the timestamps of its batches, where
-//! a step back counts as nothing and a step ahead as at most an eighth of the expiration. What has no later record is
-//! as new as the load.
+//! The age of an id is that by the log's own time ([`LogTime`]), whose steps are at most an eighth of the expiration. What
+//! has no later record is as new as the load.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +14,7 @@ use wire::batch::Batch;
 use super::core::{Metadata, Transaction};
 use super::records;
 use super::{Now, TransactionConfig};
-use crate::replay::{read_batches, read_records};
+use crate::replay::{LogTime, read_batches, read_records};
 use crate::topic_log::TopicLog;
 
 /// Reads a whole partition.
@@ -26,13 +24,13 @@ pub(super) async fn load(
     config: &TransactionConfig,
     now: impl Fn() -> Now,
 ) -> Result<BTreeMap<String, Transaction>, ErrorCode> {
-    let mut replay = Replay {
-        ids: BTreeMap::new(),
-        max_step_ms: config.id_expiration_ms / 8,
-        last_timestamp_ms: None,
-        log_time_ms: 0,
-    };
-    read_batches(log, partition, config.load_buffer_bytes, |batch| replay.batch(partition, batch)).await?;
+    let mut replay = Replay { ids: BTreeMap::new(), log_time: LogTime::new(config.id_expiration_ms / 8) };
+    read_batches(log, partition, config.load_buffer_bytes, |batch| {
+        if let Ok(batch) = batch {
+            replay.batch(partition, batch);
+        }
+    })
+    .await?;
     Ok(replay.finish(now()))
 }
 
@@ -40,17 +38,13 @@ pub(super) async fn load(
 struct Replay {
     /// The last record of each id, and the log's time of it.
     ids: BTreeMap<String, (Metadata, i64)>,
-    max_step_ms: i64,
-    last_timestamp_ms: Option<i64>,
-    log_time_ms: i64,
+    log_time: LogTime,
 }
 
 impl Replay {
     fn batch(&mut self, partition: i32, batch: &Batch) {
         let header = &batch.header;
-        if let Some(last_ms) = self.last_timestamp_ms.replace(header.max_timestamp) {
-            self.log_time_ms += header.max_timestamp.saturating_sub(last_ms).clamp(0, self.max_step_ms);
-        }
+        self.log_time.advance(header);
         // Somebody may have added this topic to a transaction.
         if header.attributes.is_control() {
             return;
@@ -59,7 +53,7 @@ impl Replay {
             let Some(key) = record.key else { return };
             match records::read(key, record.value) {
                 Ok(stored) => match stored.value {
-                    Some(metadata) => _ = self.ids.insert(stored.transactional_id, (metadata, self.log_time_ms)),
+                    Some(metadata) => _ = self.ids.insert(stored.transactional_id, (metadata, self.log_time.ms())),
                     None => _ = self.ids.remove(&stored.transactional_id),
                 },
                 Err(error) => {
@@ -70,7 +64,7 @@ impl Replay {
     }
 
     fn finish(self, now: Now) -> BTreeMap<String, Transaction> {
-        let shift_ms = now.monotonic_ms - self.log_time_ms;
+        let shift_ms = now.monotonic_ms - self.log_time.ms();
         let restore = |(metadata, log_time_ms)| Transaction::restore(now, log_time_ms + shift_ms, metadata);
         self.ids.into_iter().map(|(id, stored)| (id, restore(stored))).collect()
     }
