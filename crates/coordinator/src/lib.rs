@@ -1,6 +1,7 @@
 //! The coordinators of a cluster, each with its state in a topic of its own.
 
 pub mod group;
+mod phase;
 mod replay;
 pub mod topic_log;
 pub mod txn;

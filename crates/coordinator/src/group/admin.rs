@@ -39,7 +39,7 @@ impl GroupCoordinator {
         check_group_id_length(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
         Ok(group.describe(group_id))
     }
@@ -60,7 +60,7 @@ impl GroupCoordinator {
         let mut listed = Vec::new();
         for shard in self.shards() {
             let state = shard.state.lock();
-            match state.check_active() {
+            match state.phase.check() {
                 Err(ErrorCode::NOT_COORDINATOR) => continue,
                 active => active?,
             }
@@ -105,7 +105,7 @@ impl GroupCoordinator {
         check_group_id_length(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let now = self.now();
         let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
         group.check_delete()?;

@@ -29,8 +29,9 @@ use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_er
 use super::history::{Generation, History};
 use super::memory::{Memory, Use};
 use super::records::Batcher;
-use super::shard::{Phase, Shard, ShardState};
+use super::shard::{Shard, ShardState};
 use super::{GroupConfig, Now, OffsetsLog, Topics};
+use crate::phase::Phase;
 use crate::topic_log::BoxFuture;
 
 /// Longest group id. Kafka has no bound but that of its strings.
@@ -330,7 +331,7 @@ impl GroupCoordinator {
         }
         let shard = self.shard(&request.group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group_id = std::mem::take(&mut request.group_id);
         if !request.member_id.is_empty() && !state.groups.contains_key(&group_id) {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
@@ -406,7 +407,7 @@ impl GroupCoordinator {
         check_group_id(&request.group_id)?;
         let shard = self.shard(&request.group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group_id = std::mem::take(&mut request.group_id);
         let group = state.group(&group_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let grown = group.growth_by_sync(&request);
@@ -433,7 +434,7 @@ impl GroupCoordinator {
         check_group_id(&request.group_id)?;
         let shard = self.shard(&request.group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group = state.group(&request.group_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let instance_id = request.group_instance_id.as_deref();
         let error = group.heartbeat(self.now(), &request.member_id, instance_id, request.generation_id);
@@ -467,7 +468,7 @@ impl GroupCoordinator {
         check_group_id(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         if !state.groups.contains_key(group_id) {
             let unknown = |member: MemberIdentity| MemberResponse {
                 member_id: member.member_id,

@@ -136,7 +136,7 @@ impl GroupCoordinator {
         check_group_id_length(&request.group_id)?;
         let shard = self.shard(&request.group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group = state.group(&request.group_id);
         match &request.topics {
             Some(topics) => {

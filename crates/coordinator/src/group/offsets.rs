@@ -244,7 +244,7 @@ impl GroupCoordinator {
         check_group_id_length(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let generation = request.generation_id_or_member_epoch;
         if !state.groups.contains_key(group_id) && generation >= 0 {
             let is_known = producer.is_none() && api_version >= GROUP_ID_NOT_FOUND_SINCE;
@@ -405,7 +405,7 @@ impl GroupCoordinator {
         check_group_id(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
         group.check_delete_offsets()?;
         let mut writes = Vec::new();

@@ -9,24 +9,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
-use wire::ErrorCode;
 use wire::api::join_group::JoinGroupResponse;
 use wire::api::sync_group::SyncGroupResponse;
 
 use super::core::{Group, Output, RequestId, Write};
 use super::memory::{Memory, Use};
 use super::{GroupConfig, Now};
+use crate::phase::Phase;
 
 pub(super) struct Shard {
     pub(super) partition: i32,
     pub(super) state: Mutex<ShardState>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Loading,
-    Active,
-    Unloaded,
 }
 
 pub(super) struct ShardState {
@@ -117,14 +110,6 @@ impl ShardState {
             pending_bytes: 0,
             last_incarnation: 0,
             transactions: BTreeMap::new(),
-        }
-    }
-
-    pub(super) fn check_active(&self) -> Result<(), ErrorCode> {
-        match self.phase {
-            Phase::Active => Ok(()),
-            Phase::Loading => Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
-            Phase::Unloaded => Err(ErrorCode::NOT_COORDINATOR),
         }
     }
 

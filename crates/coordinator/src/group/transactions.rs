@@ -53,7 +53,7 @@ impl GroupCoordinator {
         let producer = async {
             check_group_id(&group_id)?;
             // A transaction gets no partition that could not be written to then.
-            self.shard(&group_id)?.state.lock().check_active()?;
+            self.shard(&group_id)?.state.lock().phase.check()?;
             let guard = verification.await.map_err(response_error)?;
             Ok(Some(Producer { id, epoch, guard }))
         };
@@ -98,7 +98,7 @@ impl GroupCoordinator {
     ) -> Result<impl Future<Output = Result<(), ErrorCode>> + Send + 'static + use<>, ErrorCode> {
         let shard = self.shard_of(partition)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let batch = records::marker(self.now().wall_ms, &marker);
         let durable = self.log.append_marker(partition, batch, marker.transaction_version);
         state.begin_marker(marker.producer_id);
@@ -116,7 +116,7 @@ impl GroupCoordinator {
             let write = {
                 let mut state = shard.state.lock();
                 // Whoever leads the partition next reads the marker.
-                state.check_active()?;
+                state.phase.check()?;
                 match state.write_of(marker.producer_id).filter(|_| result.is_ok()) {
                     Some(write) => write.notified_owned(),
                     None => {

@@ -4,7 +4,7 @@ use wire::api::describe_node::Rebalance;
 
 use super::coordinator::GroupCoordinator;
 use super::core::{Group, RebalanceCause};
-use super::shard::Phase;
+use crate::phase::Phase;
 
 impl GroupCoordinator {
     /// Shows every group, under the lock of its partition: the closure must not take long.

@@ -31,7 +31,7 @@ impl TransactionCoordinator {
         check_transactional_id(transactional_id)?;
         let shard = self.shard(transactional_id)?;
         let state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let visible = state.get(transactional_id).filter(|transaction| is_visible(transaction));
         let current = visible.ok_or(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND)?.current();
         let topics = current.partitions.topics().map(|(topic, partitions)| TopicData {
@@ -76,7 +76,7 @@ impl TransactionCoordinator {
         let mut transaction_states = Vec::new();
         for shard in self.shards() {
             let state = shard.state.lock();
-            match state.check_active() {
+            match state.phase.check() {
                 Err(ErrorCode::NOT_COORDINATOR) => continue,
                 active => active?,
             }

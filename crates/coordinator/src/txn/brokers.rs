@@ -63,7 +63,7 @@ impl TransactionCoordinator {
         check_transactional_id(&asked.transactional_id)?;
         let shard = self.shard(&asked.transactional_id)?;
         let state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         let transaction = state.get(&asked.transactional_id).ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
         let added = transaction.check_verifiable(producer)?;
         Ok(results(&asked.topics, |topic, partition| {

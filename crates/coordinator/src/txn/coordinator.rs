@@ -31,10 +31,11 @@ use super::interfaces::{Cluster, Leader, MarkerTransport, ProducerIds};
 use super::marker_queues::Markers;
 use super::memory::Memory;
 use super::records::size_bytes_max;
-use super::shard::{Phase, Shard, ShardState};
+use super::shard::{Shard, ShardState};
 use super::{Now, TransactionConfig};
 use crate::group::OFFSETS_TOPIC;
 use crate::group::coordinator::partition_of;
+use crate::phase::Phase;
 use crate::topic_log::TopicLog;
 
 /// What a request is answered with.
@@ -206,7 +207,7 @@ impl TransactionCoordinator {
     ) -> Result<Begun, ErrorCode> {
         let shard = self.shard(transactional_id)?;
         let mut state = shard.state.lock();
-        state.check_active()?;
+        state.phase.check()?;
         Ok(match change(&mut state, self.now())? {
             Step::Answer(producer) => Begun::Answered(producer),
             Step::NeedsProducerId => Begun::NeedsProducerId,

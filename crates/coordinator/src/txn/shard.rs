@@ -7,23 +7,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use parking_lot::Mutex;
-use wire::ErrorCode;
 
 use super::core::Transaction;
 use super::memory::Memory;
+use crate::phase::Phase;
 
 pub(super) struct Shard {
     pub(super) partition: i32,
     /// The leader epoch in which it was loaded: the coordinator epoch that markers carry.
     pub(super) coordinator_epoch: i32,
     pub(super) state: Mutex<ShardState>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Loading,
-    Active,
-    Unloaded,
 }
 
 pub(super) struct ShardState {
@@ -43,14 +36,6 @@ struct Slot {
 impl ShardState {
     pub(super) fn loading() -> Self {
         Self { phase: Phase::Loading, ids: BTreeMap::new() }
-    }
-
-    pub(super) fn check_active(&self) -> Result<(), ErrorCode> {
-        match self.phase {
-            Phase::Active => Ok(()),
-            Phase::Loading => Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
-            Phase::Unloaded => Err(ErrorCode::NOT_COORDINATOR),
-        }
     }
 
     pub(super) fn get(&self, transactional_id: &str) -> Option<&Transaction> {

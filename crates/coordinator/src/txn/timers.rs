@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::coordinator::TransactionCoordinator;
 use super::core::{State, Step, Transaction};
-use super::shard::{Phase, Shard};
+use super::shard::Shard;
+use crate::phase::Phase;
 
 /// Bytes of ids whose tombstones are written together, as in Kafka.
 const TOMBSTONES_BYTES: usize = 16 * 1024;

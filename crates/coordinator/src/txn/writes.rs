@@ -18,7 +18,8 @@ use wire::batch::Batch;
 use super::coordinator::{Answer, TransactionCoordinator};
 use super::core::Followup;
 use super::records::Batcher;
-use super::shard::{Phase, Shard, ShardState};
+use super::shard::{Shard, ShardState};
+use crate::phase::Phase;
 use crate::topic_log::BoxFuture;
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
