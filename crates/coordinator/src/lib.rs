@@ -3,5 +3,7 @@
 pub mod group;
 mod phase;
 mod replay;
+#[cfg(test)]
+mod test_support;
 pub mod topic_log;
 pub mod txn;

@@ -3,8 +3,8 @@
 //!
 //! The last record of an id counts. Records of a version that is not known are left out, as Kafka does.
 //!
-//! The age of an id is that by the log's own time ([`LogTime`]), whose steps are at most an eighth of the expiration. What
-//! has no later record is as new as the load.
+//! The age of an id is that by the log's own time ([`LogTime`]), whose steps are at most an eighth of the expiration.
+//! What has no later record is as new as the load.
 
 use std::collections::BTreeMap;
 

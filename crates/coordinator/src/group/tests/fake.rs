@@ -2,40 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
-use platform::{Clock, Random};
+use platform::Random;
 use storage::VerificationGuard;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
-use wire::batch::{Batch, Batches};
-use wire::record::RecordReader;
+use wire::batch::Batch;
 use wire::{ErrorCode, Uuid};
 
 use crate::group::records::{self, Stored};
-use crate::group::{GroupConfig, GroupCoordinator, Now, OffsetsLog, Topic, TopicSnapshot, Topics};
+use crate::group::{GroupConfig, GroupCoordinator, OffsetsLog, Topic, TopicSnapshot, Topics};
+use crate::test_support::{Entry, TestClock, end_offset, for_each_record, stamp};
 use crate::topic_log::{BoxFuture, TopicLog};
-
-/// Monotonic time is tokio's, which tests pause; the wall clock can jump.
-pub(super) struct TestClock {
-    started: Instant,
-    pub(super) wall_offset_ms: AtomicI64,
-}
-
-impl TestClock {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), wall_offset_ms: AtomicI64::new(1_700_000_000_000) })
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Now {
-        let monotonic_ms = self.started.elapsed().as_millis() as i64;
-        Now { monotonic_ms, wall_ms: monotonic_ms + self.wall_offset_ms.load(Ordering::Relaxed) }
-    }
-}
 
 #[derive(Default)]
 pub(super) struct Counter(AtomicU64);
@@ -62,12 +42,6 @@ struct State {
     /// What came with the batches of transactions, and with markers.
     guards: Vec<Option<VerificationGuard>>,
     marker_versions: Vec<i8>,
-}
-
-struct Entry {
-    batch: Batch,
-    /// Waiters for its durability.
-    waiting: Option<oneshot::Sender<Result<i64, ErrorCode>>>,
 }
 
 impl FakeLog {
@@ -158,14 +132,7 @@ impl FakeLog {
 
     pub(super) fn records(&self, partition: i32) -> Vec<Stored> {
         let mut stored = Vec::new();
-        for batch in Batches::new(self.bytes(partition)) {
-            let batch = batch.unwrap();
-            let section = batch.records(usize::MAX).unwrap();
-            for record in RecordReader::new(&batch.header, &section) {
-                let record = record.unwrap();
-                stored.push(records::read(record.key.unwrap(), record.value).unwrap());
-            }
-        }
+        for_each_record(self.bytes(partition), |key, value| stored.push(records::read(key, value).unwrap()));
         stored
     }
 
@@ -178,18 +145,6 @@ impl FakeLog {
         bytes[last] ^= 1;
         batch.bytes = bytes.freeze();
     }
-}
-
-fn end_offset(log: &[Entry]) -> i64 {
-    log.last().map_or(0, |entry| entry.batch.header.next_offset())
-}
-
-fn stamp(mut batch: Batch, base_offset: i64) -> Batch {
-    batch.header.base_offset = base_offset;
-    let mut bytes = BytesMut::from(&batch.bytes[..]);
-    bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
-    batch.bytes = bytes.freeze();
-    batch
 }
 
 impl TopicLog for FakeLog {

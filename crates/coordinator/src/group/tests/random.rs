@@ -30,40 +30,13 @@ use wire::api::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGr
 use super::fake::{World, generation_of};
 use super::transactions::{errors, marker, request};
 use crate::group::{Caller, GroupConfig, GroupCoordinator};
+use crate::test_support::Rng;
 
 const GROUP: &str = "g";
 const MEMBERS: u64 = 6;
 const PRODUCERS: i64 = 3;
 const SEEDS: u64 = 40;
 const STEPS: u64 = 60;
-
-/// xorshift64*
-#[derive(Clone)]
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut rng =
-            Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (stream + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
-        rng.below(1);
-        rng
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    async fn pause(&mut self, up_to_ms: u64) {
-        sleep(Duration::from_millis(self.below(up_to_ms) + 1)).await;
-    }
-}
 
 /// What all clients have seen.
 #[derive(Default)]

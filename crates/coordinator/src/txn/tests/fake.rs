@@ -3,50 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI16, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI16, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
-use platform::Clock;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use wire::ErrorCode;
 use wire::api::write_txn_markers::{
     WritableTxnMarker, WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
-use wire::batch::{Batch, Batches};
-use wire::record::RecordReader;
+use wire::batch::Batch;
 
+use crate::test_support::{Entry, TestClock, end_offset, for_each_record, stamp};
 use crate::topic_log::{BoxFuture, TopicLog};
 use crate::txn::core::{Metadata, TransactionVersion};
 use crate::txn::records::{self, Stored};
-use crate::txn::{Cluster, Leader, MarkerTransport, Now, ProducerIds, TransactionConfig, TransactionCoordinator};
+use crate::txn::{Cluster, Leader, MarkerTransport, ProducerIds, TransactionConfig, TransactionCoordinator};
 
 pub(super) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Topics `t0`.. of three partitions each exist. Partition n is led by broker n modulo three.
 pub(super) const TOPIC_COUNT: u8 = 4;
 pub(super) const PARTITION_COUNT: i32 = 3;
-
-/// Monotonic time is tokio's, which tests pause; the wall clock can jump.
-pub(super) struct TestClock {
-    started: Instant,
-    pub(super) wall_offset_ms: AtomicI64,
-}
-
-impl TestClock {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), wall_offset_ms: AtomicI64::new(1_700_000_000_000) })
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Now {
-        let monotonic_ms = self.started.elapsed().as_millis() as i64;
-        Now { monotonic_ms, wall_ms: monotonic_ms + self.wall_offset_ms.load(Ordering::Relaxed) }
-    }
-}
 
 /// What becomes of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +47,6 @@ struct LogState {
     fate: Fate,
     max_batch_bytes: usize,
     appends: usize,
-}
-
-struct Entry {
-    batch: Batch,
-    waiting: Option<oneshot::Sender<Result<i64, ErrorCode>>>,
 }
 
 impl FakeLog {
@@ -145,27 +119,8 @@ impl FakeLog {
 
 pub(super) fn stored(bytes: Bytes) -> Vec<Stored> {
     let mut stored = Vec::new();
-    for batch in Batches::new(bytes) {
-        let batch = batch.unwrap();
-        let section = batch.records(usize::MAX).unwrap();
-        for record in RecordReader::new(&batch.header, &section) {
-            let record = record.unwrap();
-            stored.extend(records::read(record.key.unwrap(), record.value));
-        }
-    }
+    for_each_record(bytes, |key, value| stored.extend(records::read(key, value)));
     stored
-}
-
-fn end_offset(entries: &[Entry]) -> i64 {
-    entries.last().map_or(0, |entry| entry.batch.header.next_offset())
-}
-
-fn stamp(mut batch: Batch, base_offset: i64) -> Batch {
-    batch.header.base_offset = base_offset;
-    let mut bytes = BytesMut::from(&batch.bytes[..]);
-    bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
-    batch.bytes = bytes.freeze();
-    batch
 }
 
 impl TopicLog for FakeLog {

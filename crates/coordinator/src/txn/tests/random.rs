@@ -26,8 +26,9 @@ use wire::api::write_txn_markers::{
 };
 use wire::batch::Batch;
 
-use super::fake::{CLIENT, FakeLog, Fate, TestClock, stored};
+use super::fake::{CLIENT, FakeLog, Fate, stored};
 use super::producer::{END_V1, END_V2, Producer, init_request};
+use crate::test_support::{Rng, TestClock};
 use crate::topic_log::{BoxFuture, TopicLog};
 use crate::txn::core::{Metadata, State, TransactionVersion};
 use crate::txn::{Cluster, Leader, MarkerTransport, ProducerIds, TransactionConfig, TransactionCoordinator};
@@ -38,33 +39,6 @@ const IDS: u64 = 3;
 /// Two for each id, that take it from each other.
 const CLIENTS: u64 = 6;
 const TIMEOUT_MS: i32 = 5_000;
-
-/// xorshift64*
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut rng =
-            Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (stream + 1).wrapping_mul(0xd1b5_4a32_d192_ed03));
-        rng.below(1);
-        rng
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    async fn pause(&mut self, up_to_ms: u64) {
-        sleep(Duration::from_millis(self.below(up_to_ms) + 1)).await;
-    }
-}
 
 /// What a transaction has to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

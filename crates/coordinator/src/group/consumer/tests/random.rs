@@ -17,32 +17,12 @@ use wire::{ErrorCode, Uuid};
 use super::fake::{SESSION_MS, World, joining, silent};
 use crate::group::consumer::{ConsumerGroup, Heartbeat, Record, ResolvedRegex, State};
 use crate::group::regex::Pattern;
+use crate::test_support::Rng;
 
 const SEEDS: u64 = 40;
 const STEPS: u64 = 200;
 const TOPICS: [&str; 3] = ["t", "u", "v"];
 const PATTERNS: [&str; 3] = ["[tu]", "v|t", "none"];
-
-/// xorshift64*
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of several.
-    fn any<T: Clone>(&mut self, of: &[T]) -> Option<T> {
-        if of.is_empty() { None } else { Some(of[self.below(of.len() as u64) as usize].clone()) }
-    }
-}
 
 /// A member as it sees itself.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +53,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut rng = Rng::new(seed, 0);
         let mut world = World::new();
         world.topics.set("u", 2, 3);
         world.settings.assignment_interval_ms = if rng.one_in(2) { 0 } else { 3_000 };
