@@ -4,8 +4,8 @@
 //! long as there is no marker: also at the end of the log, where the marker is still to come. A marker that cannot be
 //! read counts as one that aborts, or its offsets would be decided by the marker of the producer's next transaction.
 //!
-//! The age of an offset is that by the log's own time ([`LogTime`]), whose steps are at most an eighth of the retention.
-//! What has no later record is as new as the load.
+//! The age of an offset is that by the log's own time ([`LogTime`]), whose steps are at most an eighth of the
+//! retention. What has no later record is as new as the load.
 
 use std::collections::{BTreeMap, BTreeSet};
 
