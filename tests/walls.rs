@@ -21,7 +21,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of the broker from the ground up. Each may use those before it.
-const BROKER: [&str; 25] = [
+const BROKER: [&str; 24] = [
     "close_reason",
     "memory",
     "frame",
@@ -33,8 +33,7 @@ const BROKER: [&str; 25] = [
     "replication",
     "cluster",
     "controller",
-    "offsets_topic",
-    "producer_ids",
+    "coordination",
     "fetch_sessions",
     "broker",
     "lifecycle",

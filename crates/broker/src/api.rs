@@ -2,6 +2,8 @@
 //!
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
+mod add_offsets_to_txn;
+mod add_partitions_to_txn;
 mod add_raft_voter;
 mod alter_configs;
 mod alter_partition_reassignments;
@@ -23,7 +25,9 @@ mod describe_node;
 mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
+mod describe_transactions;
 mod elect_leaders;
+mod end_txn;
 pub(crate) mod fetch;
 mod find_coordinator;
 mod forward;
@@ -37,6 +41,7 @@ mod list_config_resources;
 mod list_groups;
 mod list_offsets;
 mod list_partition_reassignments;
+mod list_transactions;
 mod loggers;
 mod metadata;
 mod nodes;
@@ -54,7 +59,9 @@ mod remove_raft_voter;
 mod sync_group;
 #[cfg(test)]
 mod test_support;
+mod txn_offset_commit;
 mod unregister_broker;
+mod write_txn_markers;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -208,7 +215,7 @@ pub fn is_produce(key: i16) -> bool {
 /// when it becomes large ([`AnswerSize`]). The records of a Fetch do not count: it copies a few where there is no
 /// memory for more.
 pub fn answers_little(key: i16) -> bool {
-    const KEYS: [i16; 21] = [
+    const KEYS: [i16; 26] = [
         table::produce::ProduceRequest::API.key,
         table::fetch::FetchRequest::API.key,
         table::api_versions::ApiVersionsRequest::API.key,
@@ -218,6 +225,11 @@ pub fn answers_little(key: i16) -> bool {
         table::heartbeat::HeartbeatRequest::API.key,
         table::leave_group::LeaveGroupRequest::API.key,
         table::init_producer_id::InitProducerIdRequest::API.key,
+        table::add_partitions_to_txn::AddPartitionsToTxnRequest::API.key,
+        table::add_offsets_to_txn::AddOffsetsToTxnRequest::API.key,
+        table::end_txn::EndTxnRequest::API.key,
+        table::write_txn_markers::WriteTxnMarkersRequest::API.key,
+        table::txn_offset_commit::TxnOffsetCommitRequest::API.key,
         table::offset_for_leader_epoch::OffsetForLeaderEpochRequest::API.key,
         table::offset_delete::OffsetDeleteRequest::API.key,
         table::delete_groups::DeleteGroupsRequest::API.key,
@@ -307,6 +319,11 @@ handlers! {
         delete_records DeleteRecordsRequest;
         init_producer_id InitProducerIdRequest;
         offset_for_leader_epoch OffsetForLeaderEpochRequest;
+        add_partitions_to_txn AddPartitionsToTxnRequest;
+        add_offsets_to_txn AddOffsetsToTxnRequest;
+        end_txn EndTxnRequest;
+        write_txn_markers WriteTxnMarkersRequest;
+        txn_offset_commit TxnOffsetCommitRequest;
         describe_configs DescribeConfigsRequest;
         alter_configs AlterConfigsRequest;
         alter_partition_reassignments AlterPartitionReassignmentsRequest;
@@ -320,6 +337,8 @@ handlers! {
         describe_quorum DescribeQuorumRequest;
         describe_cluster DescribeClusterRequest;
         describe_producers DescribeProducersRequest;
+        describe_transactions DescribeTransactionsRequest;
+        list_transactions ListTransactionsRequest;
         list_config_resources ListConfigResourcesRequest;
         describe_topic_partitions DescribeTopicPartitionsRequest;
         unregister_broker UnregisterBrokerRequest;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use configuration::BrokerConfig;
 use coordinator::group::GroupCoordinator;
+use coordinator::txn::TransactionCoordinator;
 use metadata::MetadataCache;
 use platform::{Env, LogLimit};
 use quorum::Quorum;
@@ -12,10 +13,10 @@ use wire::Uuid;
 
 use crate::cluster::{Liveness, Peers, Senders};
 use crate::controller::Controller;
+use crate::coordination::{MarkerWriter, Verifier};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
-use crate::producer_ids::ProducerIds;
 
 /// The state that handlers share.
 pub struct Broker {
@@ -33,8 +34,10 @@ pub struct Broker {
     pub liveness: Arc<Liveness>,
     pub partitions: Arc<PartitionTable>,
     pub groups: Arc<GroupCoordinator>,
+    pub transactions: Arc<TransactionCoordinator>,
+    pub(crate) marker_writer: Arc<MarkerWriter>,
+    pub(crate) verifier: Arc<Verifier>,
     pub fetch_sessions: FetchSessions,
-    pub producer_ids: ProducerIds,
     /// What peers may take of the memory.
     pub memory: Memory,
     /// How much each peer may have written to the log.

@@ -49,8 +49,12 @@ use parking_lot::Mutex;
 pub use partition_queue::PartitionQueue;
 use platform::{Env, LogLimit};
 pub use produce_completion::{ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
+pub use queue::Terms;
 pub use settings::Settings;
-use storage::{AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError};
+use storage::{
+    AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Verification,
+    VerificationGuard,
+};
 pub use sync::{SyncState, Syncer};
 pub use table::{PartitionTable, TopicSummary};
 pub use throttle::{Quota, ThrottledReplicas};
@@ -379,13 +383,13 @@ impl Partition {
         slot: usize,
         commits: &mut PendingCommits,
     ) {
-        self.enqueue_in_epoch(None, batch, acks, completion, slot, commits);
+        self.enqueue_on(Terms::CLIENT, batch, acks, completion, slot, commits);
     }
 
-    /// The same for a batch that is to be appended in one leader epoch or not at all.
-    pub fn enqueue_in_epoch(
+    /// The same for a batch of other terms than those of a producer without transactions.
+    pub fn enqueue_on(
         self: &Arc<Self>,
-        leader_epoch: Option<i32>,
+        terms: Terms,
         batch: Batch,
         acks: Acks,
         completion: &Arc<ProduceCompletion>,
@@ -404,7 +408,29 @@ impl Partition {
         if queue.is_empty() {
             commits.0.push(Arc::clone(self));
         }
-        queue.push(Queued { batch, sender: Sender { acks, completion: Arc::clone(completion), slot }, leader_epoch });
+        queue.push(Queued { batch, sender: Sender { acks, completion: Arc::clone(completion), slot }, terms });
+    }
+
+    /// Whether the transaction's coordinator has to be asked before a producer's batch is appended (KIP-890). Waits for
+    /// the log. `transaction_version` is what the producer's request stands for.
+    pub fn start_verification(
+        self: &Arc<Self>,
+        producer_id: i64,
+        producer_epoch: i16,
+        base_sequence: i32,
+        transaction_version: i8,
+    ) -> Result<Option<VerificationGuard>, Refusal> {
+        self.check_online()?;
+        self.check_leader()?;
+        let now = self.shared.env.clock.now();
+        let started = self.with_log(|log| {
+            log.start_verification(producer_id, producer_epoch, base_sequence, transaction_version, now)
+        });
+        match started {
+            Ok(Verification::NotNeeded) => Ok(None),
+            Ok(Verification::Needed(guard)) => Ok(Some(guard)),
+            Err(error) => Err(refusal(&error)),
+        }
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), Refusal> {
@@ -444,9 +470,13 @@ impl Partition {
     fn append_queued(self: &Arc<Self>) {
         loop {
             let Some(mut log) = self.log.try_lock() else { return };
-            let queued = self.queue.lock().take();
-            if !queued.is_empty() {
-                self.append(&mut log, queued);
+            let mut queued = self.queue.lock().take();
+            while let Some(first) = queued.first() {
+                let origin = first.terms.origin;
+                let run = queued.iter().take_while(|next| next.terms.origin == origin).count();
+                let others = queued.split_off(run);
+                self.append(&mut log, origin, queued);
+                queued = others;
             }
             drop(log);
             if self.queue.lock().is_empty() {
@@ -462,17 +492,21 @@ impl Partition {
         result
     }
 
-    /// Appends as the leader. Both role and epoch are as they are: they change under the log's lock only.
-    fn append(self: &Arc<Self>, log: &mut Log, mut queued: Vec<Queued>) {
+    /// Appends as the leader what is of one origin. Both role and epoch are as they are: they change under the log's
+    /// lock only.
+    fn append(self: &Arc<Self>, log: &mut Log, origin: Origin, mut queued: Vec<Queued>) {
         let leader_epoch = self.leader_epoch();
         let leads = self.is_leader();
-        let is_current = |queued: &Queued| leads && queued.leader_epoch.is_none_or(|epoch| epoch == leader_epoch);
+        let is_current = |queued: &Queued| leads && queued.terms.leader_epoch.is_none_or(|epoch| epoch == leader_epoch);
         for Queued { sender, .. } in queued.extract_if(.., |queued| !is_current(queued)) {
             sender.completion.fill(sender.slot, ErrorCode::NOT_LEADER_OR_FOLLOWER.into());
         }
         if queued.is_empty() {
             return;
         }
+        let is_verified = queued.iter().any(|queued| queued.terms.guard.is_some());
+        let guards: Vec<_> =
+            if is_verified { queued.iter().map(|queued| queued.terms.guard).collect() } else { Vec::new() };
         let (batches, senders): (Vec<Batch>, Vec<Sender>) =
             queued.into_iter().map(|queued| (queued.batch, queued.sender)).unzip();
         let settings = self.settings.load();
@@ -495,7 +529,7 @@ impl Partition {
         let (now, began) = clock.now_and_monotonic();
         // If the disk does not answer they are refused meanwhile.
         *self.appending.lock() = senders;
-        let appended = log.append(&batches, Origin::Client, leader_epoch, now);
+        let appended = log.append_verified(&batches, &guards, origin, leader_epoch, now);
         let senders = std::mem::take(&mut *self.appending.lock());
         let appended = match appended {
             Ok(appended) => appended,
@@ -529,7 +563,7 @@ impl Partition {
             self.record_appended(end, bytes, Some(first), now.monotonic_ms);
         } else if end > start && is_alone && !self.withholds.load(Ordering::Acquire) {
             self.high_watermark.store(end, Ordering::Release);
-            self.waiters.add(bytes);
+            self.waiters.add(bytes, self.last_stable_offset());
         } else if end > start {
             self.record_appended(end, bytes, None, now.monotonic_ms);
         }

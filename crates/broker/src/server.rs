@@ -146,7 +146,7 @@ impl Server {
         let starting =
             Starting { env, data_dir, own, cluster_id, incarnation_id, disk_watch, open_files, control, data: &data };
         let OpenQuorum { quorum, thread, metadata, config, link_events } = starting.open_quorum(config).await?;
-        let Assembled { broker, members, loaded, syncers } = starting.assemble(quorum, metadata, config)?;
+        let Assembled { broker, members, coordinators, syncers } = starting.assemble(quorum, metadata, config)?;
         #[cfg(test)]
         crate::simulation::machine::has_broker(&broker);
 
@@ -161,7 +161,7 @@ impl Server {
         starting.join_cluster(&broker, &members, membership == Membership::Alone, link_events, &mut background);
         membership::catch_up(&members, &broker.peers, &broker.metadata, max_wait).await?;
         open_logs(&broker).await;
-        let replication = starting.follow_metadata(&broker, loaded, &mut background);
+        let replication = starting.follow_metadata(&broker, &coordinators, &mut background);
         let lifecycle = starting.register(&broker, endpoints, max_wait, &mut background).await?;
         background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);
         background.spawn(essential("the groups' clock", Arc::clone(&broker.groups).run()));

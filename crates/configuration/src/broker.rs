@@ -302,6 +302,21 @@ settings! {
         "How often transactional ids that are not remembered any longer are looked for.";
     "transaction.state.log.num.partitions" => transaction_state_log_num_partitions: i32 = "50", AtLeast(1), ReadOnly,
         "Partitions of __transaction_state.";
+    "transaction.state.log.replication.factor" => transaction_state_log_replication_factor: i16
+        = "3", AtLeast(1), ReadOnly,
+        "Replicas of __transaction_state; by default not more than there are brokers.";
+    "transaction.state.log.min.isr" => transaction_state_log_min_isr: i32 = "2", AtLeast(1), ReadOnly,
+        "min.insync.replicas of __transaction_state.";
+    "transaction.state.log.segment.bytes" => transaction_state_log_segment_bytes: i32
+        = "104857600", AtLeast(1), ReadOnly,
+        "segment.bytes of __transaction_state.";
+    "add.partitions.to.txn.retry.backoff.ms" => add_partitions_to_txn_retry_backoff_ms: i32
+        = "20", AtLeast(1), ReadOnly,
+        "How long the leader of a partition waits before it asks again whether a transaction may write to it, while the \
+         one before is being ended.";
+    "add.partitions.to.txn.retry.backoff.max.ms" => add_partitions_to_txn_retry_backoff_max_ms: i32
+        = "100", AtLeast(0), ReadOnly,
+        "For how long it asks again.";
     "transaction.state.log.load.buffer.size" => transaction_state_log_load_buffer_size: i32
         = "5242880", AtLeast(1), ReadOnly,
         "Bytes of __transaction_state that are read at a time when a broker becomes the coordinator of its transactions.";

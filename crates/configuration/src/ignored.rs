@@ -26,8 +26,6 @@ const fn row(
 }
 
 pub const SETTINGS: &[Setting] = &[
-    row("add.partitions.to.txn.retry.backoff.max.ms", Int, Some("100"), ReadOnly, "transactions are not served"),
-    row("add.partitions.to.txn.retry.backoff.ms", Int, Some("20"), ReadOnly, "transactions are not served"),
     row("alter.log.dirs.replication.quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
     row("alter.log.dirs.replication.quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
     row("background.threads", Int, Some("10"), ClusterWide, "work is not bound to pools of threads"),
@@ -306,9 +304,6 @@ pub const SETTINGS: &[Setting] = &[
     ),
     row("telemetry.max.bytes", Int, Some("1048576"), ReadOnly, "client telemetry is not served"),
     row("transaction.partition.verification.enable", Boolean, Some("true"), ClusterWide, "transactions are not served"),
-    row("transaction.state.log.min.isr", Int, Some("2"), ReadOnly, "transactions are not served"),
-    row("transaction.state.log.replication.factor", Short, Some("3"), ReadOnly, "transactions are not served"),
-    row("transaction.state.log.segment.bytes", Int, Some("104857600"), ReadOnly, "transactions are not served"),
 ];
 
 /// Settings that are internal to Kafka: tests of its clients set them.

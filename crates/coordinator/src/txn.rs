@@ -13,8 +13,6 @@
 //!
 //! Timers run on the monotonic clock; the wall clock goes into what is stored, and says after a change of the
 //! coordinator for how long a transaction has been open.
-//!
-//! No handler of the broker calls it yet.
 
 pub mod admin;
 mod brokers;

@@ -1,13 +1,14 @@
 //! Topics that are created because a client asked for them (`kafka.server.AutoTopicCreationManager`).
 
-use metadata::{CONSUMER_OFFSETS, is_internal, validate_name};
+use metadata::{CONSUMER_OFFSETS, TRANSACTION_STATE, is_internal, validate_name};
 use platform::Allowed;
 use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
 use super::{Pace, RequestContext};
-use crate::{Broker, offsets_topic};
+use crate::Broker;
+use crate::coordination::{offsets_topic, transaction_topic};
 
 /// How many topics one request creates. The client asks again, and the next are created then.
 const CREATED_MAX: usize = 1_000;
@@ -67,8 +68,10 @@ async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
 
 /// The topic with the broker's defaults. None for an internal topic of APIs that are not served.
 fn creatable(broker: &Broker, name: &str) -> Option<CreatableTopic> {
+    let brokers = || broker.metadata.load().brokers().count();
     match name {
-        CONSUMER_OFFSETS => Some(offsets_topic::creatable(&broker.config(), broker.metadata.load().brokers().count())),
+        CONSUMER_OFFSETS => Some(offsets_topic::creatable(&broker.config(), brokers())),
+        TRANSACTION_STATE => Some(transaction_topic::creatable(&broker.config(), brokers())),
         _ if is_internal(name) => None,
         _ => Some(CreatableTopic {
             name: name.to_owned(),
@@ -123,9 +126,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn internal_topics_are_told_as_such_and_only_that_of_offsets_is_created() {
+    async fn internal_topics_are_told_as_such_and_created_if_they_are_served() {
         let broker = TestBroker::start_with(&[("offsets.topic.num.partitions", "3"), ("num.partitions", "2")]).await;
-        let names = ["__transaction_state", CONSUMER_OFFSETS, "a/b", "t"].map(str::to_owned);
+        let names = ["__share_group_state", CONSUMER_OFFSETS, "a/b", "t"].map(str::to_owned);
         let response = ask(&broker, &names, true).await;
         let told: Vec<_> = response.topics.iter().map(|topic| (topic.is_internal, topic.error_code)).collect();
         let (unknown, invalid) = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::INVALID_TOPIC_EXCEPTION);

@@ -12,8 +12,8 @@
 //! - Consumers of version 11 on may read from a follower, up to what it knows to be replicated, and are sent to one of
 //!   their own rack (KIP-392). Older ones read from the leader.
 //! - Followers, whose requests come to the inter-broker listener, read to the end of the log: see [`followers`].
-//!
-//! Skipped: aborted transactions come with transactions.
+//! - A consumer of committed records reads to the last stable offset, and is told with them which of their transactions
+//!   were aborted (KIP-98). Others are told of none.
 
 mod cold;
 mod copies;
@@ -26,11 +26,12 @@ use std::time::Duration;
 
 use metadata::MetadataCache;
 use platform::Clock;
-use storage::{ReadError, Span};
+use storage::{AbortedTransaction, ReadError, Span};
 use tokio::time::Instant;
 use wire::api::Request;
 use wire::api::fetch::{
-    EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
+    AbortedTransaction as Aborted, EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse,
+    LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
 use wire::{ErrorCode, Records};
 
@@ -187,7 +188,8 @@ impl Sender {
     fn reader(&self) -> Reader {
         match self {
             Self::Follower(_) => Reader::Follower,
-            Self::Consumer { .. } => Reader::Consumer,
+            Self::Consumer { isolation: Isolation::ReadUncommitted, .. } => Reader::Consumer,
+            Self::Consumer { isolation: Isolation::ReadCommitted, .. } => Reader::CommittedConsumer,
         }
     }
 }
@@ -226,6 +228,8 @@ struct Read {
     /// What a follower is told of the durable offset; -1 for a consumer.
     durable_offset: i64,
     span: Option<Span>,
+    /// Those that end in the span or behind; for consumers of committed records only.
+    aborted: Option<Vec<AbortedTransaction>>,
     /// There may be something, but it has to be checked first.
     is_cold: bool,
     urgent: bool,
@@ -243,6 +247,7 @@ impl Read {
             sync_wanted: None,
             durable_offset: -1,
             span: None,
+            aborted: None,
             is_cold: false,
             urgent: false,
         }
@@ -259,6 +264,7 @@ impl Read {
             sync_wanted: None,
             durable_offset: -1,
             span: None,
+            aborted: None,
             is_cold: false,
             urgent: true,
         }
@@ -353,7 +359,7 @@ impl FetchPass<'_> {
             read.urgent = true;
             return Ok(read);
         }
-        read_span(partition, target, budget, partition.end_offset(isolation), &mut read)?;
+        read_span(partition, target, budget, Some(isolation), &mut read)?;
         Ok(read)
     }
 
@@ -397,31 +403,52 @@ fn find_divergence(
     Ok(false)
 }
 
+/// Reads what a consumer may see, or a follower.
 fn read_span(
     partition: &Arc<Partition>,
     target: &Target,
     budget: ReadBudget,
-    end_offset: i64,
+    isolation: Option<Isolation>,
     read: &mut Read,
 ) -> Result<(), ErrorCode> {
+    if isolation == Some(Isolation::ReadCommitted) {
+        read.aborted = Some(Vec::new());
+    }
     if budget.bytes_max == 0 && !budget.is_first {
         return Ok(());
     }
-    let (view, bytes_max) = (partition.view(), budget.bytes_max as u32);
-    let span = match budget.is_urgent {
-        true => view.span_at_once(target.fetch_offset, end_offset, bytes_max),
-        false => view.span(target.fetch_offset, end_offset, bytes_max),
+    let (view, offset, bytes_max) = (partition.view(), target.fetch_offset, budget.bytes_max as u32);
+    let end_offset = match isolation {
+        None => view.log_end_offset(),
+        Some(Isolation::ReadUncommitted) => read.high_watermark,
+        Some(Isolation::ReadCommitted) => read.last_stable_offset,
     };
-    match span {
+    let found = match (isolation, budget.is_urgent) {
+        (Some(Isolation::ReadCommitted), true) => view.committed_span_at_once(offset, end_offset, bytes_max),
+        (Some(Isolation::ReadCommitted), false) => view.committed_span(offset, end_offset, bytes_max),
+        (_, true) => view.span_at_once(offset, end_offset, bytes_max).map(with_none_aborted),
+        (_, false) => view.span(offset, end_offset, bytes_max).map(with_none_aborted),
+    };
+    match found {
         Err(ReadError::Cold) => read.is_cold = true,
         // Only the first batch of an answer may exceed the limits.
-        Ok(span) => read.span = span.filter(|span| i64::from(span.length) <= budget.bytes_max || budget.is_first),
+        Ok(Some((span, aborted))) if i64::from(span.length) <= budget.bytes_max || budget.is_first => {
+            read.span = Some(span);
+            if let Some(told) = &mut read.aborted {
+                *told = aborted;
+            }
+        }
+        Ok(_) => {}
         Err(error) => {
             read.error = error_code(partition, &error);
             read.urgent = true;
         }
     }
     Ok(())
+}
+
+fn with_none_aborted(span: Option<Span>) -> Option<(Span, Vec<AbortedTransaction>)> {
+    span.map(|span| (span, Vec::new()))
 }
 
 fn error_code(partition: &Arc<Partition>, error: &ReadError) -> ErrorCode {
@@ -539,13 +566,17 @@ fn partition_data(target: &Target, read: Read, answered: &mut Answered<'_>) -> P
             .diverging
             .map_or_else(EpochEndOffset::default, |at| EpochEndOffset { epoch: at.epoch, end_offset: at.end_offset }),
         current_leader: LeaderIdAndEpoch::default(),
-        aborted_transactions: None,
+        aborted_transactions: read.aborted.map(|aborted| aborted.iter().map(told).collect()),
         preferred_read_replica: read.preferred_read_replica.unwrap_or(-1),
         sync_wanted_offset: read.sync_wanted.unwrap_or(-1),
         durable_offset: read.durable_offset,
         records: Some(records),
         ..Default::default()
     }
+}
+
+fn told(aborted: &AbortedTransaction) -> Aborted {
+    Aborted { producer_id: aborted.producer_id, first_offset: aborted.first_offset }
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! FindCoordinator (key 10), versions 0-6: which broker coordinates a group, from version 4 on several.
+//! FindCoordinator (key 10), versions 0-6: which broker coordinates a group or a transactional id,
+//! from version 4 on several.
 //!
 //! Behaviour:
-//! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it. The topic is
-//!   created when it is first asked for.
-//! - Transactions (key type 1) have no coordinator yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED. librdkafka, sarama and
-//!   franz-go ask again for minutes after any other error; this one they report.
+//! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it, that of a
+//!   transactional id (key type 1) the leader of its partition of `__transaction_state`. Each topic is created when it
+//!   is first asked for.
 //! - Share groups (key type 2) are not served: INVALID_REQUEST, as by a Kafka that has them turned off. Other key types
 //!   are INVALID_REQUEST too.
 
 use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
+use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use wire::ErrorCode;
 use wire::api::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
@@ -29,8 +30,12 @@ pub(super) async fn handle(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     let key_type = request.key_type;
-    // Once, however many groups are looked for.
-    let has_topic = key_type != GROUP || broker.groups.ensure_offsets_topic().await.is_ok();
+    // Once, however many keys are looked for.
+    let has_topic = match key_type {
+        GROUP => broker.groups.ensure_offsets_topic().await.is_ok(),
+        TRANSACTION => broker.transactions.ensure_topic().await.is_ok(),
+        _ => true,
+    };
     if context.api_version >= MANY_SINCE {
         let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
         let mut pace = Pace::default();
@@ -58,13 +63,11 @@ pub(super) async fn handle(
 
 fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool, key: String) -> Coordinator {
     let result = match key_type {
-        GROUP if !has_topic => {
-            Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of group offsets could not be created."))
+        GROUP | TRANSACTION if !has_topic => {
+            Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of the coordinator could not be created."))
         }
-        GROUP => find_group(broker, context, &key),
-        TRANSACTION => {
-            Err((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."))
-        }
+        GROUP => leader(broker, context, OFFSETS_TOPIC, broker.groups.partition_for(&key)),
+        TRANSACTION => leader(broker, context, TRANSACTION_STATE_TOPIC, broker.transactions.partition_for(&key)),
         SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
         _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
     };
@@ -82,15 +85,15 @@ fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool
     }
 }
 
-fn find_group(
+fn leader(
     broker: &Broker,
     context: &RequestContext,
-    group_id: &str,
+    topic: &str,
+    partition: i32,
 ) -> Result<Coordinator, (ErrorCode, &'static str)> {
     let unavailable = |message| (ErrorCode::COORDINATOR_NOT_AVAILABLE, message);
-    let partition = broker.groups.partition_for(group_id);
     let image = broker.metadata.load();
-    let leader = image.partition(OFFSETS_TOPIC, partition).map(|partition| partition.leader);
+    let leader = image.partition(topic, partition).map(|partition| partition.leader);
     let node = leader.and_then(|leader| nodes::active(&image, &context.listener).find(|(node, _)| node.id == leader));
     let (node, endpoint) = node.ok_or(unavailable("The coordinator is not available."))?;
     Ok(Coordinator {
@@ -113,13 +116,14 @@ mod tests {
 
     const TOPIC_ID: Uuid = Uuid([7; 16]);
 
-    /// All groups are on one partition, which a broker leads.
+    /// All groups are on one partition, which a broker leads; all transactional ids on one that this broker leads.
     async fn start(leader: i32) -> TestBroker {
         let broker = TestBroker::start().await;
         let elsewhere = RegisterBrokerRecord { end_points: vec![endpoint("OTHER", 3)], ..registration(3) };
         let fenced = RegisterBrokerRecord { fenced: true, ..registration(4) };
         broker.commit([registration(2).into(), elsewhere.into(), fenced.into()]).await;
         broker.create(OFFSETS_TOPIC, TOPIC_ID, &[led_by(leader, &[leader])]).await;
+        broker.create(TRANSACTION_STATE_TOPIC, Uuid([8; 16]), &[led_by(1, &[1])]).await;
         broker
     }
 
@@ -143,10 +147,8 @@ mod tests {
         assert_eq!(response.coordinators, [found("b"), found("a"), found("b")]);
 
         let response = handle(&broker, &context(4), keys(&["a", "b"], TRANSACTION)).await;
-        let refused = |found: &Coordinator| (found.key.clone(), found.error_code, found.node_id, found.port);
-        let refused: Vec<_> = response.coordinators.iter().map(refused).collect();
-        let fatal = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
-        assert_eq!(refused, [("a".to_owned(), fatal, -1, -1), ("b".to_owned(), fatal, -1, -1)]);
+        let of_transactions: Vec<_> = response.coordinators.iter().map(|found| (&*found.key, found.node_id)).collect();
+        assert_eq!(of_transactions, [("a", 1), ("b", 1)]);
         for key_type in [SHARE, 3, -1] {
             let response = handle(&broker, &context(6), keys(&["a"], key_type)).await;
             assert_eq!(response.coordinators[0].error_code, ErrorCode::INVALID_REQUEST, "{key_type}");
@@ -164,9 +166,9 @@ mod tests {
         assert_eq!((found.error_code, found.error_message.as_deref()), (ErrorCode::NONE, Some("NONE")));
         assert_eq!((found.node_id, &*found.host, found.port), (2, "broker-2", 9002));
         assert!(found.coordinators.is_empty());
-        let refused = ask(TRANSACTION).await;
-        let fatal = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
-        assert_eq!((refused.error_code, refused.node_id, refused.port), (fatal, -1, -1));
+        assert_eq!(ask(TRANSACTION).await.node_id, 1);
+        let refused = ask(SHARE).await;
+        assert_eq!((refused.error_code, refused.node_id, refused.port), (ErrorCode::INVALID_REQUEST, -1, -1));
         assert!(refused.error_message.is_some_and(|message| message != "NONE"));
     }
 
@@ -188,13 +190,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_groups_bring_the_topic_of_offsets_into_being() {
-        let broker = TestBroker::start_with(&[("offsets.topic.num.partitions", "1")]).await;
-        for key_type in [TRANSACTION, SHARE] {
+    async fn each_kind_of_coordinator_brings_its_own_topic_into_being() {
+        let settings = [("offsets.topic.num.partitions", "1"), ("transaction.state.log.num.partitions", "2")];
+        let broker = TestBroker::start_with(&settings).await;
+        let partitions = |name| broker.metadata.load().topic(name).map(|topic| topic.partitions.len());
+        for (key_type, offsets, transactions) in [(SHARE, None, None), (TRANSACTION, None, Some(2))] {
             handle(&broker, &context(6), keys(&["a"], key_type)).await;
-            assert!(broker.metadata.load().topic(OFFSETS_TOPIC).is_none());
+            assert_eq!((partitions(OFFSETS_TOPIC), partitions(TRANSACTION_STATE_TOPIC)), (offsets, transactions));
         }
         handle(&broker, &context(6), keys(&["a"], GROUP)).await;
-        assert_eq!(broker.metadata.load().topic(OFFSETS_TOPIC).map(|topic| topic.partitions.len()), Some(1));
+        assert_eq!(partitions(OFFSETS_TOPIC), Some(1));
     }
 }

@@ -8,8 +8,8 @@
 //! - acks=0 has no answer; when it fails the connection is closed, which makes the client refresh its metadata.
 //! - The batches of one request, and of requests that follow on the same connection, are appended in order.
 //! - Only the admin client writes to internal topics.
-//!
-//! Skipped: transactional batches are refused until there are transactions.
+//! - Where a transaction is not open yet, its coordinator is asked first whether the partition belongs to it; from
+//!   version 12 on it is added (KIP-890). What comes behind on the connection waits for that.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metadata::{is_internal, validate_name};
+use storage::VerificationGuard;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::api::produce::{
@@ -30,8 +31,11 @@ use wire::{ErrorCode, Records, Uuid};
 use super::{Call, RequestContext, leaders};
 use crate::Broker;
 use crate::close_reason::CloseReason;
+use crate::coordination::{TransactionSupport, TransactionalProducer};
 use crate::frame::Frame;
-use crate::partition::{Acks, Partition, PendingCommits, ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
+use crate::partition::{
+    Acks, Partition, PendingCommits, ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal, Terms,
+};
 
 /// The client that may write to internal topics (`AdminUtils.ADMIN_CLIENT_ID`).
 const ADMIN_CLIENT_ID: &str = "__admin_client";
@@ -44,6 +48,10 @@ const COMPRESSED_WEIGHT: usize = 4;
 /// A client at the wrong broker is told the leader since.
 const LEADER_HINTS_SINCE: i16 = 10;
 
+/// Producers know TRANSACTION_ABORTABLE since, and leave it to brokers to add partitions to their transactions.
+const ABORTABLE_SINCE: i16 = 11;
+const ADDS_PARTITIONS_SINCE: i16 = 12;
+
 /// A Produce whose batches are queued, or are being checked before.
 pub struct PendingProduce {
     broker: Arc<Broker>,
@@ -53,8 +61,23 @@ pub struct PendingProduce {
     topics: Vec<Topic>,
     completion: Arc<ProduceCompletion>,
     deadline: Option<Instant>,
-    /// Checks and queues the batches of a large request.
+    /// Checks and queues the batches of a large request, and those that begin a transaction.
     checking: Option<JoinHandle<Option<Vec<Topic>>>>,
+}
+
+/// What became of the batches of a request at once.
+struct Checked {
+    topics: Vec<Topic>,
+    /// Not queued yet. All are of one producer.
+    unverified: Option<(TransactionalProducer, Vec<Unverified>)>,
+}
+
+/// A batch that begins a transaction in its partition.
+struct Unverified {
+    partition: Arc<Partition>,
+    batch: Batch,
+    guard: VerificationGuard,
+    slot: usize,
 }
 
 struct Topic {
@@ -77,25 +100,42 @@ pub(super) fn start(
         -1 => Ok(Acks::All),
         _ => Err(ErrorCode::INVALID_REQUIRED_ACKS),
     };
-    let deadline = (acks.unwrap_or(Acks::Leader) == Acks::All)
-        .then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
+    let pending_acks = acks.unwrap_or(Acks::Leader);
+    let deadline =
+        (pending_acks == Acks::All).then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
     let is_large = is_large(&request);
+    let support = match call.context.api_version {
+        ADDS_PARTITIONS_SINCE.. => TransactionSupport::AddsPartitions,
+        ABORTABLE_SINCE.. => TransactionSupport::VerifiesAbortable,
+        _ => TransactionSupport::Verifies,
+    };
     let mut pending = PendingProduce {
         broker: Arc::clone(broker),
         call,
-        acks: acks.unwrap_or(Acks::Leader),
+        acks: pending_acks,
         topics: Vec::new(),
         completion,
         deadline,
         checking: None,
     };
+    let (broker, context, completion) =
+        (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.completion));
     if is_large {
-        let (broker, context, completion) =
-            (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.completion));
-        let check = move || queue(&broker, &context, acks, request, &completion, &mut PendingCommits::default());
-        pending.checking = Some(tokio::spawn(pending.broker.partitions.large_requests().clone().run(check)));
+        let large_requests = broker.partitions.large_requests().clone();
+        let (checking, slots) = (Arc::clone(&broker), Arc::clone(&completion));
+        let check = move || queue(&checking, &context, acks, support, request, &slots, &mut PendingCommits::default());
+        pending.checking = Some(tokio::spawn(async move {
+            let checked = large_requests.run(check).await?;
+            Some(verify(&broker, pending_acks, support, checked, &completion).await)
+        }));
+        return pending;
+    }
+    let checked = queue(&broker, &context, acks, support, request, &completion, commits);
+    if checked.unverified.is_none() {
+        pending.topics = checked.topics;
     } else {
-        pending.topics = queue(broker, &pending.call.context, acks, request, &pending.completion, commits);
+        pending.checking =
+            Some(tokio::spawn(async move { Some(verify(&broker, pending_acks, support, checked, &completion).await) }));
     }
     pending
 }
@@ -118,43 +158,130 @@ fn is_large(request: &ProduceRequest) -> bool {
     size > INLINE_BYTES_MAX / COMPRESSED_WEIGHT && records().map(weight).sum::<usize>() > INLINE_BYTES_MAX
 }
 
-/// Queues the batches that are in order, and refuses the others. Returns what was asked for.
+/// Queues the batches that are in order, and refuses the others. Those that begin a transaction are left over.
 fn queue(
     broker: &Arc<Broker>,
     context: &RequestContext,
     acks: Result<Acks, ErrorCode>,
+    support: TransactionSupport,
     request: ProduceRequest,
     completion: &Arc<ProduceCompletion>,
     commits: &mut PendingCommits,
-) -> Vec<Topic> {
-    let transactional = request.transactional_id.is_some();
+) -> Checked {
     let from_admin_client = context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
+    let producer = acks.and_then(|acks| Ok((acks, transactional_producer(&request)?)));
+    let mut unverified = Vec::new();
     let mut slot = 0;
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
         for data in topic.partition_data {
             partitions.push(data.index);
-            let checked = acks.map_err(Refusal::from).and_then(|acks| {
-                if transactional {
-                    return Err(ErrorCode::INVALID_TXN_STATE.into());
-                }
+            let checked = producer.as_ref().map_err(|code| Refusal::from(*code)).and_then(|(acks, producer)| {
                 let partition = find(broker, context.api_version, &topic.name, topic.topic_id, data.index)?;
                 if is_internal(&partition.topic) && !from_admin_client {
                     return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
                 }
                 let batch = check(broker, &partition, context, data)?;
-                Ok((partition, batch, acks))
+                let guard = match producer {
+                    Some(producer) if batch.header.attributes.is_transactional() => partition.start_verification(
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        batch.header.base_sequence,
+                        support.transaction_version(),
+                    )?,
+                    _ => None,
+                };
+                Ok((partition, batch, *acks, guard))
             });
             match checked {
-                Ok((partition, batch, acks)) => partition.enqueue(batch, acks, completion, slot, commits),
+                Ok((partition, batch, _, Some(guard))) => {
+                    unverified.push(Unverified { partition, batch, guard, slot });
+                }
+                Ok((partition, batch, acks, None)) => partition.enqueue(batch, acks, completion, slot, commits),
                 Err(refusal) => completion.fill(slot, ProduceOutcome::Refused(refusal)),
             }
             slot += 1;
         }
         topics.push(Topic { name: topic.name, id: topic.topic_id, partitions });
     }
+    let producer = producer.ok().and_then(|(_, producer)| producer).filter(|_| !unverified.is_empty());
+    Checked { topics, unverified: producer.map(|producer| (producer, unverified)) }
+}
+
+/// The producer of the transactional batches of a request, if it has some
+/// (`KafkaApis.handleProduceRequest`, `ReplicaManager.handleProduceAppend`).
+fn transactional_producer(request: &ProduceRequest) -> Result<Option<TransactionalProducer>, ErrorCode> {
+    let data = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let mut producer = None;
+    for data in data {
+        let Some(Records::Inline(bytes)) = &data.records else { continue };
+        let Some(header) = bytes.first_chunk().map(BatchHeader::parse) else { continue };
+        if !header.attributes.is_transactional() {
+            continue;
+        }
+        let Some(transactional_id) = &request.transactional_id else {
+            return Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+        };
+        let found = producer.get_or_insert_with(|| TransactionalProducer {
+            transactional_id: transactional_id.clone(),
+            producer_id: header.producer_id,
+            producer_epoch: header.producer_epoch,
+        });
+        if (found.producer_id, found.producer_epoch) != (header.producer_id, header.producer_epoch) {
+            return Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
+        }
+    }
+    Ok(producer)
+}
+
+/// Queues the batches that were left over and belong to the transaction.
+async fn verify(
+    broker: &Arc<Broker>,
+    acks: Acks,
+    support: TransactionSupport,
+    checked: Checked,
+    completion: &Arc<ProduceCompletion>,
+) -> Vec<Topic> {
+    let Checked { topics, unverified } = checked;
+    let Some((producer, unverified)) = unverified else { return topics };
+    let place = |batch: &Unverified| (Arc::clone(&batch.partition.topic), batch.partition.index);
+    let partitions: Vec<_> = unverified.iter().map(place).collect();
+    let errors = broker.verifier.verify(&producer, &partitions, support).await;
+    let mut commits = PendingCommits::default();
+    for Unverified { partition, batch, guard, slot } in unverified {
+        match errors.get(&(partition.topic.to_string(), partition.index)) {
+            Some(error) => completion.fill(slot, ProduceOutcome::Refused(unverified_refusal(*error, support))),
+            None => {
+                let terms = Terms { guard: Some(guard), ..Terms::CLIENT };
+                partition.enqueue_on(terms, batch, acks, completion, slot, &mut commits);
+            }
+        }
+    }
+    commits.commit();
     topics
+}
+
+/// Why a batch is not appended whose partition could not be verified. Producers try again on NOT_ENOUGH_REPLICAS, and
+/// ask for no metadata first.
+fn unverified_refusal(error: ErrorCode, support: TransactionSupport) -> Refusal {
+    let adds = support == TransactionSupport::AddsPartitions;
+    match error {
+        ErrorCode::INVALID_TXN_STATE => {
+            Refusal { message: Some("Partition was not added to the transaction".to_owned()), ..error.into() }
+        }
+        ErrorCode::CONCURRENT_TRANSACTIONS if adds => error.into(),
+        ErrorCode::CONCURRENT_TRANSACTIONS
+        | ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::COORDINATOR_NOT_AVAILABLE
+        | ErrorCode::NOT_COORDINATOR => {
+            let message =
+                format!("Unable to verify the partition has been added to the transaction. Underlying error: {error}");
+            Refusal { message: Some(message), ..ErrorCode::NOT_ENOUGH_REPLICAS.into() }
+        }
+        error => error.into(),
+    }
 }
 
 fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::load::{Sources, load};
-use coordinator::group::{GroupConfig, GroupCoordinator, OFFSETS_TOPIC};
+use coordinator::group::OFFSETS_TOPIC;
 use metadata::MetadataCache;
-use parking_lot::Mutex;
 use platform::{DiskWatch, Env, LogLimit};
 use quorum::{NoPeers, Node, Options, Quorum, Voter, VoterSet};
 use storage::SimDisk;
@@ -26,12 +25,11 @@ use super::RequestContext;
 use crate::Broker;
 use crate::cluster::{Liveness, Members, Peers, Senders};
 use crate::controller::{Controller, Publisher};
+use crate::coordination::{self, Coordinators};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
-use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic};
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
-use crate::producer_ids::ProducerIds;
 
 pub(super) const NODE_ID: i32 = 1;
 pub(super) const CLUSTER_ID: &str = "test-cluster";
@@ -65,7 +63,6 @@ impl TestBroker {
         let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let config = load(Sources { flags, ..Sources::default() }).expect("the settings are good").config;
         let env = Env { disk: Arc::new(SimDisk::new(1)), ..Env::real() };
-        let group_config = GroupConfig::from(&config);
         let memory = Memory::new(&config, &*env.disk);
         let (listener, lag_max_ms) = (config.inter_broker_listener(), config.replica_lag_time_max_ms);
         let config = Arc::new(ArcSwap::from_pointee(config));
@@ -96,29 +93,19 @@ impl TestBroker {
         );
         let key = voter(NODE_ID).key();
         let members = Arc::new(Members::new(key, CLUSTER_ID.to_owned(), quorum.clone(), Arc::clone(&config)));
-        let loaded = LoadedEpochs::default();
-        let offsets_topic = Arc::new(OffsetsTopic {
-            log: OffsetsPartitions { partitions: Arc::clone(&partitions), loaded: Arc::clone(&loaded) },
+        let log_limit = Arc::<LogLimit>::default();
+        let coordinators = Coordinators::new(&coordination::Ground {
+            env: env.clone(),
+            node_id: NODE_ID,
+            config: Arc::clone(&config),
             metadata: Arc::clone(&metadata),
             controller: controller.clone(),
-            config: Arc::clone(&config),
-        });
-        let groups = GroupCoordinator::new(
-            group_config,
-            Arc::clone(&env.clock),
-            Arc::clone(&env.random),
-            Arc::clone(&offsets_topic) as _,
-            offsets_topic as _,
-        );
-        metadata.subscribe(Arc::clone(&partitions) as _);
-        metadata.subscribe(Arc::new(GroupFollower {
-            groups: Arc::clone(&groups),
+            peers: Arc::clone(&peers),
             partitions: Arc::clone(&partitions),
-            loaded,
-            runtime: Handle::current(),
-            looking: Mutex::default(),
-        }));
-        let log_limit = Arc::<LogLimit>::default();
+            log_limit: Arc::clone(&log_limit),
+        });
+        metadata.subscribe(Arc::clone(&partitions) as _);
+        coordinators.follow(&metadata, &Handle::current());
         let broker = Broker {
             env,
             node_id: NODE_ID,
@@ -131,9 +118,11 @@ impl TestBroker {
             metadata,
             liveness,
             partitions,
-            groups,
+            groups: coordinators.groups,
+            transactions: coordinators.transactions,
+            marker_writer: coordinators.marker_writer,
+            verifier: coordinators.verifier,
             fetch_sessions: FetchSessions::new(10),
-            producer_ids: ProducerIds::default(),
             memory,
             log_limit,
             config,

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use quorum::QuorumStatus;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use wire::ErrorCode;
+use wire::api::Request;
 use wire::api::confirm_sender::NodeIdentity;
 
 use crate::stream;
@@ -26,6 +28,10 @@ pub enum Lane {
     Heartbeats,
     InSyncReplicas,
     Requests,
+    /// What ends transactions in the partitions of another broker, and waits for their replicas.
+    Markers,
+    /// Questions about transactions, for which producers wait.
+    Verifications,
     /// The metrics of a node, which may be megabytes.
     Metrics,
 }
@@ -94,5 +100,22 @@ impl Peers {
         open.retain(|_, connection| connection.is_open());
         open.insert(key, connection.clone());
         Ok(Some(connection))
+    }
+
+    /// Sends a request to a node. NETWORK_EXCEPTION if there is no answer: it may have been served all the same.
+    pub async fn ask<R: Request>(&self, node_id: i32, lane: Lane, request: &R) -> Result<R::Response, ErrorCode> {
+        let answer = async {
+            match self.connection(node_id, lane).await? {
+                Some(connection) => connection.send(request).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        match answer.await {
+            Ok(answer) => answer.ok_or(ErrorCode::NETWORK_EXCEPTION),
+            Err(error) => {
+                tracing::debug!(node_id, ?lane, %error, "a node does not answer");
+                Err(ErrorCode::NETWORK_EXCEPTION)
+            }
+        }
     }
 }

@@ -123,7 +123,7 @@ impl Partition {
             Ok((is_news.then_some(bytes), (end > start).then_some(end)))
         })?;
         if let Some(bytes) = replicated {
-            self.waiters.replicated(bytes);
+            self.waiters.replicated(bytes, self.last_stable_offset());
         }
         if let Some(end) = end {
             if self.flush_is_due(&self.settings(), end) {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use storage::{Origin, VerificationGuard};
 use wire::ErrorCode;
 use wire::batch::Batch;
 
@@ -24,8 +25,22 @@ pub(super) struct AppendQueue {
 pub(super) struct Queued {
     pub(super) batch: Batch,
     pub(super) sender: Sender,
+    pub(super) terms: Terms,
+}
+
+/// What holds for the append of a batch.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    pub origin: Origin,
     /// The only epoch in which it may be appended.
-    pub(super) leader_epoch: Option<i32>,
+    pub leader_epoch: Option<i32>,
+    /// Of the verification that its transaction needed.
+    pub guard: Option<VerificationGuard>,
+}
+
+impl Terms {
+    /// For a producer without transactions, or whose transaction has begun in the partition.
+    pub const CLIENT: Self = Self { origin: Origin::Client, leader_epoch: None, guard: None };
 }
 
 /// Where the result of a batch goes.

@@ -305,7 +305,7 @@ impl Partition {
 
     fn notify_waiters(&self, progress: &Progress) {
         if let Some(bytes) = progress.replicated_bytes {
-            self.waiters.replicated(bytes);
+            self.waiters.replicated(bytes, self.last_stable_offset());
         }
         if progress.has_moved {
             self.answer_waiting(progress);
@@ -367,7 +367,7 @@ impl Partition {
         let progress = self.publish(&mut guard);
         drop(guard);
         if let Some(bytes) = progress.and_then(|progress| progress.replicated_bytes) {
-            self.waiters.replicated(bytes);
+            self.waiters.replicated(bytes, self.last_stable_offset());
         }
         progress
     }

@@ -133,7 +133,7 @@ fn led_by(leader: i32, leader_epoch: i32) -> metadata::Partition {
 
 fn send(partition: &Arc<Partition>, leader_epoch: Option<i32>, acks: Acks) -> (Arc<ProduceCompletion>, PendingCommits) {
     let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
-    partition.enqueue_in_epoch(leader_epoch, batch(), acks, &completion, 0, &mut commits);
+    partition.enqueue_on(Terms { leader_epoch, ..Terms::CLIENT }, batch(), acks, &completion, 0, &mut commits);
     (completion, commits)
 }
 

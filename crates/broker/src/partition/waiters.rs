@@ -1,7 +1,8 @@
 //! Fetches that wait for bytes. A wait is a counter: appends take from it, and it wakes its fetch once.
 //!
-//! Followers wait for what is appended, consumers for what is replicated too. That the high watermark has moved is news
-//! for a follower, but not urgent: the next records will most likely carry it, so the news waits a moment for them.
+//! Followers wait for what is appended, consumers for what is replicated too, or for what no open transaction holds
+//! back either. That the high watermark has moved is news for a follower, but not urgent: the next records will most
+//! likely carry it, so the news waits a moment for them.
 //!
 //! A wait that has been woken is not looked at again, and only [`PATIENT_MAX`] waits at one partition may want more
 //! than a byte, so that an append looks at no more than these and the ones that it wakes.
@@ -28,6 +29,8 @@ const PATIENT_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     Consumer,
+    /// One that reads up to the last stable offset.
+    CommittedConsumer,
     Follower,
 }
 
@@ -76,6 +79,10 @@ impl FetchWait {
 #[derive(Default)]
 pub struct Waiters {
     waits: Mutex<Waits>,
+    /// The last stable offset that was told last.
+    last_stable_offset: AtomicI64,
+    /// Bytes that were replicated since.
+    unstable_bytes: AtomicI64,
     /// For requests that wait until all replicas have deleted something.
     low_watermark: Notify,
 }
@@ -89,14 +96,27 @@ struct Waits {
 
 impl Waiters {
     /// Notifies waiting fetches of bytes that were appended and are replicated by that.
-    pub fn add(&self, bytes: i64) {
-        self.notify_each(|wait| wait.add(bytes));
+    pub fn add(&self, bytes: i64, last_stable_offset: i64) {
+        let stable_bytes = self.take_stable(bytes, last_stable_offset);
+        self.notify_each(|wait| match wait.reader {
+            Reader::Consumer | Reader::Follower => wait.add(bytes),
+            Reader::CommittedConsumer => wait.add(stable_bytes),
+        });
+    }
+
+    /// Counts replicated bytes. Returns those that have become stable, all if some have.
+    fn take_stable(&self, bytes: i64, last_stable_offset: i64) -> i64 {
+        self.unstable_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if self.last_stable_offset.swap(last_stable_offset, Ordering::AcqRel) == last_stable_offset {
+            return 0;
+        }
+        self.unstable_bytes.swap(0, Ordering::AcqRel)
     }
 
     /// Notifies followers of appended bytes; at once, if they have to sync them.
     pub fn appended(&self, bytes: i64, is_urgent: bool) {
         self.notify_each(|wait| match wait.reader {
-            Reader::Consumer => true,
+            Reader::Consumer | Reader::CommittedConsumer => true,
             Reader::Follower if is_urgent => {
                 wait.urgent.notify_one();
                 false
@@ -106,9 +126,11 @@ impl Waiters {
     }
 
     /// Notifies consumers of bytes that they may read now, and followers that the high watermark has moved.
-    pub fn replicated(&self, bytes: i64) {
+    pub fn replicated(&self, bytes: i64, last_stable_offset: i64) {
+        let stable_bytes = self.take_stable(bytes, last_stable_offset);
         self.notify_each(|wait| match wait.reader {
             Reader::Consumer => wait.add(bytes),
+            Reader::CommittedConsumer => wait.add(stable_bytes),
             Reader::Follower => {
                 wait.notify_news();
                 true
@@ -193,9 +215,9 @@ mod tests {
         waits.iter().for_each(|wait| _ = waiters.register(wait));
         waiters.appended(1000, true);
         assert_eq!(left(&waiters), 3, "that is for followers");
-        waiters.add(199);
+        waiters.add(199, 2);
         assert_eq!((left(&waiters), waits.iter().map(|wait| is_woken(wait)).collect()), (2, vec![true, false, false]));
-        waiters.replicated(1);
+        waiters.replicated(1, 3);
         assert_eq!((left(&waiters), is_woken(&waits[1]), is_woken(&waits[2])), (1, true, false));
         waiters.wake_all();
         assert_eq!((left(&waiters), is_woken(&waits[2])), (0, true));
@@ -207,8 +229,22 @@ mod tests {
         for _ in 0..10 * PATIENT_MAX {
             waiters.register(&FetchWait::new(Reader::Consumer, i64::MAX));
         }
-        waiters.add(1);
+        waiters.add(1, 1);
         assert_eq!(left(&waiters), PATIENT_MAX);
+    }
+
+    #[test]
+    fn what_an_open_transaction_holds_back_wakes_nobody_who_may_not_read_it() {
+        let waiters = Waiters::default();
+        let [all, committed] = [Reader::Consumer, Reader::CommittedConsumer].map(|reader| FetchWait::new(reader, 150));
+        waiters.register(&all);
+        waiters.register(&committed);
+        waiters.add(100, 0);
+        waiters.replicated(100, 0);
+        assert_eq!((left(&waiters), is_woken(&all), is_woken(&committed)), (1, true, false));
+        // Its marker.
+        waiters.replicated(1, 21);
+        assert_eq!((left(&waiters), is_woken(&committed)), (0, true));
     }
 
     #[test]
@@ -216,7 +252,7 @@ mod tests {
         let waiters = Waiters::default();
         let wait = FetchWait::new(Reader::Follower, 10);
         waiters.register(&wait);
-        waiters.replicated(100);
+        waiters.replicated(100, 1);
         assert_eq!((left(&waiters), is_woken(&wait)), (1, false));
         waiters.appended(1, true);
         assert_eq!((left(&waiters), is_woken(&wait)), (0, true));

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, Endpoint};
-use coordinator::group::{GroupConfig, GroupCoordinator};
 use metadata::{BrokerRegistration, MetadataCache};
-use parking_lot::Mutex;
 use platform::panics::essential;
 use platform::{DiskWatch, Env, LogLimit, OpenFiles};
 use quorum::{METADATA_DIR, Node, Options, Quorum, Voter};
@@ -24,12 +22,11 @@ use crate::Broker;
 use crate::cluster::links::{self, LinkEvent, Links};
 use crate::cluster::{Liveness, Members, Peers, Senders, membership};
 use crate::controller::Controller;
+use crate::coordination::{self, Coordinators};
 use crate::fetch_sessions::FetchSessions;
 use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
-use crate::offsets_topic::{GroupFollower, LoadedEpochs, OffsetsPartitions, OffsetsTopic};
 use crate::partition::{InlineAppends, PartitionTable, Shared};
-use crate::producer_ids::ProducerIds;
 use crate::replication::{Repair, Replication, isr};
 use crate::threads::{Thread, keep_awake, spawn_blocking};
 
@@ -63,7 +60,7 @@ pub(super) struct OpenQuorum {
 pub(super) struct Assembled {
     pub(super) broker: Arc<Broker>,
     pub(super) members: Arc<Members>,
-    pub(super) loaded: LoadedEpochs,
+    pub(super) coordinators: Coordinators,
     pub(super) syncers: Vec<Thread<()>>,
 }
 
@@ -140,20 +137,16 @@ impl Starting<'_> {
         let members =
             Arc::new(Members::new(self.own.key(), self.cluster_id.clone(), quorum.clone(), Arc::clone(&config)));
         let log_limit = Arc::<LogLimit>::default();
-        let loaded = LoadedEpochs::default();
-        let offsets_topic = Arc::new(OffsetsTopic {
-            log: OffsetsPartitions { partitions: Arc::clone(&partitions), loaded: Arc::clone(&loaded) },
+        let coordinators = Coordinators::new(&coordination::Ground {
+            env: self.env.clone(),
+            node_id: self.own.node_id,
+            config: Arc::clone(&config),
             metadata: Arc::clone(&metadata),
             controller: controller.clone(),
-            config: Arc::clone(&config),
+            peers: Arc::clone(&peers),
+            partitions: Arc::clone(&partitions),
+            log_limit: Arc::clone(&log_limit),
         });
-        let groups = GroupCoordinator::new(
-            GroupConfig::from(&*settings),
-            Arc::clone(&self.env.clock),
-            Arc::clone(&self.env.random),
-            Arc::clone(&offsets_topic) as _,
-            offsets_topic as _,
-        );
         let broker = Arc::new(Broker {
             env: self.env.clone(),
             node_id: self.own.node_id,
@@ -166,17 +159,19 @@ impl Starting<'_> {
             senders: Senders::new(Arc::clone(&members), metadata, Arc::clone(&log_limit)),
             liveness,
             partitions,
-            groups,
+            groups: Arc::clone(&coordinators.groups),
+            transactions: Arc::clone(&coordinators.transactions),
+            marker_writer: Arc::clone(&coordinators.marker_writer),
+            verifier: Arc::clone(&coordinators.verifier),
             fetch_sessions: FetchSessions::new(
                 settings.max_incremental_fetch_session_cache_slots.unsigned_abs() as usize
             ),
-            producer_ids: ProducerIds::default(),
             memory: Memory::new(&settings, &*self.env.disk),
             log_limit,
             config,
             shared,
         });
-        Ok(Assembled { broker, members, loaded, syncers })
+        Ok(Assembled { broker, members, coordinators, syncers })
     }
 
     /// Begins the connections to the other nodes.
@@ -199,11 +194,11 @@ impl Starting<'_> {
         }
     }
 
-    /// Has replication, repair and groups follow what the metadata says.
+    /// Has replication, repair and coordinators follow what the metadata says.
     pub(super) fn follow_metadata(
         &self,
         broker: &Arc<Broker>,
-        loaded: LoadedEpochs,
+        coordinators: &Coordinators,
         background: &mut JoinSet<()>,
     ) -> Arc<Replication> {
         let Broker { metadata, partitions, shared, .. } = &**broker;
@@ -230,14 +225,9 @@ impl Starting<'_> {
         let lag_max = Duration::from_millis(config.replica_lag_time_max_ms.unsigned_abs());
         let watching = isr::watch_lag(Arc::clone(partitions), lag_max);
         background.spawn(essential("what watches followers", watching));
-        let follower = Arc::new(GroupFollower {
-            groups: Arc::clone(&broker.groups),
-            partitions: Arc::clone(partitions),
-            loaded,
-            runtime: self.data.clone(),
-            looking: Mutex::default(),
-        });
-        metadata.subscribe_after(Arc::clone(&follower) as _, |image| follower.follow_leadership(image));
+        coordinators.follow(metadata, self.data);
+        let timers = Arc::clone(&coordinators.transactions).run();
+        background.spawn(essential("what ends transactions that take too long", timers));
         replication
     }
 

@@ -70,7 +70,7 @@ impl Follower {
         let mut read = Read::of(partition);
         let end_offset = partition.view().log_end_offset();
         match find_divergence(partition, target, end_offset, &mut read) {
-            Ok(false) => read_span(partition, target, budget, end_offset, &mut read)?,
+            Ok(false) => read_span(partition, target, budget, None, &mut read)?,
             Ok(true) => return Ok(read),
             // It is told where this log starts, to go on there.
             Err(error) => (read.error, read.urgent) = (error, true),

@@ -1,0 +1,196 @@
+//! An internal topic as the log of a coordinator: its partitions on this node, and its creation.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use configuration::BrokerConfig;
+use coordinator::group::OffsetsLog;
+use coordinator::topic_log::{BoxFuture, TopicLog};
+use metadata::MetadataCache;
+use parking_lot::Mutex;
+use storage::{Origin, ReadError, VerificationGuard};
+use tokio::time::sleep;
+use wire::ErrorCode;
+use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest};
+use wire::batch::Batch;
+
+use crate::controller::Controller;
+use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Terms};
+use crate::threads::spawn_blocking;
+
+/// How often damaged records are read again while they are being repaired.
+const MENDING_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The leader epochs in which partitions of the topic were loaded, by partition. What a coordinator knows is what the
+/// log had then, so that it writes in no other epoch.
+pub(crate) type LoadedEpochs = Arc<Mutex<BTreeMap<i32, i32>>>;
+
+/// The topic of one coordinator.
+pub(crate) struct InternalTopic {
+    pub(super) name: &'static str,
+    pub(super) partitions: Arc<PartitionTable>,
+    pub(super) loaded: LoadedEpochs,
+    pub(super) metadata: Arc<MetadataCache>,
+    pub(super) controller: Controller,
+    pub(super) config: Arc<ArcSwap<BrokerConfig>>,
+}
+
+impl InternalTopic {
+    /// How many partitions it has, if it exists.
+    pub(super) fn partition_count(&self) -> Option<i32> {
+        self.metadata.load().topic(self.name).map(|topic| topic.partitions.len() as i32)
+    }
+
+    /// Creates it. Resolves when that is published, also if another request has created it meanwhile.
+    pub(super) fn create(&self, topic: CreatableTopic) -> BoxFuture<Result<(), ErrorCode>> {
+        let controller = self.controller.clone();
+        Box::pin(async move {
+            let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+            let answer = controller.ask(request).await.map_err(|error| error.code())?;
+            match answer.topics.first().map(|result| result.error_code) {
+                Some(ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS) => Ok(()),
+                Some(code) => Err(code),
+                None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+            }
+        })
+    }
+
+    /// Appends a batch in the epoch in which its partition was loaded. It is queued when this returns.
+    fn append_as(
+        &self,
+        origin: Origin,
+        guard: Option<VerificationGuard>,
+        partition: i32,
+        batch: Batch,
+    ) -> BoxFuture<Result<i64, ErrorCode>> {
+        let enqueued = self.enqueue(origin, guard, partition, batch);
+        Box::pin(async move {
+            let (commits, completion) = enqueued?;
+            commits.commit();
+            appended(poll_fn(|cx| completion.poll(cx)).await)
+        })
+    }
+
+    fn enqueue(
+        &self,
+        origin: Origin,
+        guard: Option<VerificationGuard>,
+        partition: i32,
+        batch: Batch,
+    ) -> Result<(PendingCommits, Arc<ProduceCompletion>), ErrorCode> {
+        let leader_epoch = self.loaded.lock().get(&partition).copied();
+        let partition = self.partitions.find_by_name(self.name, partition)?;
+        let leader_epoch = Some(leader_epoch.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?);
+        let completion = Arc::new(ProduceCompletion::new(1));
+        let mut commits = PendingCommits::default();
+        let terms = Terms { origin, leader_epoch, guard };
+        partition.enqueue_on(terms, batch, Acks::All, &completion, 0, &mut commits);
+        Ok((commits, completion))
+    }
+}
+
+/// What became of a batch.
+pub(super) fn appended(outcomes: Vec<ProduceOutcome>) -> Result<i64, ErrorCode> {
+    match outcomes.into_iter().next() {
+        Some(ProduceOutcome::Appended { base_offset, .. }) => Ok(base_offset),
+        Some(ProduceOutcome::Refused(refusal)) => Err(refusal.code),
+        None => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+    }
+}
+
+/// An internal topic as it comes into being.
+pub(super) fn creatable<const N: usize>(
+    name: &str,
+    num_partitions: i32,
+    replication_factor: i16,
+    configs: [(&str, String); N],
+) -> CreatableTopic {
+    let configs = configs.map(|(name, value)| CreatableTopicConfig { name: name.into(), value: Some(value) });
+    CreatableTopic {
+        name: name.to_owned(),
+        num_partitions,
+        replication_factor,
+        configs: configs.into(),
+        ..Default::default()
+    }
+}
+
+impl TopicLog for InternalTopic {
+    fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.append_as(Origin::Client, None, partition, batch)
+    }
+
+    fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode> {
+        let partition = self.partitions.find_by_name(self.name, partition)?;
+        partition.check_leader()?;
+        // What is not replicated yet is not taken back as long as this node leads.
+        Ok((partition.log_start_offset(), partition.view().log_end_offset()))
+    }
+
+    fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
+        let partition = self.partitions.find_by_name(self.name, partition);
+        Box::pin(async move {
+            let partition = partition?;
+            let topic = &partition.topic;
+            let mut from = from_offset;
+            loop {
+                let reading = Arc::clone(&partition);
+                match spawn_blocking(move || reading.read(from, max_bytes)).await {
+                    Ok(Ok(bytes)) => return Ok(bytes),
+                    Ok(Err(ReadError::Corrupt { first_offset, next_offset })) => {
+                        partition.report_damage();
+                        if partition.is_being_repaired() {
+                            sleep(MENDING_INTERVAL).await;
+                            continue;
+                        }
+                        // What is damaged is lost; what the rest says is not.
+                        tracing::error!(
+                            %topic,
+                            partition = partition.index,
+                            first_offset,
+                            next_offset,
+                            "damaged records of a coordinator are left out"
+                        );
+                        from = next_offset;
+                    }
+                    Ok(Err(error)) => {
+                        tracing::error!(%topic, %error, "the records of a coordinator cannot be read");
+                        return Err(ErrorCode::KAFKA_STORAGE_ERROR);
+                    }
+                    Err(_) => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+                }
+            }
+        })
+    }
+
+    fn max_batch_bytes(&self) -> usize {
+        match self.partitions.any_of(self.name) {
+            Some(partition) => partition.settings().rules.max_message_bytes,
+            None => self.config.load().message_max_bytes.unsigned_abs() as usize,
+        }
+    }
+}
+
+impl OffsetsLog for InternalTopic {
+    fn append_transactional(
+        &self,
+        partition: i32,
+        batch: Batch,
+        guard: Option<VerificationGuard>,
+    ) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.append_as(Origin::Coordinator, guard, partition, batch)
+    }
+
+    fn append_marker(
+        &self,
+        partition: i32,
+        batch: Batch,
+        transaction_version: i8,
+    ) -> BoxFuture<Result<i64, ErrorCode>> {
+        self.append_as(Origin::Marker { transaction_version }, None, partition, batch)
+    }
+}

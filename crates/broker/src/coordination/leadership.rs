@@ -1,0 +1,125 @@
+//! Has a coordinator serve the partitions of its topic that this node leads, and no others.
+
+use std::sync::Arc;
+
+use coordinator::group::GroupCoordinator;
+use coordinator::topic_log::BoxFuture;
+use coordinator::txn::TransactionCoordinator;
+use metadata::{Applied, MetadataDelta, MetadataImage};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use wire::ErrorCode;
+
+use super::internal_topic::InternalTopic;
+
+/// Who keeps its state in an internal topic.
+pub(super) trait Coordinator: Send + Sync + 'static {
+    /// Serves a partition from now on, when its state is read. From this call on requests get
+    /// COORDINATOR_LOAD_IN_PROGRESS, and no earlier write is done any more.
+    fn load(self: Arc<Self>, partition: i32, leader_epoch: i32) -> BoxFuture<Result<(), ErrorCode>>;
+
+    fn unload(&self, partition: i32);
+}
+
+impl Coordinator for GroupCoordinator {
+    fn load(self: Arc<Self>, partition: i32, _: i32) -> BoxFuture<Result<(), ErrorCode>> {
+        Box::pin(GroupCoordinator::load(&self, partition))
+    }
+
+    fn unload(&self, partition: i32) {
+        Self::unload(self, partition);
+    }
+}
+
+impl Coordinator for TransactionCoordinator {
+    fn load(self: Arc<Self>, partition: i32, leader_epoch: i32) -> BoxFuture<Result<(), ErrorCode>> {
+        Box::pin(TransactionCoordinator::load(&self, partition, leader_epoch))
+    }
+
+    fn unload(&self, partition: i32) {
+        Self::unload(self, partition);
+    }
+}
+
+/// To be subscribed to the metadata behind the partition table, whose roles it reads.
+pub(crate) struct LeadershipFollower<C> {
+    coordinator: Arc<C>,
+    topic: Arc<InternalTopic>,
+    runtime: Handle,
+    /// One look at the roles at a time, or an older one might have the last word.
+    looking: Mutex<()>,
+}
+
+impl<C: Coordinator> LeadershipFollower<C> {
+    pub(super) fn new(coordinator: &Arc<C>, topic: &Arc<InternalTopic>, runtime: &Handle) -> Arc<Self> {
+        let (coordinator, topic) = (Arc::clone(coordinator), Arc::clone(topic));
+        Arc::new(Self { coordinator, topic, runtime: runtime.clone(), looking: Mutex::default() })
+    }
+
+    /// Loads and unloads as this node leads now.
+    pub(crate) fn follow_leadership(&self, image: &MetadataImage) {
+        let _looking = self.looking.lock();
+        let count = image.topic(self.topic.name).map_or(0, |topic| topic.partitions.len() as i32);
+        for partition in 0..count {
+            let found = self.topic.partitions.find_by_name(self.topic.name, partition).ok();
+            let led_in = found.filter(|partition| partition.is_leader()).map(|partition| partition.leader_epoch());
+            self.serve(partition, led_in);
+        }
+    }
+
+    /// Serves a partition as of a leader epoch, or not at all.
+    fn serve(&self, partition: i32, led_in: Option<i32>) {
+        let loaded_in = self.topic.loaded.lock().get(&partition).copied();
+        if loaded_in == led_in {
+            return;
+        }
+        let Some(leader_epoch) = led_in else {
+            self.coordinator.unload(partition);
+            self.topic.loaded.lock().remove(&partition);
+            return;
+        };
+        let load = Arc::clone(&self.coordinator).load(partition, leader_epoch);
+        self.topic.loaded.lock().insert(partition, leader_epoch);
+        let topic = self.topic.name;
+        self.runtime.spawn(async move {
+            match load.await {
+                // It has lost the partition again.
+                Ok(()) | Err(ErrorCode::NOT_COORDINATOR | ErrorCode::NOT_LEADER_OR_FOLLOWER) => {}
+                Err(code) => tracing::error!(topic, partition, %code, "a coordinator cannot serve a partition"),
+            }
+        });
+    }
+}
+
+impl<C: Coordinator> Applied for LeadershipFollower<C> {
+    fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
+        let is_own = |name: &str| name == self.topic.name;
+        for topic in delta.deleted.iter().filter(|topic| is_own(&topic.name)) {
+            for partition in 0..topic.partitions.len() {
+                self.serve(partition as i32, None);
+            }
+        }
+        let concerns_topic = delta.created.iter().any(|topic| is_own(&topic.name))
+            || delta.changed.iter().any(|change| is_own(&change.after.name));
+        // The registration of this broker gives all partitions their roles.
+        if concerns_topic || delta.brokers_changed {
+            self.follow_leadership(image);
+        }
+    }
+}
+
+/// Reports deleted topics to the group coordinator.
+pub(super) struct DeletedTopics {
+    pub(super) groups: Arc<GroupCoordinator>,
+    pub(super) runtime: Handle,
+}
+
+impl Applied for DeletedTopics {
+    fn apply(&self, _: &Arc<MetadataImage>, delta: &MetadataDelta) {
+        let deleted: Vec<_> = delta.deleted.iter().map(|topic| (topic.name.to_string(), topic.id)).collect();
+        if !deleted.is_empty() {
+            let _runtime = self.runtime.enter();
+            self.groups.topics_deleted(&deleted);
+        }
+    }
+}
