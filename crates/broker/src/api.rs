@@ -61,6 +61,7 @@ mod sync_group;
 mod test_support;
 mod txn_offset_commit;
 mod unregister_broker;
+mod update_features;
 mod write_txn_markers;
 
 use std::future::Future;
@@ -170,7 +171,7 @@ pub fn start(
         },
     };
     if key == wire::api::api_versions::ApiVersionsRequest::API.key {
-        return api_versions::start(call, reader);
+        return api_versions::start(broker, call, reader);
     }
     if is_produce(key) {
         let request = frame::read_body(&mut reader)?;
@@ -342,6 +343,7 @@ handlers! {
         list_config_resources ListConfigResourcesRequest;
         describe_topic_partitions DescribeTopicPartitionsRequest;
         unregister_broker UnregisterBrokerRequest;
+        update_features UpdateFeaturesRequest;
         add_raft_voter AddRaftVoterRequest;
         remove_raft_voter RemoveRaftVoterRequest;
     }

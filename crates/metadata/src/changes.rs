@@ -1,11 +1,13 @@
 //! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
-//! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `ProducerIdControlManager`).
+//! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `FeatureControlManager`,
+//! `ProducerIdControlManager`).
 
 pub mod alter_partition;
 mod bound;
 pub mod brokers;
 pub mod configs;
 pub mod elections;
+pub mod features;
 pub mod heartbeats;
 mod leadership;
 pub mod partitions;

@@ -11,6 +11,7 @@ use configuration::ConfigMap;
 use wire::Uuid;
 
 use super::TopicName;
+use super::features::Feature;
 use super::ordered_map::OrderedMap;
 use super::replica_counts::ReplicaCounts;
 
@@ -237,9 +238,15 @@ impl MetadataImage {
         self.configs.iter()
     }
 
-    /// Features that are switched on, by name, and their levels.
+    /// Features that are finalized by records, by name, and their levels.
     pub fn features(&self) -> &BTreeMap<String, i16> {
         &self.features
+    }
+
+    /// The level of a feature that all brokers have to keep to, 0 where none is finalized.
+    pub fn feature_level(&self, feature: Feature) -> i16 {
+        let supported = feature.supported();
+        if supported.is_fixed { supported.max } else { self.features.get(supported.name).copied().unwrap_or(0) }
     }
 
     /// The first producer id that no broker was given.

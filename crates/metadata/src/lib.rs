@@ -7,6 +7,7 @@
 mod apply;
 mod cache;
 pub mod changes;
+pub mod features;
 mod image;
 mod name;
 mod ordered_map;
@@ -19,6 +20,7 @@ mod requests;
 pub use apply::{ApplyError, MetadataDelta, TopicChange};
 pub use cache::{Applied, MetadataCache};
 pub use changes::brokers::{BrokerRegistration, PRODUCER_ID_BLOCK, ProducerIdBlock};
+pub use features::Feature;
 pub use image::{
     BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
 };

@@ -21,6 +21,7 @@ use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse};
 use wire::api::incremental_alter_configs::{self, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
+use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use super::changes::{self, Context, Decision};
 
@@ -62,6 +63,7 @@ macro_rules! with_decided_requests {
             wire::api::incremental_alter_configs::IncrementalAlterConfigsRequest
             wire::api::list_partition_reassignments::ListPartitionReassignmentsRequest
             wire::api::unregister_broker::UnregisterBrokerRequest
+            wire::api::update_features::UpdateFeaturesRequest
         }
     };
 }
@@ -185,6 +187,15 @@ impl Decided for UnregisterBrokerRequest {
         changes::brokers::unregister(context, self.broker_id).map(|outcome| {
             let (error_code, error_message) = code_and_message(outcome);
             UnregisterBrokerResponse { error_code, error_message, ..Default::default() }
+        })
+    }
+}
+
+impl Decided for UpdateFeaturesRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<UpdateFeaturesResponse> {
+        changes::features::update(context, &self.feature_updates, self.validate_only).map(|outcome| {
+            let (error_code, error_message) = code_and_message(outcome);
+            UpdateFeaturesResponse { error_code, error_message, ..Default::default() }
         })
     }
 }

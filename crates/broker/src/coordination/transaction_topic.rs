@@ -8,13 +8,11 @@ use coordinator::group::GroupCoordinator;
 use coordinator::topic_log::BoxFuture;
 use coordinator::txn::core::TransactionVersion;
 use coordinator::txn::{Cluster, TRANSACTION_STATE_TOPIC};
+use metadata::Feature;
 use wire::ErrorCode;
 use wire::api::create_topics::CreatableTopic;
 
 use super::internal_topic::{self, InternalTopic};
-
-/// The feature whose level is the version of transactions (KIP-890).
-const TRANSACTION_VERSION: &str = "transaction.version";
 
 pub(super) struct TransactionTopic {
     pub(super) topic: Arc<InternalTopic>,
@@ -31,7 +29,7 @@ impl Cluster for TransactionTopic {
     }
 
     fn transaction_version(&self) -> TransactionVersion {
-        TransactionVersion(self.topic.metadata.load().features().get(TRANSACTION_VERSION).copied().unwrap_or(0))
+        TransactionVersion(self.topic.metadata.load().feature_level(Feature::TransactionVersion))
     }
 
     fn offsets_partition_for(&self, group_id: &str) -> i32 {

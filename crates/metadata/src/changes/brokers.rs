@@ -12,11 +12,8 @@ use wire::{ErrorCode, Uuid};
 
 use super::leadership::{Change, directory, is_durable, reserved, settle};
 use super::{Context, Decision, Refusal, default_directory, with_brokers};
+use crate::features::FEATURES;
 use crate::image::{BrokerEndpoint, MetadataImage, RegisteredBroker};
-
-/// Features, the levels of each that this version serves, and the level that a new cluster starts at
-/// (`org.apache.kafka.server.common.Feature`). Level 30 of the metadata is Kafka 4.3's.
-const FEATURES: &[(&str, i16, i16, Option<i16>)] = &[("metadata.version", 7, 30, Some(30))];
 
 /// Ids in a block (`ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`).
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
@@ -59,10 +56,10 @@ impl BrokerRegistration {
             port: endpoint.port,
             security_protocol: endpoint.security_protocol as i16,
         });
-        let features = FEATURES.iter().map(|(name, min, max, _)| Feature {
-            name: (*name).to_owned(),
-            min_supported_version: *min,
-            max_supported_version: *max,
+        let features = FEATURES.iter().map(|supported| Feature {
+            name: supported.name.to_owned(),
+            min_supported_version: supported.min,
+            max_supported_version: supported.max,
         });
         let mut lost: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
         for (topic_id, partition) in &self.lost_replicas {
@@ -102,8 +99,10 @@ pub fn register(
     }
     let mut records: Vec<MetadataRecord> = Vec::new();
     if context.image.features().is_empty() {
-        let levels = FEATURES.iter().filter_map(|(name, _, _, level)| Some(((*name).to_owned(), (*level)?)));
-        records.extend(levels.map(|(name, feature_level)| FeatureLevelRecord { name, feature_level }.into()));
+        let finalized = FEATURES.iter().filter(|supported| !supported.is_fixed && supported.max > 0);
+        records.extend(finalized.map(|supported| {
+            FeatureLevelRecord { name: supported.name.to_owned(), feature_level: supported.max }.into()
+        }));
     }
     let previous = context.image.broker(request.broker_id);
     let mut broker = requested(request);
@@ -300,7 +299,6 @@ mod tests {
     #[test]
     fn a_restart_after_a_crash_is_a_new_leader_epoch() {
         let image = first(&registration(1, true), &MetadataImage::default());
-        assert_eq!(image.features()["metadata.version"], 30);
         assert!(image.broker(1).unwrap().is_active());
         let topic = CreatableTopic { name: "t".into(), num_partitions: 2, replication_factor: 1, ..Default::default() };
         let image = applied(&image, &on(&image, |context| topics::create(context, &[topic], false)).records);
@@ -316,6 +314,18 @@ mod tests {
         let fenced = applied(&image, &on(&image, |c| heartbeats::fence(c, &[(1, image.broker(1).unwrap().epoch)])));
         assert_eq!(fenced.partition("t", 0).unwrap().leader, -1);
         assert_eq!(first(&registration(2, true), &fenced).partition("t", 0).unwrap().leader, 1);
+    }
+
+    #[test]
+    fn a_new_cluster_starts_at_the_highest_levels_and_an_older_one_keeps_its_own() {
+        let new = first(&registration(1, true), &MetadataImage::default());
+        let levels = [("metadata.version", 30), ("transaction.version", 2)];
+        assert_eq!(*new.features(), BTreeMap::from(levels.map(|(name, level)| (name.to_owned(), level))));
+        let level = FeatureLevelRecord { name: "metadata.version".into(), feature_level: 30 };
+        let older = applied(&MetadataImage::default(), &[level.into()]);
+        let restarted = first(&registration(1, true), &older);
+        assert!(restarted.broker(1).unwrap().is_active());
+        assert_eq!(restarted.features(), older.features());
     }
 
     #[test]
