@@ -1,4 +1,5 @@
-//! `parshall cluster`: a cluster on this machine to try things out, how any cluster is, and nodes that leave it.
+//! `parshall cluster`: a cluster on this machine to try things out, how any cluster is, nodes that leave it, and its
+//! feature levels.
 
 use std::process::ExitCode;
 
@@ -11,8 +12,9 @@ mod remove_node;
 #[cfg(feature = "lab")]
 mod start;
 mod status;
+mod upgrade;
 
-/// Start a cluster on this machine, show how a cluster is, and remove nodes from it.
+/// Start a cluster on this machine, show how a cluster is, remove nodes from it, and raise its feature levels.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -26,6 +28,7 @@ enum Command {
     Start(start::Args),
     Status(status::Args),
     RemoveNode(remove_node::Args),
+    Upgrade(upgrade::Args),
 }
 
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
@@ -34,5 +37,6 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         Command::Start(args) => start::run(args).await,
         Command::Status(args) => status::run(args).await,
         Command::RemoveNode(args) => remove_node::run(args).await,
+        Command::Upgrade(args) => upgrade::run(args).await,
     }
 }

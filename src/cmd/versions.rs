@@ -68,9 +68,9 @@ struct Feature<'a> {
 }
 
 /// A broker, its address, and what it answers.
-type Answer = (i32, String, ApiVersionsResponse);
+pub(crate) type Answer = (i32, String, ApiVersionsResponse);
 
-async fn ask(client: &Client, only: Option<i32>) -> Result<Vec<Answer>> {
+pub(crate) async fn ask(client: &Client, only: Option<i32>) -> Result<Vec<Answer>> {
     let request = ApiVersionsRequest {
         client_software_name: "parshall".to_owned(),
         client_software_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -7,6 +7,7 @@
 mod cluster;
 mod configs;
 mod elections;
+mod features;
 mod groups;
 mod leaders;
 mod log_dirs;

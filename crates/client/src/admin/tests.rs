@@ -25,6 +25,7 @@ use wire::api::offset_fetch::{
     OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
+use wire::api::update_features::{UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use crate::fake_cluster::{FakeCluster, Question};
 use crate::{Client, ClientConfig, ClientError, ConnectionError, LATEST, ListedOffset, Resource, TopicPartition};
@@ -421,4 +422,40 @@ async fn brokers_tell_their_own_settings_and_one_of_them_those_of_all_topics() {
     assert_eq!(failed, [(&Resource::topic("t3"), ClientError::UnknownTopic { topic: "t3".to_owned() })]);
     let asked = cluster.asked::<DescribeConfigsRequest>();
     assert_eq!((asked.len(), asked.contains(&2), asked.contains(&1)), (4, true, true));
+}
+
+#[tokio::test]
+async fn a_level_that_a_feature_cannot_have_is_an_error() {
+    let refused = |version| async move {
+        let versions = [(57, version)];
+        let cluster = FakeCluster::start(BROKERS, Vec::new(), &versions, move |question| {
+            let (error_code, message) = (ErrorCode::INVALID_UPDATE_VERSION, Some("no".to_owned()));
+            let update = question.read::<UpdateFeaturesRequest>()?.feature_updates.remove(0);
+            assert_eq!((update.max_version_level, update.upgrade_type), (2, 1));
+            let of_feature =
+                UpdatableFeatureResult { feature: update.feature, error_code, error_message: message.clone() };
+            question.answer::<UpdateFeaturesRequest>(&match version {
+                2 => UpdateFeaturesResponse { error_code, error_message: message, ..Default::default() },
+                _ => UpdateFeaturesResponse { results: vec![of_feature], ..Default::default() },
+            })
+        });
+        let levels = BTreeMap::from([("transaction.version".to_owned(), 2)]);
+        cluster.await.client().upgrade_features(&levels, false).await.unwrap_err().to_string()
+    };
+    assert!(refused(2).await.contains("the features of the cluster"));
+    assert!(refused(1).await.contains("transaction.version"));
+}
+
+#[tokio::test]
+async fn brokers_that_cannot_validate_levels_are_not_asked_to() {
+    for (version, asked) in [(0, 0), (1, 1)] {
+        let versions = [(57, version)];
+        let cluster = FakeCluster::start(1, Vec::new(), &versions, |question| {
+            question.answer::<UpdateFeaturesRequest>(&UpdateFeaturesResponse::default())
+        });
+        let cluster = cluster.await;
+        let levels = BTreeMap::from([("transaction.version".to_owned(), 2)]);
+        let validated = cluster.client().upgrade_features(&levels, true).await;
+        assert_eq!((validated.is_ok(), cluster.asked::<UpdateFeaturesRequest>().len()), (asked == 1, asked));
+    }
 }
