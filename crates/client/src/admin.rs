@@ -11,6 +11,7 @@ mod features;
 mod groups;
 mod leaders;
 mod log_dirs;
+mod producers;
 mod quorum;
 mod reassignments;
 mod records;
@@ -18,6 +19,7 @@ mod reset;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod transactions;
 
 use std::collections::BTreeMap;
 
@@ -26,11 +28,13 @@ pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, Resource
 pub use elections::ElectionKind;
 pub use groups::{CommittedOffsets, GroupDescription, GroupMember, ListedGroup, ListedGroups};
 pub use log_dirs::{LogDir, LogDirReplica};
+pub use producers::{HangingTransaction, HangingTransactions, PartitionProducer};
 pub use quorum::{Quorum, QuorumReplica};
 pub use reassignments::Reassignment;
 pub use reset::{OffsetMove, ResetTarget};
 use tokio::task::JoinSet;
 pub use topics::EligibleLeaders;
+pub use transactions::{AbortTarget, ListedTransaction, ListedTransactions, TransactionDescription, TransactionFilter};
 
 pub use crate::by_partition::ByPartition;
 use crate::by_partition::by_topic;

@@ -17,7 +17,7 @@ use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
 mod coordinators;
 mod first_to_answer;
 
-pub(crate) use coordinators::{ByGroup, COORDINATOR_OF_TRANSACTION, Coordinator};
+pub(crate) use coordinators::{ByKey, Coordinated, Coordinator};
 
 use crate::{Broker, ClientError, Connection, ConnectionConfig, ConnectionError, Metadata};
 
@@ -96,8 +96,8 @@ struct State {
     refreshed: HashMap<String, Instant>,
     /// By address, so that a broker which moves is found again.
     connections: HashMap<String, Connection>,
-    /// By group.
-    coordinators: HashMap<String, Broker>,
+    /// By group or transactional id.
+    coordinators: HashMap<(Coordinated, String), Broker>,
 }
 
 impl Client {

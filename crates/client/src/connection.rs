@@ -46,6 +46,8 @@ const CORRELATION_ID: std::ops::Range<usize> = 8..12;
 const TLS_ALERT: i32 = 0x1503;
 /// API keys of Kafka are small; the table of versions is an array by key.
 const KEYS: usize = 128;
+/// The feature that decides how transactions work (KIP-890).
+const TRANSACTION_VERSION: &str = "transaction.version";
 
 /// Limits and times of a connection.
 #[derive(Clone, Debug)]
@@ -90,10 +92,22 @@ pub struct Connection {
 
 struct Handle {
     shared: Arc<Shared>,
-    /// By API key the highest version that both sides speak, or -1.
-    versions: [i16; KEYS],
+    broker: Negotiated,
     /// When another connection is to take over, because the broker will end this one's session.
     retires: OnceLock<Instant>,
+}
+
+/// What the broker has said of itself.
+struct Negotiated {
+    /// By API key the highest version that both sides speak, or -1.
+    versions: [i16; KEYS],
+    transaction_version: i16,
+}
+
+impl Default for Negotiated {
+    fn default() -> Self {
+        Self { versions: [-1; KEYS], transaction_version: 0 }
+    }
 }
 
 impl Drop for Handle {
@@ -180,8 +194,8 @@ impl Connection {
         let shared =
             Arc::new(Shared { address, config, queue: Mutex::new(queue), wake: Notify::new(), ended: Notify::new() });
         tokio::spawn(run(stream, shared.clone()));
-        let mut handle = Handle { shared, versions: [-1; KEYS], retires: OnceLock::new() };
-        handle.versions = negotiate(&handle.shared).await?;
+        let mut handle = Handle { shared, broker: Negotiated::default(), retires: OnceLock::new() };
+        handle.broker = negotiate(&handle.shared).await?;
         let connection = Self { handle: Arc::new(handle) };
         if let Some(credentials) = &connection.handle.shared.config.security.sasl
             && let Some(lifetime) = authentication::authenticate(&connection, credentials).await?
@@ -203,10 +217,16 @@ impl Connection {
 
     /// The highest version of an API that both sides speak.
     pub fn version<R: Request>(&self) -> Result<i16> {
-        match self.handle.versions.get(R::API.key as usize) {
+        match self.handle.broker.versions.get(R::API.key as usize) {
             Some(&version) if version >= 0 => Ok(version),
             _ => Err(ConnectionError::Unsupported { address: self.address().to_owned(), api: R::API.name }),
         }
+    }
+
+    /// The `transaction.version` that the cluster had finalized when the connection was made; 0 where brokers do not
+    /// tell.
+    pub fn transaction_version(&self) -> i16 {
+        self.handle.broker.transaction_version
     }
 
     /// Whether it should still be given requests. One whose session ends soon counts as closed, and yet answers what it
@@ -436,7 +456,7 @@ impl<R: Request> Future for PendingResponse<R> {
 
 /// Asks for the versions that the broker speaks. One that does not know our version of the question answers in version
 /// 0 with error 35 and the range it knows (KIP-511), and is asked again.
-async fn negotiate(shared: &Arc<Shared>) -> Result<[i16; KEYS]> {
+async fn negotiate(shared: &Arc<Shared>) -> Result<Negotiated> {
     let unreadable = |reason| ConnectionError::Response { address: shared.address.clone(), reason };
     let request = ApiVersionsRequest {
         client_software_name: "parshall".to_owned(),
@@ -456,7 +476,12 @@ async fn negotiate(shared: &Arc<Shared>) -> Result<[i16; KEYS]> {
         let response: ApiVersionsResponse =
             frame::read_response::<ApiVersionsRequest>(&frame, answered_in).map_err(unreadable)?.1;
         if code.is_none() {
-            return Ok(common_versions(&response));
+            let mut finalized = response.finalized_features.iter();
+            let transaction_version = finalized.find(|feature| feature.name == TRANSACTION_VERSION);
+            return Ok(Negotiated {
+                versions: common_versions(&response),
+                transaction_version: transaction_version.map_or(0, |feature| feature.max_version_level),
+            });
         }
         let known = response.api_keys.iter().find(|api| api.api_key == ApiVersionsRequest::API.key);
         let next = known.map_or(0, |api| api.max_version.max(0));

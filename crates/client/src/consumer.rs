@@ -16,7 +16,8 @@ use wire::record::RecordReader;
 use wire::{ErrorCode, Records, Uuid};
 
 use crate::client::Retry;
-use crate::{Client, ClientError, EARLIEST, LATEST, Metadata, TopicPartition};
+use crate::isolation::AbortedFilter;
+use crate::{Client, ClientError, EARLIEST, IsolationLevel, LATEST, Metadata, TopicPartition};
 
 /// From this version on Fetch names topics by id only (KIP-516).
 pub(crate) const FETCH_BY_TOPIC_ID: i16 = 13;
@@ -30,6 +31,7 @@ pub struct ConsumerConfig {
     pub partition_max_bytes: i32,
     /// A batch may not decompress to more.
     pub batch_bytes_max: usize,
+    pub isolation: IsolationLevel,
     /// What to do when an offset is not there (any more).
     pub reset: ResetOffset,
 }
@@ -42,6 +44,7 @@ impl Default for ConsumerConfig {
             fetch_max_bytes: 16 * 1024 * 1024,
             partition_max_bytes: 1024 * 1024,
             batch_bytes_max: 256 * 1024 * 1024,
+            isolation: IsolationLevel::default(),
             reset: ResetOffset::Fail,
         }
     }
@@ -112,7 +115,7 @@ pub struct Consumer {
     fetches: JoinSet<Fetched>,
     /// Leaders with a fetch under way.
     fetching: HashSet<i32>,
-    ready: VecDeque<(TopicPartition, Batch)>,
+    ready: VecDeque<ReadyBatch>,
     ready_bytes: usize,
     /// What is left of our patience since things last went well.
     retry: Option<Retry>,
@@ -125,6 +128,14 @@ struct Position {
     next: i64,
     /// Of the next record to ask for.
     fetch: i64,
+}
+
+/// A batch that waits for the caller.
+struct ReadyBatch {
+    partition: TopicPartition,
+    batch: Batch,
+    /// Its transaction was aborted, and the caller wants none of that.
+    is_hidden: bool,
 }
 
 struct Fetched {
@@ -176,16 +187,16 @@ impl Consumer {
     }
 
     /// The records of the next batch, waiting for one to come. Positions may have moved without any record to show for
-    /// it (control batches): then there are none in the answer. May be cancelled without loss.
+    /// it (control batches, aborted transactions): then there are none in the answer. May be cancelled without loss.
     pub async fn next(&mut self) -> Result<(TopicPartition, Vec<ConsumedRecord>), ClientError> {
         loop {
-            if let Some((partition, batch)) = self.ready.pop_front() {
-                self.ready_bytes -= batch.bytes.len();
+            if let Some(ready) = self.ready.pop_front() {
+                self.ready_bytes -= ready.batch.bytes.len();
                 if self.ready_bytes < self.config.fetch_max_bytes as usize {
                     // A leader that cannot be asked now is asked again when all has been read, and then it counts.
                     let _ = self.start_fetches().await;
                 }
-                return self.decode(partition, &batch);
+                return self.decode(ready);
             }
             if let Err(error) = self.start_fetches().await {
                 self.wait(error).await?;
@@ -271,6 +282,7 @@ impl Consumer {
             max_wait_ms: i32::try_from(self.config.fetch_max_wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: self.config.fetch_min_bytes,
             max_bytes: self.config.fetch_max_bytes,
+            isolation_level: self.config.isolation.to_wire(),
             topics,
             ..Default::default()
         };
@@ -330,6 +342,8 @@ impl Consumer {
             code => ClientError::check(|| format!("fetching {partition} at offset {offset}"), code, None)?,
         }
         let Some(Records::Inline(bytes)) = data.records else { return Ok(()) };
+        // Brokers name none to those who want all.
+        let mut aborted = AbortedFilter::new(data.aborted_transactions.unwrap_or_default());
         // An answer may end in the middle of a batch: the rest comes with the next fetch.
         for batch in Batches::new(bytes) {
             let batch = batch.map_err(|error| ClientError::Records {
@@ -337,12 +351,13 @@ impl Consumer {
                 offset: position.fetch,
                 reason: error.to_string(),
             })?;
+            let is_hidden = aborted.is_aborted(&batch);
             if batch.header.next_offset() <= position.fetch {
                 continue;
             }
             position.fetch = batch.header.next_offset();
             self.ready_bytes += batch.bytes.len();
-            self.ready.push_back((partition.clone(), batch));
+            self.ready.push_back(ReadyBatch { partition: partition.clone(), batch, is_hidden });
         }
         Ok(())
     }
@@ -355,7 +370,8 @@ impl Consumer {
                 return Err(ClientError::OffsetOutOfRange { partition: partition.clone(), offset });
             }
         };
-        let found = self.client.list_offsets(&BTreeMap::from([(partition.clone(), timestamp)])).await?;
+        let wanted = BTreeMap::from([(partition.clone(), timestamp)]);
+        let found = self.client.list_offsets_as(&wanted, self.config.isolation).await?;
         if let (Some(found), Some(position)) = (found.get(partition), self.positions.get_mut(partition)) {
             tracing::warn!(%partition, offset, reset_to = found.offset, "an offset is out of range");
             *position = Position { next: found.offset, fetch: found.offset };
@@ -363,11 +379,8 @@ impl Consumer {
         Ok(())
     }
 
-    fn decode(
-        &mut self,
-        partition: TopicPartition,
-        batch: &Batch,
-    ) -> Result<(TopicPartition, Vec<ConsumedRecord>), ClientError> {
+    fn decode(&mut self, ready: ReadyBatch) -> Result<(TopicPartition, Vec<ConsumedRecord>), ClientError> {
+        let ReadyBatch { partition, batch, is_hidden } = ready;
         let unreadable = |reason: String| ClientError::Records {
             partition: partition.clone(),
             offset: batch.header.base_offset,
@@ -376,7 +389,7 @@ impl Consumer {
         let Some(position) = self.positions.get_mut(&partition) else { return Ok((partition, Vec::new())) };
         let first = position.next;
         position.next = position.next.max(batch.header.next_offset());
-        if batch.header.attributes.is_control() {
+        if is_hidden || batch.header.attributes.is_control() {
             return Ok((partition, Vec::new()));
         }
         let section = batch.records(self.config.batch_bytes_max).map_err(|error| unreadable(error.to_string()))?;

@@ -36,6 +36,13 @@ pub enum ClientError {
         "{address} knows of no metadata quorum: it is older than Apache Kafka 3.3, or keeps its metadata in ZooKeeper"
     )]
     NoQuorum { address: String },
+    #[error("{address} cannot {what}: it is older than Apache Kafka {since}")]
+    TooOld { address: String, what: &'static str, since: &'static str },
+    #[error(
+        "{state:?} is no state of a transaction; they are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, \
+         CompleteAbort and PrepareEpochFence"
+    )]
+    UnknownTransactionState { state: String },
     #[error("the producer has been closed")]
     ProducerClosed,
 }

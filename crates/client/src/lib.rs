@@ -24,6 +24,7 @@ mod fake_cluster;
 mod fetch;
 mod group;
 mod health;
+mod isolation;
 mod liveness;
 mod metadata;
 mod offsets;
@@ -41,9 +42,11 @@ mod tls;
 mod transaction;
 
 pub use admin::{
-    ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource, ConfigSynonym,
-    ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupMember, ListedGroup, ListedGroups, LogDir,
-    LogDirReplica, OffsetMove, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
+    AbortTarget, ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource,
+    ConfigSynonym, ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupMember, HangingTransaction,
+    HangingTransactions, ListedGroup, ListedGroups, ListedTransaction, ListedTransactions, LogDir, LogDirReplica,
+    OffsetMove, PartitionProducer, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
+    TransactionDescription, TransactionFilter,
 };
 pub use bootstrap_server::bootstrap_server;
 pub use client::{Client, ClientConfig, Retry};
@@ -53,6 +56,7 @@ pub use error::ClientError;
 pub use fetch::FetchedBatches;
 pub use group::{CommittedOffset, Group, GroupConfig, Membership};
 pub use health::{Placement, VoterHealth};
+pub use isolation::IsolationLevel;
 pub use liveness::Liveness;
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use offsets::{EARLIEST, LATEST, ListedOffset};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wire::api::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 
 use crate::by_partition::{ByPartition, by_topic};
-use crate::{Client, ClientError, Connection, TopicPartition};
+use crate::{Client, ClientError, Connection, IsolationLevel, TopicPartition};
 
 /// In place of a timestamp: the end of the log.
 pub const LATEST: i64 = -1;
@@ -25,8 +25,18 @@ impl Client {
         &self,
         wanted: &BTreeMap<TopicPartition, i64>,
     ) -> Result<BTreeMap<TopicPartition, ListedOffset>, ClientError> {
+        self.list_offsets_as(wanted, IsolationLevel::ReadUncommitted).await
+    }
+
+    /// The same as a reader of this level sees it: for one of committed records, [`LATEST`] is the last stable offset, and
+    /// nothing behind it has a timestamp.
+    pub async fn list_offsets_as(
+        &self,
+        wanted: &BTreeMap<TopicPartition, i64>,
+        isolation: IsolationLevel,
+    ) -> Result<BTreeMap<TopicPartition, ListedOffset>, ClientError> {
         let mut found = BTreeMap::new();
-        let mut missing = wanted.clone();
+        let mut missing = as_seen(wanted, isolation);
         let mut retry = self.retry();
         loop {
             let mut topics: Vec<_> = missing.keys().map(|partition| partition.topic.as_str()).collect();
@@ -58,15 +68,25 @@ impl Client {
     /// Like [`Client::list_offsets`], but soon, and partition by partition: one without a leader, or whose leader does
     /// not answer, is an error of its own.
     pub async fn list_offsets_each(&self, wanted: &BTreeMap<TopicPartition, i64>) -> ByPartition<ListedOffset> {
-        self.ask_leaders(wanted, self.config().patience, ask).await
+        let wanted = as_seen(wanted, IsolationLevel::ReadUncommitted);
+        self.ask_leaders(&wanted, self.config().patience, ask).await
     }
 }
 
+fn as_seen(
+    wanted: &BTreeMap<TopicPartition, i64>,
+    isolation: IsolationLevel,
+) -> BTreeMap<TopicPartition, (i64, IsolationLevel)> {
+    wanted.iter().map(|(partition, timestamp)| (partition.clone(), (*timestamp, isolation))).collect()
+}
+
+/// All of one level.
 async fn ask(
     leader: Connection,
-    timestamps: BTreeMap<TopicPartition, i64>,
+    timestamps: BTreeMap<TopicPartition, (i64, IsolationLevel)>,
 ) -> Result<ByPartition<ListedOffset>, ClientError> {
-    let topics = by_topic(timestamps.iter().map(|(partition, timestamp)| (partition, *timestamp)));
+    let isolation = timestamps.values().next().map_or(IsolationLevel::default(), |(_, isolation)| *isolation);
+    let topics = by_topic(timestamps.iter().map(|(partition, (timestamp, _))| (partition, *timestamp)));
     let topics = topics.into_iter().map(|(name, partitions)| ListOffsetsTopic {
         name: name.to_owned(),
         partitions: partitions
@@ -78,7 +98,12 @@ async fn ask(
             })
             .collect(),
     });
-    let request = ListOffsetsRequest { replica_id: -1, topics: topics.collect(), ..Default::default() };
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        isolation_level: isolation.to_wire(),
+        topics: topics.collect(),
+        ..Default::default()
+    };
     let mut found = BTreeMap::new();
     for topic in leader.send(&request).await?.topics {
         for answer in topic.partitions {

@@ -1,7 +1,9 @@
 //! Transactions of one producer, by the transaction coordinator: initialised, filled with partitions, ended.
 //!
-//! Partitions are added by a request of their own, as clients did before KIP-890: that is what every Kafka serves. So
-//! Produce may not go out in a version from [`PRODUCE_ADDS_PARTITIONS`] on.
+//! Where the cluster has finalized `transaction.version` 2, Produce adds the partitions itself and each transaction has
+//! an epoch of its own (KIP-890). Otherwise partitions are added by a request of their own, and Produce may not go out in
+//! a version from [`PRODUCE_ADDS_PARTITIONS`] on. Which of both it is, is decided once, when the producer is announced:
+//! brokers go by the versions of the requests, and take both.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,15 +17,17 @@ use wire::api::add_partitions_to_txn::{
 use wire::api::end_txn::EndTxnRequest;
 use wire::api::init_producer_id::InitProducerIdRequest;
 
-use crate::client::COORDINATOR_OF_TRANSACTION;
+use crate::client::Coordinated;
 use crate::{Broker, Client, ClientError};
 
 /// Since this version Produce itself adds the partitions to the transaction (KIP-890).
 pub const PRODUCE_ADDS_PARTITIONS: i16 = 12;
 /// Versions beyond are for brokers among themselves.
 const ADD_PARTITIONS_CLIENT_MAX: i16 = 3;
-/// Versions beyond give the producer a new epoch, as KIP-890 wants it.
+/// Versions beyond give the producer a new epoch.
 const END_TXN_OLD_EPOCH_MAX: i16 = 4;
+/// The `transaction.version` since which they do, and Produce adds partitions.
+const EPOCH_PER_TRANSACTION: i16 = 2;
 /// How soon a partition is added again while the transaction before is being ended
 /// (`TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS`).
 const CONCURRENT_BACKOFF: Duration = Duration::from_millis(20);
@@ -35,6 +39,7 @@ pub struct Transactions {
     id: String,
     producer: (i64, i16),
     coordinator: Broker,
+    has_epoch_per_transaction: bool,
 }
 
 impl fmt::Debug for Transactions {
@@ -52,10 +57,13 @@ impl Transactions {
             ..Default::default()
         };
         let coordinator = find(&client, id).await?;
-        let mut transactions = Self { client, id: id.to_owned(), producer: (-1, -1), coordinator };
+        let mut transactions =
+            Self { client, id: id.to_owned(), producer: (-1, -1), coordinator, has_epoch_per_transaction: false };
         let version_max = InitProducerIdRequest::API.versions.end();
         let answer = transactions.ask(&request, *version_max, |answer| answer.error_code).await?;
         transactions.producer = (answer.producer_id, answer.producer_epoch);
+        let coordinator = transactions.client.broker(transactions.coordinator.id).await?;
+        transactions.has_epoch_per_transaction = coordinator.transaction_version() >= EPOCH_PER_TRANSACTION;
         Ok(transactions)
     }
 
@@ -63,12 +71,18 @@ impl Transactions {
         &self.id
     }
 
+    /// Whether Produce adds partitions, in versions from [`PRODUCE_ADDS_PARTITIONS`] on, and the producer has another
+    /// epoch after each transaction, in which its sequences begin anew.
+    pub fn has_epoch_per_transaction(&self) -> bool {
+        self.has_epoch_per_transaction
+    }
+
     /// Id and epoch of the producer.
     pub fn producer(&self) -> (i64, i16) {
         self.producer
     }
 
-    /// Makes partitions of a topic part of the transaction, which begins with the first of them.
+    /// Makes partitions of a topic part of the transaction, which begins with the first of them. Not where Produce does.
     pub async fn add(&mut self, topic: &str, partitions: Vec<i32>) -> Result<(), ClientError> {
         let (producer_id, producer_epoch) = self.producer;
         let request = AddPartitionsToTxnRequest {
@@ -89,11 +103,18 @@ impl Transactions {
         Ok(())
     }
 
-    /// Commits the transaction, or aborts it.
+    /// Commits the transaction, or aborts it. [`Transactions::producer`] may be another one then.
     pub async fn end(&mut self, committed: bool) -> Result<(), ClientError> {
         let (producer_id, producer_epoch) = self.producer;
         let request = EndTxnRequest { transactional_id: self.id.clone(), producer_id, producer_epoch, committed };
-        self.ask(&request, END_TXN_OLD_EPOCH_MAX, |answer| answer.error_code).await?;
+        let version_max = match self.has_epoch_per_transaction {
+            true => *EndTxnRequest::API.versions.end(),
+            false => END_TXN_OLD_EPOCH_MAX,
+        };
+        let answer = self.ask(&request, version_max, |answer| answer.error_code).await?;
+        if self.has_epoch_per_transaction {
+            self.producer = (answer.producer_id, answer.producer_epoch);
+        }
         Ok(())
     }
 
@@ -138,7 +159,7 @@ impl Transactions {
 async fn find(client: &Client, id: &str) -> Result<Broker, ClientError> {
     let mut retry = client.retry();
     loop {
-        match client.find_coordinator_of(id, COORDINATOR_OF_TRANSACTION).await {
+        match client.find_coordinator_of(Coordinated::Transaction, id).await {
             Ok(broker) => return Ok(broker),
             Err(error) => retry.wait(error).await?,
         }

@@ -319,7 +319,9 @@ impl ConsumerLoop<'_> {
         let is_unknown =
             |partition: &&TopicPartition| !committed.contains_key(*partition) && !starts.contains_key(*partition);
         let unknown = assigned.iter().filter(is_unknown);
-        let listed = self.client.list_offsets(&unknown.map(|partition| (partition.clone(), start)).collect()).await?;
+        let isolation = self.load.settings.fetch.isolation;
+        let unknown = unknown.map(|partition| (partition.clone(), start)).collect();
+        let listed = self.client.list_offsets_as(&unknown, isolation).await?;
         let offsets = assigned.into_iter().map(|partition| {
             let known = committed.get(&partition).map(|committed| committed.offset);
             let known = known.or_else(|| starts.get(&partition).copied());
@@ -329,7 +331,7 @@ impl ConsumerLoop<'_> {
         let offsets: BTreeMap<_, _> = offsets.collect();
         if self.load.rewinds {
             let ends = offsets.keys().map(|partition| (partition.clone(), LATEST)).collect();
-            let ends = self.client.list_offsets(&ends).await?;
+            let ends = self.client.list_offsets_as(&ends, isolation).await?;
             self.round.ends = ends.into_iter().map(|(partition, listed)| (partition, listed.offset)).collect();
             self.round.starts = offsets.clone();
             self.round.begin();

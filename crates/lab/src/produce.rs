@@ -489,8 +489,11 @@ impl Engine {
         });
         let request = self.load.request(self.topic_id, partition_data.collect());
         let mut version = version(connection, self.topic_id);
-        if self.transaction.is_some() {
-            version = version.map(|version| version.min(PRODUCE_ADDS_PARTITIONS - 1));
+        if let Some(transaction) = &mut self.transaction {
+            if !transaction.produce_adds_partitions() {
+                version = version.map(|version| version.min(PRODUCE_ADDS_PARTITIONS - 1));
+            }
+            batches.iter().for_each(|(lane, _)| transaction.sent(*lane));
         }
         let started = match settings.acks {
             Acks::None => version.and_then(|version| connection.post(&request, version)).map(|()| None),
@@ -585,7 +588,10 @@ impl Engine {
             }
             Event::Refreshed(Err(_)) => _ = self.refresh_at.get_or_insert(Instant::now() + backoff),
             Event::TransactionEvent(TransactionEvent::Added) => {}
-            Event::TransactionEvent(TransactionEvent::Committed { took }) => self.stats.committed(took),
+            Event::TransactionEvent(TransactionEvent::Committed { took }) => {
+                self.stats.committed(took);
+                self.producer = self.transaction.as_ref().map(TransactionLoop::producer);
+            }
             Event::TransactionEvent(TransactionEvent::Aborted { records, reason }) => {
                 self.count_failed(records, &format!("they were acknowledged, but their transaction failed: {reason}"));
             }

@@ -197,7 +197,8 @@ impl ProducerSettings {
 /// How a consumer fetches. The defaults are those of Kafka 4.
 #[derive(Clone, Debug)]
 pub struct ConsumerSettings {
-    /// `fetch.min.bytes`, `fetch.max.bytes`, `fetch.max.wait.ms`, `max.partition.fetch.bytes`, `auto.offset.reset`.
+    /// `fetch.min.bytes`, `fetch.max.bytes`, `fetch.max.wait.ms`, `max.partition.fetch.bytes`, `isolation.level`,
+    /// `auto.offset.reset`.
     pub fetch: ConsumerConfig,
     /// `session.timeout.ms`, `heartbeat.interval.ms`.
     pub group: GroupConfig,
@@ -229,6 +230,10 @@ impl ConsumerSettings {
             "fetch.max.bytes" => self.fetch.fetch_max_bytes = text.int(0)?,
             "fetch.max.wait.ms" => self.fetch.fetch_max_wait = text.millis()?,
             "max.partition.fetch.bytes" => self.fetch.partition_max_bytes = text.int(0)?,
+            "isolation.level" => {
+                let level = text.value.parse();
+                self.fetch.isolation = level.map_err(|_| text.wrong("read_uncommitted or read_committed"))?;
+            }
             "auto.offset.reset" => {
                 self.fetch.reset = match text.value {
                     "earliest" => ResetOffset::Earliest,
@@ -287,6 +292,8 @@ impl Text<'_> {
 
 #[cfg(test)]
 mod tests {
+    use client::IsolationLevel;
+
     use super::*;
 
     #[test]
@@ -309,14 +316,21 @@ mod tests {
     #[test]
     fn a_consumer_has_kafkas_names_too() {
         let mut settings = ConsumerSettings::default();
-        for (name, value) in
-            [("max.partition.fetch.bytes", "10000"), ("auto.offset.reset", "latest"), ("group.id", "g")]
-        {
+        for (name, value) in [
+            ("max.partition.fetch.bytes", "10000"),
+            ("auto.offset.reset", "latest"),
+            ("group.id", "g"),
+            ("isolation.level", "read_committed"),
+        ] {
             settings.set(name, value).unwrap();
         }
         assert_eq!((settings.fetch.partition_max_bytes, settings.fetch.reset), (10_000, ResetOffset::Latest));
-        assert_eq!(settings.group_id.as_deref(), Some("g"));
+        assert_eq!(
+            (settings.group_id.as_deref(), settings.fetch.isolation),
+            (Some("g"), IsolationLevel::ReadCommitted)
+        );
         assert!(!settings.set("fetch.max.bytes", "3000000000").unwrap_err().is_harmless());
+        assert!(!settings.set("isolation.level", "serializable").unwrap_err().is_harmless());
         assert!(settings.set("batch.size", "1").unwrap_err().is_harmless());
     }
 

@@ -17,6 +17,8 @@ pub(crate) struct TransactionLoop {
     duration: Duration,
     topic: String,
     producer: (i64, i16),
+    /// Whether Produce adds partitions (KIP-890).
+    produce_adds_partitions: bool,
     coordinator: Coordinator,
     /// When the first record of the transaction was made.
     begun: Option<Instant>,
@@ -61,6 +63,7 @@ impl TransactionLoop {
             duration,
             topic: topic.to_owned(),
             producer: transactions.producer(),
+            produce_adds_partitions: transactions.has_epoch_per_transaction(),
             coordinator: Coordinator::Idle(transactions),
             begun: None,
             is_full: false,
@@ -70,6 +73,7 @@ impl TransactionLoop {
         }
     }
 
+    /// Another one after each transaction, where brokers want that.
     pub(crate) fn producer(&self) -> (i64, i16) {
         self.producer
     }
@@ -102,9 +106,18 @@ impl TransactionLoop {
         self.failed.get_or_insert_with(|| reason.to_owned());
     }
 
+    pub(crate) fn produce_adds_partitions(&self) -> bool {
+        self.produce_adds_partitions
+    }
+
     /// Whether a partition's records may go out.
     pub(crate) fn has(&self, partition: usize) -> bool {
-        self.added.contains(&partition)
+        self.produce_adds_partitions || self.added.contains(&partition)
+    }
+
+    /// A partition's records go out.
+    pub(crate) fn sent(&mut self, partition: usize) {
+        self.added.insert(partition);
     }
 
     /// Makes partitions part of the transaction, unless the coordinator is busy.
@@ -149,6 +162,7 @@ impl TransactionLoop {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<TransactionEvent> {
         let Coordinator::InFlight(step, task) = &mut self.coordinator else { return Poll::Pending };
         let (transactions, result) = ready!(Pin::new(task).poll(cx)).expect("asking a coordinator does not panic");
+        self.producer = transactions.producer();
         let step = std::mem::replace(step, Step::Add(Vec::new()));
         self.coordinator = Coordinator::Idle(transactions);
         if let Err(error) = &result {

@@ -12,7 +12,7 @@ use wire::api::offset_delete::{
 use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup};
 
 use super::{ByPartition, at_once, by_topic};
-use crate::client::{ByGroup, Coordinator};
+use crate::client::{ByKey, Coordinated, Coordinator};
 use crate::{Broker, Client, ClientError, CommittedOffset, Connection, Group, TopicPartition, assigned_partitions};
 
 /// Since this version OffsetFetch takes many groups (KIP-709).
@@ -103,7 +103,7 @@ impl Client {
 
     /// Groups as their coordinators see them. One that does not exist is an error ([`ErrorCode::GROUP_ID_NOT_FOUND`]).
     pub async fn describe_groups(&self, groups: &[String]) -> BTreeMap<String, Result<GroupDescription, ClientError>> {
-        let mut described = self.ask_coordinators(groups, describe).await;
+        let mut described = self.ask_coordinators(Coordinated::Group, groups, describe).await;
         // Before version 6 a group that does not exist is a dead one. It may have offsets all the same (a group whose
         // consumers assign their partitions themselves, on an old broker).
         let is_dead = |group: &GroupDescription| group.state == DEAD;
@@ -122,7 +122,7 @@ impl Client {
 
     /// All offsets that each of these groups has committed. One that does not exist has none.
     pub async fn committed_offsets(&self, groups: &[String]) -> BTreeMap<String, CommittedOffsets> {
-        self.ask_coordinators(groups, fetch_offsets).await
+        self.ask_coordinators(Coordinated::Group, groups, fetch_offsets).await
     }
 
     /// Commits offsets for a group that has no members.
@@ -194,7 +194,7 @@ fn not_found(group: &str) -> ClientError {
     ClientError::Refused { subject: format!("group {group}"), code, message }
 }
 
-async fn describe(coordinator: Coordinator, groups: Vec<String>) -> Result<ByGroup<GroupDescription>, ClientError> {
+async fn describe(coordinator: Coordinator, groups: Vec<String>) -> Result<ByKey<GroupDescription>, ClientError> {
     let request = DescribeGroupsRequest { groups, ..Default::default() };
     let response = coordinator.connection.send(&request).await?;
     let described = response.groups.into_iter().map(|group| {
@@ -234,7 +234,7 @@ type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 /// The offsets of one of several groups.
 pub type CommittedOffsets = Result<Offsets, ClientError>;
 
-async fn fetch_offsets(coordinator: Coordinator, groups: Vec<String>) -> Result<ByGroup<Offsets>, ClientError> {
+async fn fetch_offsets(coordinator: Coordinator, groups: Vec<String>) -> Result<ByKey<Offsets>, ClientError> {
     // By id the answer would not tell the names of topics that have been deleted since.
     let version = coordinator.connection.version::<OffsetFetchRequest>()?.min(OFFSETS_BY_TOPIC_ID - 1);
     match version < OFFSET_FETCH_BATCHED {
@@ -247,7 +247,7 @@ async fn fetch_offsets_together(
     connection: &Connection,
     groups: Vec<String>,
     version: i16,
-) -> Result<ByGroup<Offsets>, ClientError> {
+) -> Result<ByKey<Offsets>, ClientError> {
     let group = |group_id| OffsetFetchRequestGroup { group_id, topics: None, ..Default::default() };
     let request = OffsetFetchRequest { groups: groups.into_iter().map(group).collect(), ..Default::default() };
     let mut found = BTreeMap::new();
@@ -270,7 +270,7 @@ async fn fetch_offsets_one_by_one(
     connection: &Connection,
     groups: Vec<String>,
     version: i16,
-) -> Result<ByGroup<Offsets>, ClientError> {
+) -> Result<ByKey<Offsets>, ClientError> {
     let mut pending = Vec::new();
     for group in groups {
         let request = OffsetFetchRequest { group_id: group.clone(), topics: None, ..Default::default() };
