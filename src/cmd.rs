@@ -46,6 +46,7 @@ mod serve;
 mod table;
 pub(crate) mod time;
 mod topic;
+mod transaction;
 mod user_file;
 mod versions;
 
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Produce(produce::Args),
     Consume(consume::Args),
     Group(group::Args),
+    Transaction(transaction::Args),
     Partition(partition::Args),
     LogDirs(log_dirs::Args),
     Config(config::Args),
@@ -97,6 +99,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Produce(args) => produce::run(args).await,
         Command::Consume(args) => consume::run(args).await,
         Command::Group(args) => group::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Transaction(args) => transaction::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Partition(args) => partition::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::LogDirs(args) => log_dirs::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use client::{
-    Client, ClientError, ConsumedRecord, Consumer, ConsumerConfig, EARLIEST, GroupConfig, LATEST, Membership,
-    ResetOffset, TopicPartition,
+    Client, ClientError, ConsumedRecord, Consumer, ConsumerConfig, EARLIEST, GroupConfig, IsolationLevel, LATEST,
+    Membership, ResetOffset, TopicPartition,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
@@ -49,6 +49,9 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "GROUP", value_parser = args::name)]
     #[arg(conflicts_with_all = ["partition", "offset", "from_time"])]
     group: Option<String>,
+    /// Print all records, or none of transactions that are open or were aborted
+    #[arg(long, value_name = "read_uncommitted|read_committed", default_value = "read_uncommitted")]
+    isolation_level: IsolationLevel,
     /// Stop after so many records
     #[arg(long, short = 'n', value_name = "N")]
     max_messages: Option<u64>,
@@ -85,6 +88,7 @@ Examples:
   parshall consume orders --from-time -1h --format '%p:%o %D %k=%v\\n'
   parshall consume orders --group billing --from-beginning
   parshall consume orders --max-messages 1 --timeout 10s
+  parshall consume orders --from-beginning --until-end --isolation-level read_committed
 
 {}",
         format::ESCAPES
@@ -124,7 +128,10 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let client = args.connection.client("consume").await?;
     let reset = if args.from_beginning { ResetOffset::Earliest } else { ResetOffset::Latest };
     let reset = if matches!(start, Start::At(_)) { ResetOffset::Fail } else { reset };
-    let consumer = Consumer::new(client.clone(), ConsumerConfig { reset, ..ConsumerConfig::default() });
+    let consumer = Consumer::new(
+        client.clone(),
+        ConsumerConfig { reset, isolation: args.isolation_level, ..ConsumerConfig::default() },
+    );
     client.existing(&[&args.topic]).await?;
     let membership = match &args.group {
         Some(group) => {
@@ -227,6 +234,7 @@ impl ConsumerLoop {
 
     /// Finds what to read and from where. With a group this waits until the group has agreed.
     async fn assign(&mut self) -> Result<(), ClientError> {
+        let isolation = self.args.isolation_level;
         let offsets = match &mut self.membership {
             None => {
                 let metadata = self.client.existing(&[&self.args.topic]).await?;
@@ -237,14 +245,14 @@ impl ConsumerLoop {
                 let partitions = partitions.into_iter().map(|p| TopicPartition::new(self.args.topic.clone(), p));
                 let partitions: Vec<_> = partitions.collect();
                 partitions.iter().try_for_each(|partition| metadata.leader(partition).map(drop))?;
-                starts(&self.client, &partitions, self.start).await?
+                starts(&self.client, &partitions, self.start, isolation).await?
             }
             Some(membership) => {
                 membership.join().await?;
                 let assigned = membership.assigned().to_vec();
                 let committed = membership.group().committed().await?;
                 let (known, unknown): (Vec<_>, Vec<_>) = assigned.into_iter().partition(|p| committed.contains_key(p));
-                let mut offsets = starts(&self.client, &unknown, self.start).await?;
+                let mut offsets = starts(&self.client, &unknown, self.start, isolation).await?;
                 offsets.extend(known.into_iter().map(|partition| {
                     let offset = committed[&partition].offset;
                     (partition, offset)
@@ -253,7 +261,7 @@ impl ConsumerLoop {
             }
         };
         if self.args.until_end {
-            self.ends = listed(&self.client, offsets.keys(), LATEST).await?;
+            self.ends = listed(&self.client, offsets.keys(), LATEST, isolation).await?;
         }
         self.printed.clear();
         self.consumer.assign(offsets);
@@ -312,8 +320,9 @@ async fn starts(
     client: &Client,
     partitions: &[TopicPartition],
     start: Start,
+    isolation: IsolationLevel,
 ) -> Result<BTreeMap<TopicPartition, i64>, ClientError> {
-    let at = |timestamp| listed(client, partitions.iter(), timestamp);
+    let at = |timestamp| listed(client, partitions.iter(), timestamp, isolation);
     match start {
         Start::Beginning => at(EARLIEST).await,
         Start::End => at(LATEST).await,
@@ -340,9 +349,10 @@ async fn listed(
     client: &Client,
     partitions: impl Iterator<Item = &TopicPartition>,
     timestamp: i64,
+    isolation: IsolationLevel,
 ) -> Result<BTreeMap<TopicPartition, i64>, ClientError> {
     let wanted = partitions.map(|partition| (partition.clone(), timestamp)).collect();
-    let found = client.list_offsets(&wanted).await?;
+    let found = client.list_offsets_as(&wanted, isolation).await?;
     Ok(found.into_iter().map(|(partition, listed)| (partition, listed.offset)).collect())
 }
 

@@ -121,6 +121,9 @@ fn hint(error: &ClientError) -> Option<&'static str> {
         ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => {
             Some("'parshall group list' shows the groups")
         }
+        ClientError::Refused { code: ErrorCode::TRANSACTIONAL_ID_NOT_FOUND, .. } => {
+            Some("'parshall transaction list' shows the transactional ids")
+        }
         _ => None,
     }
 }

@@ -10,6 +10,16 @@ const ACTIONS: [(&str, &[&str]); 3] = [
     ("config", &["describe", "alter"]),
 ];
 
+/// The commands of `kafka-transactions.sh`, and ours.
+const TRANSACTION_COMMANDS: [(&str, [&str; 2]); 6] = [
+    ("list", ["transaction", "list"]),
+    ("describe", ["transaction", "describe"]),
+    ("describe-producers", ["partition", "producers"]),
+    ("abort", ["transaction", "abort"]),
+    ("find-hanging", ["transaction", "find-hanging"]),
+    ("forceTerminateTransaction", ["transaction", "terminate"]),
+];
+
 /// The words behind the program's name, in our form where they are in Kafka's.
 pub(crate) fn translated(words: Vec<OsString>) -> Vec<OsString> {
     let texts: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
@@ -18,6 +28,7 @@ pub(crate) fn translated(words: Vec<OsString>) -> Vec<OsString> {
         let flags = split_values(rest);
         match *command {
             "produce" | "consume" => topic_first(command, &flags),
+            "transaction" => transaction(&flags),
             _ => action(command, &flags),
         }
     });
@@ -97,6 +108,26 @@ fn topic_first(command: &str, words: &[&str]) -> Option<Vec<String>> {
     Some(translated)
 }
 
+/// `--bootstrap-server k:9 abort --topic orders --partition 0`: where to connect stands before the command.
+fn transaction(words: &[&str]) -> Option<Vec<String>> {
+    let at = words.chunks(2).position(|pair| !pair[0].starts_with("--"))? * 2;
+    let (_, ours) = TRANSACTION_COMMANDS.iter().find(|(kafkas, _)| *kafkas == words[at])?;
+    let (mut topic, mut partition, mut ids, mut rest) = (None, None, Vec::new(), Vec::new());
+    let mut others = words[..at].iter().chain(&words[at + 1..]);
+    while let Some(word) = others.next() {
+        let mut value = || others.next().map(|value| (*value).to_owned());
+        match *word {
+            "--topic" => topic = value(),
+            "--partition" => partition = value(),
+            "--transactional-id" => ids.extend(value()),
+            _ => rest.push((*word).to_owned()),
+        }
+    }
+    let partition = partition.map_or(String::new(), |partition| format!(":{partition}"));
+    let named = topic.map(|topic| topic + &partition).into_iter().chain(ids).collect();
+    Some([ours.map(str::to_owned).to_vec(), named, rest].concat())
+}
+
 fn is_plain(name: &str) -> bool {
     name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
 }
@@ -150,6 +181,21 @@ mod tests {
             ("config --describe --entity-type brokers --entity-default", "config describe broker default"),
             ("config --describe --broker 1 --all", "config describe broker 1 --all"),
             ("produce --bootstrap-server k:9 --topic orders", "produce orders --bootstrap-server k:9"),
+            ("transaction --bootstrap-server k:9 list", "transaction list --bootstrap-server k:9"),
+            (
+                "transaction --bootstrap-server k:9 describe --transactional-id a",
+                "transaction describe a --bootstrap-server k:9",
+            ),
+            (
+                "transaction --bootstrap-server k:9 abort --topic orders --partition 2 --start-offset=5",
+                "transaction abort orders:2 --bootstrap-server k:9 --start-offset 5",
+            ),
+            (
+                "transaction --bootstrap-server k:9 describe-producers --broker-id 1 --topic orders --partition 2",
+                "partition producers orders:2 --bootstrap-server k:9 --broker-id 1",
+            ),
+            ("transaction find-hanging --topic orders", "transaction find-hanging orders"),
+            ("transaction forceTerminateTransaction --transactional-id a", "transaction terminate a"),
             ("consume --topic orders --timeout-ms 500", "consume orders --timeout 500ms"),
         ] {
             assert_eq!(translate(kafka), ours);
@@ -161,6 +207,9 @@ mod tests {
         for line in [
             "topic create --create",
             "topic --help",
+            "transaction --help",
+            "transaction list --state Ongoing",
+            "transaction terminate a",
             "group reset-offsets a --topic t",
             "produce orders --value --topic",
             "perf produce --topic t",

@@ -1,6 +1,6 @@
 //! Partitions as a command line names them, and what became of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use client::{ByPartition, Client, TopicPartition};
@@ -33,6 +33,18 @@ pub(crate) async fn named(client: &Client, topics: &[String]) -> Result<BTreeSet
         }
     }
     Ok(partitions)
+}
+
+/// `orders:0,1;payments:2`, or a dash.
+pub(crate) fn by_topic(partitions: &[TopicPartition]) -> String {
+    let mut topics = BTreeMap::<&str, Vec<String>>::new();
+    for partition in partitions {
+        topics.entry(&partition.topic).or_default().push(partition.partition.to_string());
+    }
+    match topics.is_empty() {
+        true => "-".to_owned(),
+        false => topics.iter().map(|(topic, p)| format!("{topic}:{}", p.join(","))).collect::<Vec<_>>().join(";"),
+    }
 }
 
 /// What was done to each partition, in lines that `line` makes; what failed becomes the error.

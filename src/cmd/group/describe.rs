@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{listed, matching};
 use crate::cmd::args::{self, Connection};
 use crate::cmd::output::{self, visible};
+use crate::cmd::partitions;
 use crate::cmd::table::Column::{Fitted, Fixed};
 use crate::cmd::table::table;
 
@@ -237,33 +238,21 @@ fn render_members(group: &GroupDescription, verbose: bool) -> String {
     let (names, columns): (Vec<_>, Vec<_>) = header.into_iter().unzip();
     let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for member in &group.members {
-        let partitions = assigned(member);
+        let assigned = assigned(member);
         let mut row = vec![group.group_id.clone(), member.member_id.clone()];
         if has_instances {
             row.push(member.group_instance_id.clone().unwrap_or_default());
         }
-        row.extend([member.client_host.clone(), member.client_id.clone(), partitions.len().to_string()]);
+        row.extend([member.client_host.clone(), member.client_id.clone(), assigned.len().to_string()]);
         if verbose {
             // Epochs and targets are those of the newer protocol (KIP-848).
-            row.extend([MISSING.to_owned(), by_topic(partitions), MISSING.to_owned(), MISSING.to_owned()]);
+            row.extend([MISSING.to_owned(), partitions::by_topic(assigned), MISSING.to_owned(), MISSING.to_owned()]);
         } else {
             row.push(String::new());
         }
         rows.push(row);
     }
     format!("\n{}", table(&rows, &columns, " "))
-}
-
-/// `orders:0,1; payments:2`, or a dash.
-fn by_topic(partitions: &[TopicPartition]) -> String {
-    let mut topics = BTreeMap::<&str, Vec<String>>::new();
-    for partition in partitions {
-        topics.entry(&partition.topic).or_default().push(partition.partition.to_string());
-    }
-    match topics.is_empty() {
-        true => MISSING.to_owned(),
-        false => topics.iter().map(|(topic, p)| format!("{topic}:{}", p.join(","))).collect::<Vec<_>>().join(";"),
-    }
 }
 
 /// `ConsumerGroupCommand.printStates`.

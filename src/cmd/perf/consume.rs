@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
-use client::ResetOffset;
+use client::{IsolationLevel, ResetOffset};
 use lab::{ConsumeLoad, ConsumeStats, ConsumerSettings};
 use tokio::task::JoinSet;
 
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Start with what comes from now on, where the group has no offset
     #[arg(long)]
     from_latest: bool,
+    /// Read all records, or none of transactions that are open or were aborted (isolation.level)
+    #[arg(long, value_name = "read_uncommitted|read_committed")]
+    isolation_level: Option<IsolationLevel>,
     /// Bytes of one partition in one answer (max.partition.fetch.bytes)
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     fetch_size: String,
@@ -192,6 +195,9 @@ fn settings(args: &Args) -> Result<(ConsumerSettings, properties::Given)> {
     set("max.partition.fetch.bytes", &args.fetch_size)
         .map_err(|_| Usage("--fetch-size is a number of bytes up to 2147483647".to_owned()))?;
     let given = properties::apply(&properties::pairs(&args.connection, &args.command_property)?, set)?;
+    if let Some(isolation) = args.isolation_level {
+        settings.fetch.isolation = isolation;
+    }
     if args.from_latest {
         settings.fetch.reset = ResetOffset::Latest;
     }
