@@ -589,7 +589,7 @@ impl Engine {
             Event::Refreshed(Err(_)) => _ = self.refresh_at.get_or_insert(Instant::now() + backoff),
             Event::TransactionEvent(TransactionEvent::Added) => {}
             Event::TransactionEvent(TransactionEvent::Committed { took }) => {
-                self.stats.committed(took);
+                self.stats.committed(took, self.load.is_warm_up(self.made, self.stats.now_us()));
                 self.producer = self.transaction.as_ref().map(TransactionLoop::producer);
             }
             Event::TransactionEvent(TransactionEvent::Aborted { records, reason }) => {

@@ -126,6 +126,10 @@ pub enum Measure {
     /// The same over that of the base case.
     BrokerCpuRatio,
     BrokerCpuPerMillion,
+    TransactionsPerS,
+    CommitP50,
+    CommitP99,
+    BrokerCpuPerTransaction,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -291,6 +295,9 @@ pub struct Measured {
     pub latency: Option<Latency>,
     /// From when a record was made until a consumer had it, by one clock, in whole milliseconds.
     pub end_to_end: Option<Latency>,
+    /// Of producers that send in transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionFlow>,
     /// Records that were not delivered, by reason.
     pub failures: BTreeMap<String, u64>,
     pub cost: Cost,
@@ -328,6 +335,17 @@ impl Flow {
         let (records_per_s, mib_per_s) = (rate(records as f64), rate(bytes as f64 / 1_048_576.0));
         Self { records, bytes, records_per_s, mib_per_s, requests }
     }
+}
+
+/// Transactions that were committed.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TransactionFlow {
+    pub committed: u64,
+    pub committed_per_s: f64,
+    /// From when all records of a transaction were acknowledged until the coordinator had answered.
+    pub commit: Latency,
+    /// CPU of all brokers for one of them, its records included.
+    pub broker_cpu_ms_each: Option<f64>,
 }
 
 /// Latencies in microseconds.
@@ -461,6 +479,7 @@ pub(crate) mod tests {
             consumed: None,
             latency: None,
             end_to_end: None,
+            transactions: None,
             failures: BTreeMap::new(),
             cost: Cost::default(),
             broker_limits: None,

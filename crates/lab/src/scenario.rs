@@ -266,6 +266,9 @@ fn check(load: &Load) -> Result<(), String> {
     if !(0.0..=1.0).contains(&load.repeated_part) {
         return Err("repeated_part is a part from 0 to 1".to_owned());
     }
+    if load.transaction_ms > 0 && load.producers == 0 {
+        return Err("transaction_ms needs producers".to_owned());
+    }
     let settings = load.producer_settings().map_err(|error| error.to_string())?;
     settings.is_idempotent().map_err(|error| error.to_string())?;
     if load.producers > 0 {
@@ -291,6 +294,10 @@ impl Load {
     pub fn producer_settings(&self) -> Result<ProducerSettings, SettingError> {
         let mut settings = ProducerSettings::default();
         apply(&self.producer, |name, value| settings.set(name, value))?;
+        if self.transaction_ms > 0 {
+            // The run makes it another one for each producer.
+            settings.transactional_id.get_or_insert_with(|| "parshall-lab".to_owned());
+        }
         Ok(settings)
     }
 

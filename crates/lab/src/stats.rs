@@ -112,6 +112,8 @@ struct Inner {
     steady_us: Option<(u64, u64)>,
     last_answer_us: u64,
     failed: BTreeMap<String, u64>,
+    /// Transactions that were committed behind the warm-up.
+    commits: Tally,
     requests: Requests,
     metrics: ProducerMetrics,
 }
@@ -181,8 +183,18 @@ impl Stats {
     }
 
     /// A transaction was committed, which took so long.
-    pub(crate) fn committed(&self, took: Duration) {
-        self.inner.lock().metrics.commit_us.count(took.as_micros() as u64);
+    pub(crate) fn committed(&self, took: Duration, is_warm_up: bool) {
+        let took_us = took.as_micros() as u64;
+        let mut inner = self.inner.lock();
+        inner.metrics.commit_us.count(took_us);
+        if !is_warm_up {
+            inner.commits.record(took_us, 0);
+        }
+    }
+
+    /// Transactions that were committed behind the warm-up, and how long that took each.
+    pub(crate) fn commits(&self) -> Tally {
+        self.inner.lock().commits.clone()
     }
 
     /// A request with so many batches was answered; `throttle_time_ms` as the broker has it.
@@ -276,6 +288,15 @@ mod tests {
         let (steady, elapsed) = stats.steady();
         assert_eq!((steady.records, elapsed), (2, Duration::from_millis(7)));
         assert_eq!(steady.mean_us(), 1500.0);
+    }
+
+    #[test]
+    fn commits_of_the_warm_up_are_left_out() {
+        let stats = Stats::start();
+        stats.committed(Duration::from_millis(90), true);
+        stats.committed(Duration::from_millis(4), false);
+        assert_eq!((stats.commits().records, stats.commits().max_us()), (1, 4000));
+        assert_eq!(stats.metrics().commit_us.count, 2);
     }
 
     #[test]

@@ -21,6 +21,7 @@ const SUITES: &[Suite] = suites![
     "design-analysis",
     "google-managed",
     "single-node",
+    "exactly-once",
     "linkedin-2m",
     "growth",
 ];
@@ -96,7 +97,7 @@ mod tests {
             let is_matrix = ["C3", "D4"].iter().any(|group| id.starts_with(group));
             assert!(is_matrix || load.brokers_needed.max(load.brokers_used) >= load.replicas, "{id}");
             let is_idempotent = load.producer_settings().unwrap().is_idempotent().unwrap();
-            let may_be = id.starts_with('Y') || id.starts_with('Q');
+            let may_be = ['Y', 'Q', 'X'].iter().any(|suite| id.starts_with(*suite));
             assert!(may_be || !is_idempotent, "{id}: not a default of its Kafka");
         }
     }

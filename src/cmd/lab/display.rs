@@ -170,6 +170,18 @@ fn of_measured(measured: &Measured) -> String {
         }
         None => {}
     }
+    if let Some(flow) = &measured.transactions {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let (per_s, commit) = (flow.committed_per_s, &flow.commit);
+        text.push_str(&format!(
+            "  {per_s:.1} transactions/s commit p50 {:.2} p99 {:.2} ms",
+            ms(commit.p50_us),
+            ms(commit.p99_us)
+        ));
+        if let Some(cpu_ms) = flow.broker_cpu_ms_each {
+            text.push_str(&format!(" broker {cpu_ms:.2} ms each"));
+        }
+    }
     if let Some(cpu) = measured.cost.broker_cpu_s_per_million {
         text.push_str(&format!("  broker {cpu:.2} s/M"));
     }

@@ -132,6 +132,7 @@ fn parts(group: &Group<'_>, measured: &Measured, brokers: Option<u32>) -> Vec<Pa
         Part { title: "Throughput", is_queue: false, rows: flow_rows(measured, published) },
         Part { title, is_queue, rows: producer },
         Part { title: "From end to end, ms", is_queue, rows: end_to_end },
+        Part { title: "Transactions", is_queue: false, rows: transaction_rows(measured) },
         Part { title: "Cost", is_queue: false, rows: cost_rows(group, measured, published, brokers) },
     ];
     parts.into_iter().filter(|part| !part.rows.is_empty()).collect()
@@ -148,6 +149,16 @@ fn flow_rows(measured: &Measured, published: &Published) -> Vec<Row> {
     let counted = measured.produced.filter(|flow| flow.requests > 0);
     let in_request = counted.map(|flow| flow.records as f64 / flow.requests as f64);
     flows.into_iter().filter_map(flow).chain(row("Records in a request", in_request, None)).collect()
+}
+
+fn transaction_rows(measured: &Measured) -> Vec<Row> {
+    let rows = [
+        ("Transactions/s", Measure::TransactionsPerS),
+        ("Commit p50, ms", Measure::CommitP50),
+        ("Commit p99, ms", Measure::CommitP99),
+        ("Broker CPU, ms/transaction", Measure::BrokerCpuPerTransaction),
+    ];
+    rows.into_iter().filter_map(|(name, measure)| row(name, measure::value(measure, measured), None)).collect()
 }
 
 const LATENCIES: [&str; 7] = ["mean", "p50", "p95", "p99", "p99.9", "p99.99", "max"];

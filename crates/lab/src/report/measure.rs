@@ -25,6 +25,10 @@ pub(super) fn title(measure: Measure) -> &'static str {
         Measure::BrokerCpu => "CPU of the busiest broker, cores",
         Measure::BrokerCpuRatio => "CPU of the busiest broker, times that of the base case",
         Measure::BrokerCpuPerMillion => "broker CPU, s per million records",
+        Measure::TransactionsPerS => "transactions/s",
+        Measure::CommitP50 => "commit p50, ms",
+        Measure::CommitP99 => "commit p99, ms",
+        Measure::BrokerCpuPerTransaction => "broker CPU, ms per transaction",
     }
 }
 
@@ -33,7 +37,8 @@ pub(super) fn is_latency(measure: Measure) -> bool {
 }
 
 pub(super) fn value(measure: Measure, measured: &Measured) -> Option<f64> {
-    let Measured { produced, consumed, cost, seconds, .. } = measured;
+    let Measured { produced, consumed, transactions, cost, seconds, .. } = measured;
+    let transactions = transactions.as_ref();
     match measure {
         Measure::RecordsPerS => produced.map(|flow| flow.records_per_s),
         Measure::MibPerS => produced.map(|flow| flow.mib_per_s),
@@ -48,6 +53,10 @@ pub(super) fn value(measure: Measure, measured: &Measured) -> Option<f64> {
         // It takes two cases: `Group::value`.
         Measure::BrokerCpuRatio => None,
         Measure::BrokerCpuPerMillion => cost.broker_cpu_s_per_million,
+        Measure::TransactionsPerS => transactions.map(|flow| flow.committed_per_s),
+        Measure::CommitP50 => transactions.map(|flow| flow.commit.p50_us as f64 / 1000.0),
+        Measure::CommitP99 => transactions.map(|flow| flow.commit.p99_us as f64 / 1000.0),
+        Measure::BrokerCpuPerTransaction => transactions.and_then(|flow| flow.broker_cpu_ms_each),
     }
 }
 
@@ -62,6 +71,8 @@ pub(super) fn published(measure: Measure, published: &Published) -> Option<f64> 
         Measure::LatencyP99 => published.latency_p99_ms,
         // Others give percent of cores that they do not count.
         Measure::BrokerCpu | Measure::BrokerCpuRatio | Measure::BrokerCpuPerMillion => None,
+        // No report that we have took the time of transactions.
+        Measure::TransactionsPerS | Measure::CommitP50 | Measure::CommitP99 | Measure::BrokerCpuPerTransaction => None,
     }
 }
 

@@ -130,6 +130,7 @@ pub(crate) fn measured(id: &str, target: &str, repetition: u32, records_per_s: f
         consumed: None,
         latency: latency(&mut noise, typical_us, CountsFrom::Due),
         end_to_end: None,
+        transactions: None,
         failures: BTreeMap::new(),
         cost,
         broker_limits: None,

@@ -3,7 +3,9 @@
 use super::watch::{Watched, broker_costs};
 use crate::bottleneck::{ClientCpu, Observation, Verdict};
 use crate::consume::ConsumeStats;
-use crate::result::{BrokerCost, BrokerLimits, Cost, CountsFrom, Flow, Latency, Measured, NetworkFacts, Preflight};
+use crate::result::{
+    BrokerCost, BrokerLimits, Cost, CountsFrom, Flow, Latency, Measured, NetworkFacts, Preflight, TransactionFlow,
+};
 use crate::scenario::{Load, Loop};
 use crate::stats::{Stats, Tally};
 
@@ -63,6 +65,7 @@ pub(super) fn measured(facts: &Facts<'_>) -> Measured {
         seconds: if load.producers > 0 { elapsed.as_secs_f64() } else { window_s },
         latency: Latency::of(&tally, counts_from),
         end_to_end: Latency::of(facts.end_to_end, CountsFrom::Sent),
+        transactions: transactions(produced, &cost, window_s),
         failures: produced.failures(),
         verdict: verdict(facts, &tally, produced_flow.or(consumed_flow), &cost, window_s),
         produced: produced_flow,
@@ -71,6 +74,18 @@ pub(super) fn measured(facts: &Facts<'_>) -> Measured {
         broker_limits: facts.limits.cloned(),
         series: watched.seconds.clone(),
     }
+}
+
+fn transactions(produced: &Stats, cost: &Cost, window_s: f64) -> Option<TransactionFlow> {
+    let commits = produced.commits();
+    let brokers_cpu_s: f64 = cost.brokers.iter().map(|broker| broker.cpu_s).sum();
+    let committed = commits.records;
+    Some(TransactionFlow {
+        commit: Latency::of(&commits, CountsFrom::Sent)?,
+        committed,
+        committed_per_s: if window_s > 0.0 { committed as f64 / window_s } else { 0.0 },
+        broker_cpu_ms_each: (brokers_cpu_s > 0.0).then(|| brokers_cpu_s * 1000.0 / committed as f64),
+    })
 }
 
 fn cost(facts: &Facts<'_>, produced: Option<&Flow>, consumed: Option<&Flow>) -> Cost {

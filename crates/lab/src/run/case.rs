@@ -361,6 +361,10 @@ impl Running<'_> {
             load.pace = pace.turn(n, count);
             load.warm_up = self.warm_up();
             load.seed = n;
+            load.transaction_duration = Duration::from_millis(self.load.transaction_ms);
+            if self.load.transaction_ms > 0 {
+                load.settings.transactional_id = Some(format!("parshall-lab-{}-{n}", self.around.unique));
+            }
             let client = client(self.around.target, "parshall-lab-producer", Arc::clone(&self.detours));
             let (stats, stop) = (Arc::clone(stats), Arc::clone(self.around.stop));
             tasks.spawn(self.load.engine.produce(client, load, stats, stop));

@@ -260,6 +260,8 @@ load_keys! {
     rate_loop: Loop = Loop::Open;
     /// The rate grows in a straight line for so long.
     ramp_s: f64 = 0.0;
+    /// Producers send in transactions, each of which is committed when it is so old; 0: without.
+    transaction_ms: u64 = 0;
     /// How many records the report sent, or read, all together; what --scale takes a part of.
     records: u64 = 0;
     /// How long the case runs where no --scale is given, the warm-up left out.
