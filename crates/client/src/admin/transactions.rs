@@ -243,3 +243,149 @@ impl TransactionDescription {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use wire::api::describe_producers::{
+        DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
+    };
+    use wire::api::describe_transactions::{DescribeTransactionsResponse, TopicData};
+    use wire::api::find_coordinator::{Coordinator as Found, FindCoordinatorRequest, FindCoordinatorResponse};
+    use wire::api::list_transactions::TransactionState as Listed;
+    use wire::api::metadata::{MetadataResponsePartition, MetadataResponseTopic};
+
+    use super::*;
+    use crate::fake_cluster::{FakeCluster, Question};
+
+    const FIND_COORDINATOR: (i16, i16) = (10, 4);
+    const DESCRIBE_PRODUCERS: (i16, i16) = (61, 0);
+    const DESCRIBE_TRANSACTIONS: (i16, i16) = (65, 0);
+    const LIST_TRANSACTIONS: i16 = 66;
+    const NOW_MS: i64 = 1_000_000;
+    const IDLE_MS: i64 = 60_000;
+
+    /// Transactional id `tN` is that of producer N, and broker N % 2 coordinates it.
+    fn number(id: &str) -> i64 {
+        id[1..].parse().unwrap()
+    }
+
+    fn coordinators(question: &Question) -> Option<BytesMut> {
+        let request = question.read::<FindCoordinatorRequest>()?;
+        assert_eq!(request.key_type, 1);
+        let coordinators = request.coordinator_keys.into_iter().map(|key| {
+            let broker = question.brokers[(number(&key) % 2) as usize].clone();
+            Found { key, node_id: broker.node_id, host: broker.host, port: broker.port, ..Default::default() }
+        });
+        let response = FindCoordinatorResponse { coordinators: coordinators.collect(), ..Default::default() };
+        question.answer::<FindCoordinatorRequest>(&response)
+    }
+
+    /// Partition 0 knows producers 1 to 5, all with an open transaction but the fourth; the fifth has just written.
+    fn producers(question: &Question) -> Option<BytesMut> {
+        let request = question.read::<DescribeProducersRequest>()?;
+        let state = |producer_id| ProducerState {
+            producer_id,
+            current_txn_start_offset: if producer_id == 4 { -1 } else { 10 * producer_id },
+            last_timestamp: if producer_id == 5 { NOW_MS - IDLE_MS } else { 0 },
+            coordinator_epoch: -1,
+            ..Default::default()
+        };
+        let partition = PartitionResponse { active_producers: (1..=5).map(state).collect(), ..Default::default() };
+        let topics = request
+            .topics
+            .into_iter()
+            .map(|topic| TopicResponse { name: topic.name, partitions: vec![partition.clone()] });
+        question.answer::<DescribeProducersRequest>(&DescribeProducersResponse {
+            topics: topics.collect(),
+            ..Default::default()
+        })
+    }
+
+    /// Of the open transactions, that of producer 1 is known with the partition, that of 2 with another one, and that of 3
+    /// not at all.
+    fn transactions(question: &Question, failing: Option<i32>) -> Option<BytesMut> {
+        if let Some(request) = question.read::<ListTransactionsRequest>() {
+            assert_eq!(request.producer_id_filters, [1, 2, 3]);
+            let id = if question.broker == 0 { 2 } else { 1 };
+            let one = Listed { transactional_id: format!("t{id}"), producer_id: id, ..Default::default() };
+            let error_code = match failing == Some(question.broker) {
+                true => ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+                false => ErrorCode::NONE,
+            };
+            let response = ListTransactionsResponse { error_code, transaction_states: vec![one], ..Default::default() };
+            return question.answer::<ListTransactionsRequest>(&response);
+        }
+        let request = question.read::<DescribeTransactionsRequest>()?;
+        let states = request.transactional_ids.into_iter().map(|id| {
+            let number = number(&id);
+            assert_eq!(i64::from(question.broker), number % 2, "{id} is asked of another broker");
+            let topics = vec![TopicData { topic: "t".to_owned(), partitions: vec![number as i32 - 1] }];
+            let error_code = if number < 3 { ErrorCode::NONE } else { ErrorCode::TRANSACTIONAL_ID_NOT_FOUND };
+            TransactionState {
+                transactional_id: id,
+                error_code,
+                topics,
+                transaction_start_time_ms: -1,
+                ..Default::default()
+            }
+        });
+        let response = DescribeTransactionsResponse { transaction_states: states.collect(), ..Default::default() };
+        question.answer::<DescribeTransactionsRequest>(&response)
+    }
+
+    async fn cluster(failing: Option<i32>, list_version: i16) -> FakeCluster {
+        let partition = MetadataResponsePartition { leader_id: 1, ..Default::default() };
+        let topic =
+            MetadataResponseTopic { name: Some("t".to_owned()), partitions: vec![partition], ..Default::default() };
+        let versions = [FIND_COORDINATOR, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, (LIST_TRANSACTIONS, list_version)];
+        FakeCluster::start(2, vec![topic], &versions, move |question| {
+            coordinators(question).or_else(|| producers(question)).or_else(|| transactions(question, failing))
+        })
+        .await
+    }
+
+    fn partition() -> BTreeSet<TopicPartition> {
+        BTreeSet::from([TopicPartition::new("t", 0)])
+    }
+
+    #[tokio::test]
+    async fn a_transaction_hangs_where_its_coordinator_does_not_have_it() {
+        let client = cluster(None, 0).await.client();
+        let found = client.find_hanging_transactions(&partition(), None, IDLE_MS, NOW_MS).await.unwrap();
+        let hanging: Vec<_> = found.hanging.iter().map(|one| one.target().producer_id).collect();
+        assert_eq!((hanging, found.errors.len()), (vec![2, 3], 0));
+        assert_eq!(found.hanging[0].producer.transaction_start_offset, Some(20));
+    }
+
+    #[tokio::test]
+    async fn nothing_hangs_by_the_silence_of_a_coordinator() {
+        let client = cluster(Some(1), 0).await.client();
+        let error = client.find_hanging_transactions(&partition(), None, IDLE_MS, NOW_MS).await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED));
+    }
+
+    #[tokio::test]
+    async fn each_transactional_id_is_described_by_its_coordinator() {
+        let client = cluster(None, 0).await.client();
+        let described = client.describe_transactions(&["t1", "t2", "t3"].map(str::to_owned)).await;
+        let codes: Vec<_> = described.values().map(|of| of.as_ref().err().and_then(ClientError::code)).collect();
+        assert_eq!(codes, [None, None, Some(ErrorCode::TRANSACTIONAL_ID_NOT_FOUND)]);
+        let first = described["t1"].as_ref().unwrap();
+        assert_eq!((first.coordinator.id, first.start_ms), (1, None));
+        assert_eq!(first.partitions, [TopicPartition::new("t", 0)]);
+    }
+
+    #[tokio::test]
+    async fn a_filter_that_an_old_broker_would_leave_out_is_an_error() {
+        let client = cluster(None, 0).await.client();
+        let by_duration = TransactionFilter { duration_ms: Some(5), ..TransactionFilter::default() };
+        let by_pattern = TransactionFilter { pattern: Some("t.*".to_owned()), ..TransactionFilter::default() };
+        for (filter, since) in [(by_duration, "3.8"), (by_pattern, "4.1")] {
+            let listed = client.list_transactions(&filter).await.unwrap();
+            assert!(listed.transactions.is_empty());
+            assert_eq!(listed.errors.len(), 2);
+            assert!(listed.errors.values().all(|error| error.to_string().ends_with(since)), "{:?}", listed.errors);
+        }
+    }
+}
