@@ -35,8 +35,8 @@ enum Command {
 
 /// List transactional ids with the states of their transactions.
 ///
-/// An id stays for a week after its last transaction (transactional.id.expiration.ms). Ongoing is a transaction that its
-/// producer has not ended.
+/// An id stays for a week after its last transaction (transactional.id.expiration.ms). Ongoing is a transaction that
+/// its producer has not ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

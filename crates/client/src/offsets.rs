@@ -28,8 +28,8 @@ impl Client {
         self.list_offsets_as(wanted, IsolationLevel::ReadUncommitted).await
     }
 
-    /// The same as a reader of this level sees it: for one of committed records, [`LATEST`] is the last stable offset, and
-    /// nothing behind it has a timestamp.
+    /// The same as a reader of this level sees it: for one of committed records, [`LATEST`] is the last stable offset,
+    /// and nothing behind it has a timestamp.
     pub async fn list_offsets_as(
         &self,
         wanted: &BTreeMap<TopicPartition, i64>,

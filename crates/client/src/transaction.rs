@@ -1,9 +1,9 @@
 //! Transactions of one producer, by the transaction coordinator: initialised, filled with partitions, ended.
 //!
 //! Where the cluster has finalized `transaction.version` 2, Produce adds the partitions itself and each transaction has
-//! an epoch of its own (KIP-890). Otherwise partitions are added by a request of their own, and Produce may not go out in
-//! a version from [`PRODUCE_ADDS_PARTITIONS`] on. Which of both it is, is decided once, when the producer is announced:
-//! brokers go by the versions of the requests, and take both.
+//! an epoch of its own (KIP-890). Otherwise partitions are added by a request of their own, and Produce may not go out
+//! in a version from [`PRODUCE_ADDS_PARTITIONS`] on. Which of both it is, is decided once, when the producer is
+//! announced: brokers go by the versions of the requests, and take both.
 
 use std::fmt;
 use std::time::Duration;
@@ -82,7 +82,8 @@ impl Transactions {
         self.producer
     }
 
-    /// Makes partitions of a topic part of the transaction, which begins with the first of them. Not where Produce does.
+    /// Makes partitions of a topic part of the transaction, which begins with the first of them. Not where Produce
+    /// does.
     pub async fn add(&mut self, topic: &str, partitions: Vec<i32>) -> Result<(), ClientError> {
         let (producer_id, producer_epoch) = self.producer;
         let request = AddPartitionsToTxnRequest {

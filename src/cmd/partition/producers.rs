@@ -12,8 +12,8 @@ const MISSING: &str = "-";
 
 /// Show the idempotent and transactional producers that partitions know, and their open transactions.
 ///
-/// A producer is forgotten a day after its last record (producer.id.expiration.ms), and not while a transaction of it is
-/// open.
+/// A producer is forgotten a day after its last record (producer.id.expiration.ms), and not while a transaction of it
+/// is open.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -111,8 +111,8 @@ impl Client {
         answers.collect()
     }
 
-    /// Transactions in these partitions in which nothing was written for longer than `idle_ms` before `now_ms`, and that
-    /// their coordinators do not have there (`TransactionsCommand.FindHangingTransactionsCommand`). Fails where a
+    /// Transactions in these partitions in which nothing was written for longer than `idle_ms` before `now_ms`, and
+    /// that their coordinators do not have there (`TransactionsCommand.FindHangingTransactionsCommand`). Fails where a
     /// coordinator does not answer: its transactions would all look as if nobody had them.
     pub async fn find_hanging_transactions(
         &self,

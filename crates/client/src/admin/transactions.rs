@@ -181,8 +181,8 @@ impl Client {
         ClientError::check(subject, code, because)
     }
 
-    /// Has the coordinator abort the transaction of a transactional id, if one is open, and fences off its producer. The
-    /// answer is the epoch that no producer has.
+    /// Has the coordinator abort the transaction of a transactional id, if one is open, and fences off its producer.
+    /// The answer is the epoch that no producer has.
     pub async fn terminate_transaction(&self, id: &str) -> Result<(i64, i16), ClientError> {
         // A transactional id that does not exist would be made.
         let known = self.describe_transactions(&[id.to_owned()]).await.remove(id);
@@ -302,8 +302,8 @@ mod tests {
         })
     }
 
-    /// Of the open transactions, that of producer 1 is known with the partition, that of 2 with another one, and that of 3
-    /// not at all.
+    /// Of the open transactions, that of producer 1 is known with the partition, that of 2 with another one, and that
+    /// of 3 not at all.
     fn transactions(question: &Question, failing: Option<i32>) -> Option<BytesMut> {
         if let Some(request) = question.read::<ListTransactionsRequest>() {
             assert_eq!(request.producer_id_filters, [1, 2, 3]);

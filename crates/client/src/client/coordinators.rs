@@ -140,8 +140,8 @@ impl Client {
         }
     }
 
-    /// Calls `ask` for every coordinator of these groups or transactional ids with all that it coordinates of them, at the
-    /// same time, and again for those whose trouble passes. Says something of every one.
+    /// Calls `ask` for every coordinator of these groups or transactional ids with all that it coordinates of them, at
+    /// the same time, and again for those whose trouble passes. Says something of every one.
     pub(crate) async fn ask_coordinators<T, F>(
         &self,
         kind: Coordinated,
