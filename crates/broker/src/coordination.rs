@@ -116,6 +116,8 @@ impl Coordinators {
             config: Arc::clone(&ground.config),
             peers: Arc::clone(&ground.peers),
             transactions: Arc::clone(&transactions),
+            // The connection to another broker gives up before.
+            timeout: request_timeout * 2,
             waiting: Mutex::default(),
         });
         Self { groups, transactions, marker_writer, verifier, offsets_topic, transaction_topic }

@@ -4,11 +4,10 @@
 //! - Up to version 3 a producer adds them before it writes. If one of them does not exist it is refused, and the
 //!   others are OPERATION_NOT_ATTEMPTED.
 //! - From version 4 on the brokers that are written to add partitions for producers, or ask whether they were added,
-//!   for many transactions at once. Of others it is CLUSTER_AUTHORIZATION_FAILED.
+//!   for many transactions at once. Anybody may: version 3 lets a client do as much.
 
 use std::sync::Arc;
 
-use wire::ErrorCode;
 use wire::api::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
 use super::RequestContext;
@@ -23,10 +22,6 @@ pub(super) async fn handle(
 ) -> AddPartitionsToTxnResponse {
     if context.api_version < OF_BROKERS_SINCE {
         return broker.transactions.add_partitions(context.api_version, request).await;
-    }
-    if !context.is_inter_broker {
-        let error_code = ErrorCode::CLUSTER_AUTHORIZATION_FAILED;
-        return AddPartitionsToTxnResponse { error_code, ..Default::default() };
     }
     broker.transactions.add_partitions_batch(request).await
 }

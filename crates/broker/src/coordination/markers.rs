@@ -11,6 +11,7 @@ use coordinator::txn::{Leader, MarkerTransport};
 use metadata::{MetadataCache, NO_LEADER};
 use platform::Clock;
 use storage::Origin;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 use wire::ErrorCode;
 use wire::api::write_txn_markers::{
@@ -45,7 +46,7 @@ enum Writing {
 
 impl MarkerWriter {
     /// Resolves when all are as durable as `acks=all` makes them or refused, at last when the time is up. What was not
-    /// acknowledged in time may still be written.
+    /// acknowledged in time may still be written; what was not begun in time is not.
     pub(crate) async fn write(&self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse {
         let deadline = Instant::now() + self.timeout;
         let mut errors = Vec::new();
@@ -56,7 +57,12 @@ impl MarkerWriter {
                 .by_ref()
                 .take(WRITTEN_TOGETHER_MAX)
                 .map(|(ended, topic, partition)| {
-                    let begun = self.begin(ended, topic, partition, &mut commits);
+                    let is_late = Instant::now() >= deadline;
+                    let begun = if is_late {
+                        Err(ErrorCode::REQUEST_TIMED_OUT)
+                    } else {
+                        self.begin(ended, topic, partition, &mut commits)
+                    };
                     begun.unwrap_or_else(Writing::Refused)
                 })
                 .collect();
@@ -64,6 +70,8 @@ impl MarkerWriter {
             for written in writing {
                 errors.push(written.finish(deadline).await.err().unwrap_or(ErrorCode::NONE));
             }
+            // Of many that are refused at once none has to be waited for.
+            yield_now().await;
         }
         drop(places);
         respond(request, errors)

@@ -3,7 +3,8 @@
 //!
 //! One request at a time is on its way to a coordinator, for all that have come meanwhile. Of a transactional id one
 //! question waits: a producer of a newer epoch has fenced the one before, and one of the same epoch asks again because
-//! it has given up the first.
+//! it has given up the first. Every question has an answer in time: also where the coordinator has none, and where asking
+//! it panics.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,7 +17,7 @@ use coordinator::txn::{TRANSACTION_STATE_TOPIC, TransactionCoordinator};
 use metadata::{MetadataCache, NO_LEADER};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use wire::ErrorCode;
 use wire::api::add_partitions_to_txn::{
     AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnTopic, AddPartitionsToTxnTopicResult,
@@ -67,6 +68,8 @@ pub(crate) struct Verifier {
     pub(super) config: Arc<ArcSwap<BrokerConfig>>,
     pub(super) peers: Arc<Peers>,
     pub(super) transactions: Arc<TransactionCoordinator>,
+    /// For how long a request to a coordinator may be under way.
+    pub(super) timeout: Duration,
     /// What waits for the request under way, by coordinator and transactional id. A coordinator is there as long as
     /// there is one.
     pub(super) waiting: Mutex<BTreeMap<i32, Questions>>,
@@ -83,13 +86,14 @@ impl Verifier {
         let config = self.config.load();
         let backoff = Duration::from_millis(config.add_partitions_to_txn_retry_backoff_ms.unsigned_abs().into());
         let retry_max = Duration::from_millis(config.add_partitions_to_txn_retry_backoff_max_ms.unsigned_abs().into());
+        let request_timeout = Duration::from_millis(config.request_timeout_ms.unsigned_abs().into());
         drop(config);
-        let retry_until = Instant::now() + retry_max;
+        let retry_until = Instant::now() + retry_max.min(request_timeout);
         loop {
             let errors = self.verify_once(producer, partitions, support).await;
             // The transaction before has its markers written at this moment.
             let is_early = errors.values().any(|error| *error == ErrorCode::CONCURRENT_TRANSACTIONS);
-            if !is_early || support != TransactionSupport::AddsPartitions || Instant::now() + backoff > retry_until {
+            if !is_early || support != TransactionSupport::AddsPartitions || Instant::now() >= retry_until {
                 return errors;
             }
             sleep(backoff).await;
@@ -118,10 +122,7 @@ impl Verifier {
         };
         match self.ask(asked).await {
             Ok(results) => errors(results, support),
-            Err(error) => {
-                let error = as_known(error, support);
-                partitions.iter().map(|(topic, partition)| ((topic.to_string(), *partition), error)).collect()
-            }
+            Err(error) => partitions.iter().map(|(topic, index)| ((topic.to_string(), *index), error)).collect(),
         }
     }
 
@@ -178,12 +179,35 @@ impl Verifier {
                 transactions.push(asked);
             }
             let request = AddPartitionsToTxnRequest { transactions, ..Default::default() };
-            let response = if node_id == self.node_id {
-                Ok(self.transactions.add_partitions_batch(request).await)
-            } else {
-                self.peers.ask(node_id, Lane::Verifications, &request).await
-            };
+            let response = bounded(self.timeout, Arc::clone(&self).request(node_id, request)).await;
             distribute(response, senders);
+        }
+    }
+
+    async fn request(
+        self: Arc<Self>,
+        node_id: i32,
+        request: AddPartitionsToTxnRequest,
+    ) -> Result<AddPartitionsToTxnResponse, ErrorCode> {
+        if node_id == self.node_id {
+            return Ok(self.transactions.add_partitions_batch(request).await);
+        }
+        self.peers.ask(node_id, Lane::Verifications, &request).await
+    }
+}
+
+/// An answer, or NETWORK_EXCEPTION if there is none in time or what should give it panics. That runs in a task of its
+/// own, so that the caller goes on.
+async fn bounded<T: Send + 'static>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, ErrorCode>> + Send + 'static,
+) -> Result<T, ErrorCode> {
+    let mut asking = tokio::spawn(asking);
+    match timeout(limit, &mut asking).await {
+        Ok(answer) => answer.unwrap_or(Err(ErrorCode::NETWORK_EXCEPTION)),
+        Err(_) => {
+            asking.abort();
+            Err(ErrorCode::NETWORK_EXCEPTION)
         }
     }
 }
