@@ -36,6 +36,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub use acknowledgements::{Until, Waiting};
 use arc_swap::ArcSwap;
@@ -53,7 +54,6 @@ pub use queue::Terms;
 pub use settings::Settings;
 use storage::{
     AppendError, Appended, CompactionLimits, EpochEndOffset, Log, LogError, LogView, Origin, ReadError, Verification,
-    VerificationGuard,
 };
 pub use sync::{SyncState, Syncer};
 pub use table::{PartitionTable, TopicSummary};
@@ -69,6 +69,9 @@ use crate::stats::{Stats, Traffic};
 
 /// Bytes that a restart may have to look at for the producers' states.
 const SNAPSHOT_INTERVAL_BYTES: u64 = 16 << 20;
+
+/// No write into the page cache takes as long.
+const WRITE_MAX: Duration = Duration::from_millis(1);
 
 /// How many acknowledgements a producer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -419,18 +422,32 @@ impl Partition {
         producer_epoch: i16,
         base_sequence: i32,
         transaction_version: i8,
-    ) -> Result<Option<VerificationGuard>, Refusal> {
-        self.check_online()?;
-        self.check_leader()?;
+    ) -> Result<Verification, Refusal> {
+        self.check_writable(Acks::None)?;
         let now = self.shared.env.clock.now();
         let started = self.with_log(|log| {
             log.start_verification(producer_id, producer_epoch, base_sequence, transaction_version, now)
         });
-        match started {
-            Ok(Verification::NotNeeded) => Ok(None),
-            Ok(Verification::Needed(guard)) => Ok(Some(guard)),
-            Err(error) => Err(refusal(&error)),
-        }
+        started.map_err(|error| refusal(&error))
+    }
+
+    /// The same for threads of the runtime. `None` if another thread has the log for so long that it may be waiting for
+    /// the disk.
+    pub fn try_start_verification(
+        self: &Arc<Self>,
+        producer_id: i64,
+        producer_epoch: i16,
+        base_sequence: i32,
+        transaction_version: i8,
+    ) -> Result<Option<Verification>, Refusal> {
+        self.check_writable(Acks::None)?;
+        let now = self.shared.env.clock.now();
+        let Some(mut log) = self.log.try_lock_for(WRITE_MAX) else { return Ok(None) };
+        let started = log.start_verification(producer_id, producer_epoch, base_sequence, transaction_version, now);
+        drop(log);
+        // What was queued meanwhile by threads that did not get the lock.
+        self.commit();
+        started.map(Some).map_err(|error| refusal(&error))
     }
 
     fn check_writable(&self, acks: Acks) -> Result<(), Refusal> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metadata::{is_internal, validate_name};
-use storage::VerificationGuard;
+use storage::{Verification, VerificationGuard};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use wire::api::produce::{
@@ -72,11 +72,13 @@ struct Checked {
     unverified: Option<(TransactionalProducer, Vec<Unverified>)>,
 }
 
-/// A batch that begins a transaction in its partition.
+/// A batch that begins a transaction in its partition, or may begin one.
 struct Unverified {
     partition: Arc<Partition>,
     batch: Batch,
-    guard: VerificationGuard,
+    /// `None` if the log is busy. It may be with a disk that does not answer, so that no thread of the runtime waits
+    /// for it.
+    guard: Option<VerificationGuard>,
     slot: usize,
 }
 
@@ -126,7 +128,7 @@ pub(super) fn start(
         let check = move || queue(&checking, &context, acks, support, request, &slots, &mut PendingCommits::default());
         pending.checking = Some(tokio::spawn(async move {
             let checked = large_requests.run(check).await?;
-            Some(verify(&broker, pending_acks, support, checked, &completion).await)
+            verify(&broker, pending_acks, support, checked, &completion).await
         }));
         return pending;
     }
@@ -135,7 +137,7 @@ pub(super) fn start(
         pending.topics = checked.topics;
     } else {
         pending.checking =
-            Some(tokio::spawn(async move { Some(verify(&broker, pending_acks, support, checked, &completion).await) }));
+            Some(tokio::spawn(async move { verify(&broker, pending_acks, support, checked, &completion).await }));
     }
     pending
 }
@@ -183,22 +185,25 @@ fn queue(
                     return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
                 }
                 let batch = check(broker, &partition, context, data)?;
-                let guard = match producer {
-                    Some(producer) if batch.header.attributes.is_transactional() => partition.start_verification(
+                let verification = match producer {
+                    Some(producer) if batch.header.attributes.is_transactional() => partition.try_start_verification(
                         producer.producer_id,
                         producer.producer_epoch,
                         batch.header.base_sequence,
                         support.transaction_version(),
                     )?,
-                    _ => None,
+                    _ => Some(Verification::NotNeeded),
                 };
-                Ok((partition, batch, *acks, guard))
+                Ok((partition, batch, *acks, verification))
             });
             match checked {
-                Ok((partition, batch, _, Some(guard))) => {
-                    unverified.push(Unverified { partition, batch, guard, slot });
+                Ok((partition, batch, acks, Some(Verification::NotNeeded))) => {
+                    partition.enqueue(batch, acks, completion, slot, commits);
                 }
-                Ok((partition, batch, acks, None)) => partition.enqueue(batch, acks, completion, slot, commits),
+                Ok((partition, batch, _, Some(Verification::Needed(guard)))) => {
+                    unverified.push(Unverified { partition, batch, guard: Some(guard), slot });
+                }
+                Ok((partition, batch, _, None)) => unverified.push(Unverified { partition, batch, guard: None, slot }),
                 Err(refusal) => completion.fill(slot, ProduceOutcome::Refused(refusal)),
             }
             slot += 1;
@@ -235,16 +240,24 @@ fn transactional_producer(request: &ProduceRequest) -> Result<Option<Transaction
     Ok(producer)
 }
 
-/// Queues the batches that were left over and belong to the transaction.
+/// Queues the batches that were left over and belong to the transaction. `None` if that panicked.
 async fn verify(
     broker: &Arc<Broker>,
     acks: Acks,
     support: TransactionSupport,
     checked: Checked,
     completion: &Arc<ProduceCompletion>,
-) -> Vec<Topic> {
+) -> Option<Vec<Topic>> {
     let Checked { topics, unverified } = checked;
-    let Some((producer, unverified)) = unverified else { return topics };
+    let Some((producer, mut unverified)) = unverified else { return Some(topics) };
+    if unverified.iter().any(|batch| batch.guard.is_none()) {
+        let (sender, completion) = (producer.clone(), Arc::clone(completion));
+        let start = move || start_verifications(&sender, acks, support, unverified, &completion);
+        unverified = broker.partitions.large_requests().clone().run(start).await?;
+    }
+    if unverified.is_empty() {
+        return Some(topics);
+    }
     let place = |batch: &Unverified| (Arc::clone(&batch.partition.topic), batch.partition.index);
     let partitions: Vec<_> = unverified.iter().map(place).collect();
     let errors = broker.verifier.verify(&producer, &partitions, support).await;
@@ -253,13 +266,42 @@ async fn verify(
         match errors.get(&(partition.topic.to_string(), partition.index)) {
             Some(error) => completion.fill(slot, ProduceOutcome::Refused(unverified_refusal(*error, support))),
             None => {
-                let terms = Terms { guard: Some(guard), ..Terms::CLIENT };
+                let terms = Terms { guard, ..Terms::CLIENT };
                 partition.enqueue_on(terms, batch, acks, completion, slot, &mut commits);
             }
         }
     }
     commits.commit();
-    topics
+    Some(topics)
+}
+
+/// Waits for logs that were busy. Queues the batches whose transaction is open, and returns those that begin one.
+fn start_verifications(
+    producer: &TransactionalProducer,
+    acks: Acks,
+    support: TransactionSupport,
+    unverified: Vec<Unverified>,
+    completion: &Arc<ProduceCompletion>,
+) -> Vec<Unverified> {
+    let mut commits = PendingCommits::default();
+    let mut beginning = Vec::with_capacity(unverified.len());
+    for Unverified { partition, batch, guard, slot } in unverified {
+        let started = guard.map_or_else(
+            || {
+                let (id, epoch, sequence) = (producer.producer_id, producer.producer_epoch, batch.header.base_sequence);
+                partition.start_verification(id, epoch, sequence, support.transaction_version())
+            },
+            |guard| Ok(Verification::Needed(guard)),
+        );
+        match started {
+            Ok(Verification::Needed(guard)) => {
+                beginning.push(Unverified { partition, batch, guard: Some(guard), slot });
+            }
+            Ok(Verification::NotNeeded) => partition.enqueue(batch, acks, completion, slot, &mut commits),
+            Err(refusal) => completion.fill(slot, ProduceOutcome::Refused(refusal)),
+        }
+    }
+    beginning
 }
 
 /// Why a batch is not appended whose partition could not be verified. Producers try again on NOT_ENOUGH_REPLICAS, and
@@ -419,6 +461,7 @@ mod tests {
 
     use metadata::CONSUMER_OFFSETS;
     use wire::api::produce::TopicProduceData;
+    use wire::batch::BatchBuilder;
     use wire::frame;
 
     use super::*;
@@ -515,6 +558,50 @@ mod tests {
         let partition = &response.responses[0].partition_responses[0];
         assert_eq!((partition.error_code, partition.base_offset), (ErrorCode::REQUEST_TIMED_OUT, -1));
         assert_eq!(codes(&broker, context(12), request(-1, "t", TOPIC_ID, &[1])).await, [ErrorCode::NONE]);
+    }
+
+    #[test]
+    fn why_a_partition_is_not_verified_is_told_as_kafka_does() {
+        use ErrorCode as E;
+        use TransactionSupport::{AddsPartitions, Verifies, VerifiesAbortable};
+        for error in
+            [E::NETWORK_EXCEPTION, E::COORDINATOR_LOAD_IN_PROGRESS, E::COORDINATOR_NOT_AVAILABLE, E::NOT_COORDINATOR]
+        {
+            for support in [Verifies, VerifiesAbortable, AddsPartitions] {
+                let refusal = unverified_refusal(error, support);
+                assert_eq!(refusal.code, E::NOT_ENOUGH_REPLICAS, "{error}");
+                assert!(refusal.message.is_some_and(|message| message.ends_with(&error.to_string())), "{error}");
+            }
+        }
+        for (support, code) in [
+            (Verifies, E::NOT_ENOUGH_REPLICAS),
+            (VerifiesAbortable, E::NOT_ENOUGH_REPLICAS),
+            (AddsPartitions, E::CONCURRENT_TRANSACTIONS),
+        ] {
+            assert_eq!(unverified_refusal(E::CONCURRENT_TRANSACTIONS, support).code, code);
+        }
+        assert!(unverified_refusal(E::INVALID_TXN_STATE, Verifies).message.is_some());
+        for error in [E::INVALID_PRODUCER_ID_MAPPING, E::INVALID_PRODUCER_EPOCH, E::TRANSACTION_ABORTABLE] {
+            assert_eq!(unverified_refusal(error, AddsPartitions), error.into());
+        }
+    }
+
+    #[tokio::test]
+    async fn no_connection_waits_for_a_busy_log_to_begin_a_transaction() {
+        let broker = TestBroker::start().await;
+        broker.create("t", TOPIC_ID, &[led_by(1, &[1])]).await;
+        let partition = broker.partitions.find_by_name("t", 0).unwrap();
+        let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional();
+        builder.push(0, None, Some(b"value"), &[]);
+        let records = Some(Records::Inline(builder.build().bytes));
+        let mut request = request(1, "t", TOPIC_ID, &[0]);
+        request.transactional_id = Some("a".to_owned());
+        request.topic_data[0].partition_data[0].records = records;
+        let mut pending = partition.with_log(|_| send(&broker, context(12), request));
+        assert!(!pending.is_queued(), "what comes behind it waits");
+        // There is no coordinator that could be asked.
+        let response = answer(&mut pending).await;
+        assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NOT_ENOUGH_REPLICAS);
     }
 
     #[tokio::test]

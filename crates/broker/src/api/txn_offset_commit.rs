@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
-use storage::VerificationGuard;
+use storage::{Verification, VerificationGuard};
 use wire::ErrorCode;
 use wire::api::txn_offset_commit::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 
@@ -54,7 +54,7 @@ async fn verify(
     let (id, epoch, version) = (producer.producer_id, producer.producer_epoch, support.transaction_version());
     let start = move || partition.start_verification(id, epoch, NO_SEQUENCE, version);
     let started = spawn_blocking(start).await.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
-    let Some(guard) = started.map_err(|refusal| refusal.code)? else { return Ok(None) };
+    let Verification::Needed(guard) = started.map_err(|refusal| refusal.code)? else { return Ok(None) };
     let errors = broker.verifier.verify(&producer, &[(topic, index)], support).await;
     errors.into_values().next().map_or(Ok(Some(guard)), Err)
 }

@@ -133,7 +133,7 @@ fn readers_that_wait_are_woken_when_a_record_becomes_visible() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     let is_woken = || {
-        let waiting = async { tokio::time::timeout(std::time::Duration::from_millis(1), wait.wait()).await };
+        let waiting = async { tokio::time::timeout(Duration::from_millis(1), wait.wait()).await };
         runtime.block_on(waiting).is_ok()
     };
     node.produce(1, Acks::All);

@@ -286,3 +286,31 @@ fn what_was_not_looked_at_since_the_start_is_told_from_what_was() {
     assert!(matches!(view.span(0, 2, u32::MAX), Ok(Some(_))));
     assert!(matches!(view.span_at_once(0, 2, u32::MAX), Ok(Some(_))), "it has been checked");
 }
+
+#[test]
+fn a_runtime_thread_does_not_wait_for_a_stalled_disk_to_start_a_verification() {
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    node.valve.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| produce(&partition, Acks::Leader, 10));
+        node.valve.wait_for(1);
+        let started = partition.try_start_verification(7, 0, 0, 2);
+        node.valve.open();
+        assert!(matches!(started, Ok(None)), "{started:?}");
+    });
+    assert!(matches!(partition.try_start_verification(7, 0, 0, 2), Ok(Some(Verification::Needed(_)))));
+    assert_eq!(partition.view().log_end_offset(), 1);
+}
+
+#[test]
+fn what_is_queued_while_a_verification_has_the_log_is_appended() {
+    let node = Node::new(2);
+    let partition = node.partition(0);
+    let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
+    let mut builder = BatchBuilder::new();
+    builder.push(0, None, Some(b"value"), &[]);
+    partition.enqueue(builder.build(), Acks::Leader, &completion, 0, &mut commits);
+    partition.try_start_verification(7, 0, 0, 2).expect("it leads");
+    assert_eq!(outcome(&completion), Some(Ok(0)));
+}
