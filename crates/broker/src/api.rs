@@ -58,7 +58,7 @@ mod quorum_messages;
 mod remove_raft_voter;
 mod sync_group;
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 mod txn_offset_commit;
 mod unregister_broker;
 mod update_features;

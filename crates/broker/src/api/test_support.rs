@@ -31,24 +31,24 @@ use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
 
-pub(super) const NODE_ID: i32 = 1;
+pub(crate) const NODE_ID: i32 = 1;
 pub(super) const CLUSTER_ID: &str = "test-cluster";
 /// The listener that [`context`] says a request came to.
 pub(super) const LISTENER: &str = "PLAINTEXT";
 pub(super) const DIRECTORY_ID: Uuid = Uuid([11; 16]);
 const INCARNATION_ID: Uuid = Uuid([12; 16]);
 
-pub(super) struct TestBroker {
+pub(crate) struct TestBroker {
     broker: Arc<Broker>,
 }
 
 impl TestBroker {
     /// A broker that is registered, and alone.
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
-    pub(super) async fn start_with(settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         let broker = Self::assemble(settings, &[NODE_ID]);
         broker.commit([registration(NODE_ID).into()]).await;
         broker
@@ -132,7 +132,7 @@ impl TestBroker {
     }
 
     /// Writes to the metadata log. Handlers see it when this returns.
-    pub(super) async fn commit(&self, records: impl IntoIterator<Item = MetadataRecord>) {
+    pub(crate) async fn commit(&self, records: impl IntoIterator<Item = MetadataRecord>) {
         let values = records.into_iter().map(|record| record.write()).collect();
         let epoch = self.quorum.leader_epoch().expect("this node leads its quorum");
         let after = self.metadata.committed().offset();
@@ -141,7 +141,7 @@ impl TestBroker {
     }
 
     /// A topic with these partitions, from 0 on.
-    pub(super) async fn create(&self, name: &str, id: Uuid, partitions: &[PartitionRecord]) {
+    pub(crate) async fn create(&self, name: &str, id: Uuid, partitions: &[PartitionRecord]) {
         let topic = TopicRecord { name: name.to_owned(), topic_id: id };
         let numbered = (0..).zip(partitions).map(|(partition_id, partition)| {
             PartitionRecord { partition_id, topic_id: id, ..partition.clone() }.into()
@@ -150,7 +150,7 @@ impl TestBroker {
     }
 
     /// The topic of group offsets, with one partition that is led here and loaded.
-    pub(super) async fn serve_groups(&self) {
+    pub(crate) async fn serve_groups(&self) {
         self.create(OFFSETS_TOPIC, Uuid([13; 16]), &[led_by(NODE_ID, &[NODE_ID])]).await;
         while self.groups.list_groups(&[], &[]) == Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) {
             yield_now().await;
@@ -158,7 +158,7 @@ impl TestBroker {
     }
 
     /// Appends a record to a partition that is led here.
-    pub(super) fn append(&self, topic: &str, index: i32) {
+    pub(crate) fn append(&self, topic: &str, index: i32) {
         let partition = self.partitions.find_by_name(topic, index).expect("the partition is here");
         let (completion, mut commits) = (Arc::new(ProduceCompletion::new(1)), PendingCommits::default());
         partition.enqueue(batch(), Acks::Leader, &completion, 0, &mut commits);
@@ -166,7 +166,7 @@ impl TestBroker {
     }
 
     /// Appends a record to a partition that is followed here, as if its leader had sent it, with this high watermark.
-    pub(super) fn follow(&self, topic: &str, index: i32, high_watermark: i64) {
+    pub(crate) fn follow(&self, topic: &str, index: i32, high_watermark: i64) {
         let partition = self.partitions.find_by_name(topic, index).expect("the partition is here");
         let (end, epoch) = (partition.view().log_end_offset(), partition.leader_epoch());
         let mut bytes = batch().bytes.to_vec();
@@ -235,7 +235,7 @@ pub(super) fn context(api_version: i16) -> RequestContext {
 }
 
 /// A broker that serves clients at [`LISTENER`].
-pub(super) fn registration(broker_id: i32) -> RegisterBrokerRecord {
+pub(crate) fn registration(broker_id: i32) -> RegisterBrokerRecord {
     RegisterBrokerRecord {
         broker_id,
         broker_epoch: 1,
@@ -254,7 +254,7 @@ pub(super) fn endpoint(listener: &str, broker_id: i32) -> BrokerEndpoint {
 }
 
 /// A partition of which all replicas are in sync.
-pub(super) fn led_by(leader: i32, replicas: &[i32]) -> PartitionRecord {
+pub(crate) fn led_by(leader: i32, replicas: &[i32]) -> PartitionRecord {
     PartitionRecord {
         replicas: replicas.to_vec(),
         isr: replicas.to_vec(),
