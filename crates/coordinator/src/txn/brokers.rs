@@ -10,7 +10,7 @@ use wire::api::add_partitions_to_txn::{
 };
 
 use super::coordinator::{Begun, TransactionCoordinator, all_results, check_transactional_id, results};
-use super::core::ProducerIdAndEpoch;
+use super::core::{ProducerIdAndEpoch, TransactionVersion};
 
 /// What became of one transaction so far.
 enum Asked {
@@ -49,7 +49,7 @@ impl TransactionCoordinator {
         let begun = if asked.verify_only {
             self.verify(asked, producer).map(Asked::Answered)
         } else {
-            self.begin_add(&asked.transactional_id, producer, &partitions).map(Asked::Adding)
+            self.begin_add(&asked.transactional_id, producer, &partitions, TransactionVersion::V2).map(Asked::Adding)
         };
         begun.unwrap_or_else(|error| Asked::Answered(all_results(&asked.topics, error)))
     }

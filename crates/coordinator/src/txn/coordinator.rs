@@ -307,7 +307,7 @@ impl TransactionCoordinator {
         let results_by_topic = match self.existing(&topics) {
             Err(results) => results,
             Ok(partitions) => {
-                let added = match self.begin_add(&transactional_id, producer, &partitions) {
+                let added = match self.begin_add(&transactional_id, producer, &partitions, TransactionVersion::V1) {
                     Ok(begun) => begun.answer().await,
                     Err(error) => Err(error),
                 };
@@ -342,13 +342,14 @@ impl TransactionCoordinator {
         transactional_id: &str,
         producer: ProducerIdAndEpoch,
         partitions: &Partitions,
+        version: TransactionVersion,
     ) -> Result<Begun, ErrorCode> {
         check_transactional_id(transactional_id)?;
         self.begin(transactional_id, |state, now| {
             let creator = state.creator(transactional_id);
             let transaction = state.get_mut(transactional_id).ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
             let bytes_before = transaction.size_bytes();
-            let step = transaction.add_partitions(now, producer, partitions)?;
+            let step = transaction.add_partitions(now, producer, partitions, version)?;
             self.check_size(transactional_id, creator, bytes_before, transaction)
                 .inspect_err(|_| transaction.cancel())?;
             Ok(step)
@@ -384,7 +385,7 @@ impl TransactionCoordinator {
         let producer = ProducerIdAndEpoch { producer_id: request.producer_id, epoch: request.producer_epoch };
         let partition = self.cluster.offsets_partition_for(&request.group_id);
         let partitions = [(OFFSETS_TOPIC, partition)].into_iter().collect();
-        let added = match self.begin_add(&request.transactional_id, producer, &partitions) {
+        let added = match self.begin_add(&request.transactional_id, producer, &partitions, TransactionVersion::V1) {
             Ok(begun) => begun.answer().await,
             Err(error) => Err(error),
         };

@@ -81,7 +81,7 @@ pub struct Metadata {
     pub last_update_ms: i64,
     /// When the transaction began; -1 if none has since InitProducerId.
     pub start_ms: i64,
-    /// How the last transaction was ended.
+    /// How partitions were last added, or the transaction was ended.
     pub client_version: TransactionVersion,
 }
 

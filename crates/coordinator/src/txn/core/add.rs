@@ -3,17 +3,18 @@
 
 use wire::ErrorCode;
 
-use super::{Metadata, Partitions, ProducerIdAndEpoch, State, Step, Transaction};
+use super::{Metadata, Partitions, ProducerIdAndEpoch, State, Step, Transaction, TransactionVersion};
 use crate::txn::Now;
 
 impl Transaction {
     /// Adds partitions. The pending state comes before the producer id: if the epochs are exhausted, it may be about to
-    /// change.
+    /// change. `version` says who adds them: the producer, or the broker that it writes to.
     pub fn add_partitions(
         &mut self,
         now: Now,
         producer: ProducerIdAndEpoch,
         partitions: &Partitions,
+        version: TransactionVersion,
     ) -> Result<Step, ErrorCode> {
         self.check_settled()?;
         self.check_producer(producer)?;
@@ -27,6 +28,7 @@ impl Transaction {
             state: State::Ongoing,
             last_update_ms: now.wall_ms,
             start_ms: if is_open { self.current.start_ms } else { now.wall_ms },
+            client_version: version,
             ..self.current.clone()
         };
         next.partitions.extend(partitions);

@@ -244,7 +244,7 @@ fn exhausted_epochs_lead_to_another_producer_id_with_init_producer_id() {
         assert_eq!(identity(transaction.current()), (NEW_PID, 0, last_epoch));
         // Only the end of the old id's epochs may still speak for it, be it to take over an open transaction.
         let mut open = transaction.clone();
-        open.add_partitions(at(5), producer(NEW_PID, 0), &Partitions::default()).unwrap();
+        open.add_partitions(at(5), producer(NEW_PID, 0), &Partitions::default(), V1).unwrap();
         open.written(at(5));
         assert_eq!(init(&mut open, Some(producer(PID, 3))), Err(FENCED));
         assert_eq!(init(&mut open, Some(producer(PID, LAST_CLIENT_EPOCH))), Ok(Step::Write(Err(CONC))));
@@ -267,7 +267,7 @@ fn a_decided_transaction_is_waited_for() {
         let mut transaction = in_state(state, 3, V1);
         assert_eq!(init(&mut transaction, None), Err(CONC));
         assert_eq!(init(&mut transaction, Some(producer(99, 3))), Err(FENCED));
-        assert_eq!(transaction.add_partitions(at(5), producer(PID, 3), &Partitions::default()), Err(CONC));
+        assert_eq!(transaction.add_partitions(at(5), producer(PID, 3), &Partitions::default(), V1), Err(CONC));
         assert_eq!(transaction.check_verifiable(producer(PID, 3)), Err(CONC));
     }
 }
@@ -289,7 +289,7 @@ fn an_open_transaction_is_fenced_with_one_bump() {
         finish(&mut transaction);
         assert_eq!((transaction.current().state, transaction.current().producer_epoch), (State::CompleteAbort, 4));
         // The fenced producer is out; the new one gets an epoch that nobody had.
-        assert_eq!(transaction.add_partitions(at(8), producer(PID, 3), &Partitions::default()), Err(FENCED));
+        assert_eq!(transaction.add_partitions(at(8), producer(PID, 3), &Partitions::default(), V1), Err(FENCED));
         assert_eq!(init(&mut transaction, None), Ok(Step::Write(Ok(producer(PID, 5)))));
     }
 }
@@ -316,17 +316,17 @@ fn partitions_are_added_once_and_begin_the_transaction() {
     let added: Partitions = [("t", 0), ("u", 3)].into_iter().collect();
     for state in [State::Empty, State::CompleteCommit, State::CompleteAbort] {
         let mut transaction = in_state(state, 3, V1);
-        let step = transaction.add_partitions(at(5), producer(PID, 3), &added);
+        let step = transaction.add_partitions(at(5), producer(PID, 3), &added, V1);
         assert_eq!(step, Ok(Step::Write(Ok(producer(PID, 3)))));
         assert_eq!((next(&transaction).state, next(&transaction).start_ms), (State::Ongoing, 1_000_005));
         // Not there before it is durable.
         assert!(!transaction.check_verifiable(producer(PID, 3)).unwrap().contains("t", 0));
         transaction.written(at(9));
         assert!(transaction.check_verifiable(producer(PID, 3)).unwrap().contains_all(&added));
-        let step = transaction.add_partitions(at(10), producer(PID, 3), &added);
+        let step = transaction.add_partitions(at(10), producer(PID, 3), &added, V1);
         assert_eq!(step, Ok(Step::Answer(producer(PID, 3))));
         let more: Partitions = [("u", 3), ("u", 4)].into_iter().collect();
-        transaction.add_partitions(at(10), producer(PID, 3), &more).unwrap();
+        transaction.add_partitions(at(10), producer(PID, 3), &more, V1).unwrap();
         assert_eq!((next(&transaction).start_ms, next(&transaction).last_update_ms), (1_000_005, 1_000_010));
         assert_eq!(next(&transaction).partitions.iter().count(), 3);
     }
@@ -336,11 +336,11 @@ fn partitions_are_added_once_and_begin_the_transaction() {
 fn a_pending_change_comes_before_the_producer_id() {
     let mut transaction = in_state(State::Ongoing, LAST_CLIENT_EPOCH, V2);
     let more: Partitions = [("u", 3)].into_iter().collect();
-    assert_eq!(transaction.add_partitions(at(5), producer(NEW_PID, 0), &more), Err(MAPPING));
-    assert_eq!(transaction.add_partitions(at(5), producer(PID, 0), &more), Err(FENCED));
+    assert_eq!(transaction.add_partitions(at(5), producer(NEW_PID, 0), &more, V1), Err(MAPPING));
+    assert_eq!(transaction.add_partitions(at(5), producer(PID, 0), &more, V1), Err(FENCED));
     let request = EndTxn { producer: producer(PID, LAST_CLIENT_EPOCH), result: TransactionResult::Commit };
     transaction.end(at(5), request, V2, Some(NEW_PID)).unwrap();
-    assert_eq!(transaction.add_partitions(at(5), producer(NEW_PID, 0), &more), Err(CONC));
+    assert_eq!(transaction.add_partitions(at(5), producer(NEW_PID, 0), &more, V1), Err(CONC));
     // Verification looks at what is durable.
     assert!(transaction.check_verifiable(producer(PID, LAST_CLIENT_EPOCH)).is_ok());
     assert_eq!(transaction.check_verifiable(producer(NEW_PID, 0)), Err(MAPPING));
@@ -413,11 +413,11 @@ fn refused_markers_are_not_waited_for() {
 fn a_transaction_times_out_after_its_start() {
     let mut transaction = in_state(State::Empty, 3, V1);
     let partitions: Partitions = [("t", 0)].into_iter().collect();
-    transaction.add_partitions(at(50), producer(PID, 3), &partitions).unwrap();
+    transaction.add_partitions(at(50), producer(PID, 3), &partitions, V1).unwrap();
     transaction.written(at(100));
     // More partitions do not make it younger.
     let more: Partitions = [("t", 1)].into_iter().collect();
-    transaction.add_partitions(at(900), producer(PID, 3), &more).unwrap();
+    transaction.add_partitions(at(900), producer(PID, 3), &more, V1).unwrap();
     assert_eq!(transaction.abort_timed_out(at(5_000), V1, None), None, "a change is pending");
     transaction.written(at(900));
     assert_eq!(transaction.abort_timed_out(at(1_100), V1, None), None);

@@ -208,6 +208,28 @@ async fn verification_tells_what_was_added() {
     assert_eq!(before.ask(&world.txn, true, ("t0", 0)).await, ErrorCode::TRANSACTION_ABORTABLE);
 }
 
+/// As Kafka's own records say it of an open transaction, from its first partition on (`TransactionLogValue`).
+#[tokio::test(start_paused = true)]
+async fn an_open_transaction_is_stored_with_the_version_that_opened_it() {
+    let world = World::new().await;
+    world.cluster.finalize(TransactionVersion::V2);
+    let mut producer = ready(&world.txn, "id").await;
+    let version = || world.log.last("id").map(|stored| (stored.state, stored.client_version));
+    for (end_version, opened) in [(END_V2, TransactionVersion::V2), (END_V1, TransactionVersion::V1)] {
+        if end_version == END_V2 {
+            assert_eq!(producer.ask(&world.txn, false, ("t0", 0)).await, ErrorCode::NONE);
+        } else {
+            producer.add(&world.txn, &[("t0", 0)]).await.unwrap();
+        }
+        assert_eq!(version(), Some((State::Ongoing, opened)));
+        producer.end(&world.txn, end_version, true).await.unwrap();
+        settle().await;
+        assert_eq!(version(), Some((State::CompleteCommit, opened)));
+    }
+    assert_eq!(producer.add_offsets(&world.txn, 4, "group").await, ErrorCode::NONE);
+    assert_eq!(version(), Some((State::Ongoing, TransactionVersion::V1)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_waits_for_the_log_and_a_retry_for_the_answer() {
     let world = World::new().await;
