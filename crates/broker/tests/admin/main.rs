@@ -7,6 +7,7 @@ mod common;
 mod cluster;
 mod configs;
 mod control_plane;
+mod features;
 mod inter_broker;
 mod metadata;
 mod nodes;
