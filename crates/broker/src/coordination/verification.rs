@@ -339,7 +339,8 @@ mod tests {
         let under_way = ask(&broker, producer("a", 7, 3)).await;
         let next = ask(&broker, producer("b", 8, 0)).await;
         for asked in [under_way, next] {
-            assert_eq!(asked.await.unwrap(), Some(ErrorCode::NETWORK_EXCEPTION));
+            let answered = timeout(Duration::from_secs(20), asked).await.expect("it is answered");
+            assert_eq!(answered.unwrap(), Some(ErrorCode::NETWORK_EXCEPTION));
         }
         while waiting(&broker).is_some() {
             yield_now().await;
