@@ -58,7 +58,11 @@ mod quorum_messages;
 mod remove_raft_voter;
 mod sync_group;
 #[cfg(test)]
+mod test_producer;
+#[cfg(test)]
 pub(crate) mod test_support;
+#[cfg(test)]
+mod transactions_tests;
 mod txn_offset_commit;
 mod unregister_broker;
 mod update_features;

@@ -456,6 +456,9 @@ fn response(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {
 }
 
 #[cfg(test)]
+mod transactions_tests;
+
+#[cfg(test)]
 mod tests {
     use std::future::poll_fn;
 
