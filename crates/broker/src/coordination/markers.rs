@@ -179,6 +179,7 @@ impl MarkerTransport for MarkerSender {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::slice::from_ref;
 
     use storage::Verification;
     use tokio::task::JoinHandle;
@@ -284,7 +285,7 @@ mod tests {
         create(&broker).await;
         let writer = writer(&broker, PATIENCE);
         let first = commit_of(PRODUCER_ID, &[("t", &[0])]);
-        assert_eq!(codes(&writer, &[first.clone()]).await, [ErrorCode::NONE]);
+        assert_eq!(codes(&writer, from_ref(&first)).await, [ErrorCode::NONE]);
         let of_older_producer = WritableTxnMarker { producer_epoch: 2, ..first.clone() };
         assert_eq!(codes(&writer, &[of_older_producer]).await, [ErrorCode::INVALID_PRODUCER_EPOCH]);
         let of_older_coordinator = WritableTxnMarker { coordinator_epoch: 4, ..first.clone() };
@@ -331,7 +332,7 @@ mod tests {
         let broker = TestBroker::start().await;
         create(&broker).await;
         let marker = commit_of(PRODUCER_ID, &[("t", &[2, 0])]);
-        let timed_out = codes(&writer(&broker, SHORT), &[marker.clone()]).await;
+        let timed_out = codes(&writer(&broker, SHORT), from_ref(&marker)).await;
         assert_eq!(timed_out, [ErrorCode::REQUEST_TIMED_OUT, ErrorCode::NONE]);
         assert_eq!(log_end(&broker, "t", 2), 1, "it is in the log all the same");
         let waiting = in_background(writer(&broker, PATIENCE), marker);
@@ -427,7 +428,7 @@ mod tests {
         commit_offset(&broker).await;
         assert_eq!(committed_offset(&broker).await, -1);
         let marker = commit_of(PRODUCER_ID, &[(OFFSETS_TOPIC, &[0])]);
-        assert_eq!(codes(&writer(&broker, PATIENCE), &[marker.clone()]).await, [ErrorCode::NONE]);
+        assert_eq!(codes(&writer(&broker, PATIENCE), from_ref(&marker)).await, [ErrorCode::NONE]);
         assert_eq!(committed_offset(&broker).await, 42);
         let fenced = WritableTxnMarker { coordinator_epoch: 4, ..marker };
         let refused = codes(&writer(&broker, PATIENCE), &[fenced]).await;

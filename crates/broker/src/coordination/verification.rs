@@ -3,8 +3,8 @@
 //!
 //! One request at a time is on its way to a coordinator, for all that have come meanwhile. Of a transactional id one
 //! question waits: a producer of a newer epoch has fenced the one before, and one of the same epoch asks again because
-//! it has given up the first. Every question has an answer in time: also where the coordinator has none, and where asking
-//! it panics.
+//! it has given up the first. Every question has an answer in time: also where the coordinator has none, and where
+//! asking it panics.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -238,9 +238,12 @@ fn read(client: &mut TestClient, partition: i32, isolation_level: i8) -> Vec<Str
     records(&fetch(client, partition, isolation_level)).into_iter().map(|(_, value)| value).collect()
 }
 
+/// Records by the ids of their producers, and the aborted transactions with the offsets where they begin.
+type Committed = (Vec<(i64, String)>, Vec<(i64, i64)>);
+
 /// The same, when nothing of the partition is in an open transaction any more: markers are written when their
 /// transaction was answered.
-fn read_when_stable(client: &mut TestClient, partition: i32) -> (Vec<(i64, String)>, Vec<(i64, i64)>) {
+fn read_when_stable(client: &mut TestClient, partition: i32) -> Committed {
     loop {
         let data = fetch(client, partition, READ_COMMITTED);
         assert_eq!(data.error_code, ErrorCode::NONE);
