@@ -124,3 +124,38 @@ def metadata(c):
     for line in out.splitlines():
         if topic in line and "payload: " in line:
             c.say(re.sub(r'"topicId":"[^"]*"', '"topicId":"ID"', line.split("payload: ", 1)[1]))
+
+
+def _transaction(line):
+    """A batch, marker, aborted transaction or producer of the log, with producer ids called alike."""
+    line = re.sub(r"\b(producerId|producerID|lastTimestamp|timestamp): ?\d+", r"\1: N", _batch(line))
+    return None if line.startswith("Log starting offset") else line
+
+
+@case("dump-transactions", needs_data=True)
+def transactions(c):
+    """The files of a broker that has stopped: markers, the index of aborted transactions, the transaction coordinator's log."""
+    topic = c.name("decided")
+    c.create(topic)
+    c.java("AbortedTransactions")
+    c.broker.stop()
+    try:
+        directory = c.broker.data / f"{topic}-0"
+        log = directory / "00000000000000000000.log"
+        c.tool("DumpLogSegments", "--files", log, "--print-data-log", server=None, show=_transaction)
+        c.tool("DumpLogSegments", "--files", log.with_suffix(".txnindex"), server=None, show=_transaction)
+        snapshot = sorted(directory.glob("*.snapshot"))[-1]
+        c.tool("DumpLogSegments", "--files", snapshot, server=None, show=_transaction, sort=True)
+        for id in (c.name("inner"), c.name("outer")):
+            for file in c.broker.data.glob("__transaction_state-*/*.log"):
+                if id.encode() in file.read_bytes():
+                    out = c.start("DumpLogSegments", "--files", file, "--transaction-log-decoder", server=None)().out
+                    c.say("\n".join(_state(line) for line in out.splitlines() if id in line))
+    finally:
+        c.broker.start()
+
+
+def _state(line):
+    """A record of the transaction coordinator, without what depends on the clock and on others in its partition."""
+    line = re.sub(r"^\| offset: \d+ CreateTime: \d+ ", "", line)
+    return re.sub(r'"(\w*[pP]roducerId|\w+TimestampMs)":\d+', r'"\1":N', line)

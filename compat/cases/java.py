@@ -9,12 +9,16 @@ SCENARIOS = {
     "java-compression": "Compression",
     "java-fetching": "Fetching",
     "java-idempotence": "Idempotence",
+    "java-interleaved-transactions": "InterleavedTransactions",
     "java-live-configs": "LiveConfigs",
     "java-many-partitions": "ManyPartitions",
+    "java-offsets-in-transactions": "OffsetsInTransactions",
     "java-rebalances": "Rebalances",
     "java-records": "Records",
     "java-static-membership": "StaticMembership",
     "java-timestamps": "Timestamps",
+    "java-transaction-fencing": "TransactionFencing",
+    "java-transactions": "Transactions",
 }
 
 for name, scenario in SCENARIOS.items():

@@ -20,6 +20,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 1000,
     "log.cleaner.backoff.ms": 200,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 KAFKA_SETTINGS = {**SETTINGS, "log.initial.task.delay.ms": 500}
 # A broker of ours is fenced as soon as its host refuses connections.
