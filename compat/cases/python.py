@@ -2,7 +2,7 @@
 
 from harness.case import case
 
-for section in ("admin", "groups", "produce", "refusals", "transactions"):
+for section in ("admin", "exactly-once", "fencing", "groups", "produce", "refusals", "transactions"):
     case(f"librdkafka-{section}")(lambda c, section=section: c.python("confluent_client.py", section))
 
 

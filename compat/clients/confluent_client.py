@@ -245,11 +245,95 @@ def transactions(admin):
     consumer.close()
 
 
+def exactly_once(admin):
+    """Consume, transform, produce: offsets and records of a transaction appear together, and one producer per id."""
+    source, target, group = name("rd-source"), name("rd-target"), name("rd-workers")
+    create(admin, source, 1)
+    create(admin, target, 3)
+    filler = Producer(BASE)
+    for number in range(60):
+        filler.produce(source, str(number))
+    filler.flush(20)
+    settings = {**BASE, "transactional.id": group, "logger": QUIET}
+    worker = Consumer({**BASE, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    worker.subscribe([source])
+    producer = Producer(settings)
+    attempt("init", lambda: producer.init_transactions(30))
+    for round in range(6):
+        records = read(worker, 10)
+        producer.begin_transaction()
+        for record in records:
+            producer.produce(target, record.value(), partition=record.offset() % 3)
+        positions = worker.position(worker.assignment())
+        attempt("offsets", lambda: producer.send_offsets_to_transaction(positions, worker.consumer_group_metadata(), 20))
+        if round == 2:
+            producer.flush(20)
+            attempt("abort", lambda: producer.abort_transaction(20))
+            worker.seek(TopicPartition(source, 0, records[0].offset()))
+        else:
+            attempt("commit", lambda: producer.commit_transaction(20))
+        print("committed", [p.offset for p in worker.committed([TopicPartition(source, 0)], 20)])
+    print("target", sorted(int(value) for value in committed_values(target, 3, 50)))
+    # A member that left may not commit, in whatever transaction.
+    records = read(worker, 10)
+    former = worker.consumer_group_metadata()
+    worker.close()
+    producer.begin_transaction()
+    for record in records:
+        producer.produce(target, record.value(), partition=0)
+    moved = [TopicPartition(source, 0, 60)]
+    attempt("offsets of a former member", lambda: producer.send_offsets_to_transaction(moved, former, 20))
+    attempt("abort", lambda: producer.abort_transaction(20))
+
+
+def fencing(admin):
+    topic = name("rd-fenced")
+    create(admin, topic, 1)
+    settings = {**BASE, "transactional.id": topic, "logger": QUIET}
+    for what in ("commit", "abort"):
+        older, newer = Producer(settings), Producer(settings)
+        older.init_transactions(30)
+        older.begin_transaction()
+        older.produce(topic, f"older, {what}")
+        older.flush(20)
+        attempt("the newer, init", lambda: newer.init_transactions(30))
+        attempt(f"the older, {what}", lambda: getattr(older, f"{what}_transaction")(20))
+        newer.begin_transaction()
+        newer.produce(topic, f"newer, {what}")
+        attempt("the newer, commit", lambda: newer.commit_transaction(20))
+    slow = Producer({**settings, "transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
+    slow.init_transactions(30)
+    slow.begin_transaction()
+    slow.produce(topic, "too late")
+    slow.flush(20)
+    wait(lambda: ends(topic, "read_committed") == ends(topic, "read_uncommitted"))
+    attempt("timed out, commit", lambda: slow.commit_transaction(20))
+    attempt("a timeout that is too long", lambda: Producer({**settings, "transaction.timeout.ms": 900001}).init_transactions(30))
+    print("committed", committed_values(topic, 1, 2))
+
+
+def ends(topic, isolation):
+    reader = Consumer({**BASE, "group.id": topic, "isolation.level": isolation})
+    _low, high = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
+    reader.close()
+    return high
+
+
+def committed_values(topic, partitions, count):
+    reader = Consumer({**BASE, "group.id": topic, "isolation.level": "read_committed"})
+    reader.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+    values = [record.value().decode() for record in read(reader, count)]
+    reader.close()
+    return values
+
+
 SECTIONS = {
     "produce": produce_and_consume,
     "groups": groups,
     "admin": administration,
     "refusals": refusals,
     "transactions": transactions,
+    "exactly-once": exactly_once,
+    "fencing": fencing,
 }
 SECTIONS[sys.argv[3]](AdminClient(BASE))
