@@ -3,6 +3,7 @@
 It speaks JSON lines with compat/java/Driver.java. Commands run on threads of their own in there, so several may be under way.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -57,26 +58,41 @@ def alone(name, *arguments, timeout_s=60):
         return Result(done.returncode, done.stdout, done.stderr)
 
 
-def until(wanted, name, *arguments, timeout_s=60):
-    """Runs a tool that goes on for ever in a JVM of its own, until it prints a line that matches. Returns that line."""
+@contextlib.contextmanager
+def running(name, *arguments, timeout_s=60):
+    """Runs a program in a JVM of its own, which is killed in the end. Yields the lines that it prints, as they come."""
     with tempfile.TemporaryDirectory(prefix="compat-tool-") as home:
         command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
-        tool = subprocess.Popen(
+        program = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        give_up = threading.Timer(timeout_s, tool.kill)
+        give_up = threading.Timer(timeout_s, program.kill)
         give_up.start()
         try:
-            lines = []
-            for line in tool.stdout:
-                if re.search(wanted, line):
-                    return line.strip()
-                lines.append(line)
-            raise RuntimeError(f"{name} ended without a line like {wanted}:\n{''.join(lines)[-2000:]}")
+            yield program.stdout
         finally:
             give_up.cancel()
-            tool.kill()
-            tool.wait()
+            program.kill()
+            program.wait()
+
+
+def await_line(lines, wanted, times=1):
+    """Waits until a program has printed so many lines that match. Returns the last of them, stripped."""
+    others = []
+    for line in lines:
+        if not re.search(wanted, line):
+            others.append(line)
+        elif times == 1:
+            return line.strip()
+        else:
+            times -= 1
+    raise RuntimeError(f"it ended without a line like {wanted}:\n{''.join(others)[-2000:]}")
+
+
+def until(wanted, name, *arguments, timeout_s=60):
+    """Runs a tool that goes on for ever in a JVM of its own, until it prints a line that matches. Returns that line."""
+    with running(name, *arguments, timeout_s=timeout_s) as lines:
+        return await_line(lines, wanted)
 
 
 class Driver:
