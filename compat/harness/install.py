@@ -46,6 +46,11 @@ def _once(directory):
         done.touch()
 
 
+def _digest(contents):
+    """What tells directories of one kind apart."""
+    return hashlib.sha256(repr(contents).encode()).hexdigest()[:16]
+
+
 def _run(command, **options):
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
@@ -104,16 +109,14 @@ def _resolve(directory, artifacts, *options):
 
 
 def kafka_libs():
-    """The directory with Apache Kafka's server, tools and client jars."""
-    directory = CACHE / f"kafka-{KAFKA_VERSION}"
+    """The directory with Apache Kafka's server, tools, client and Streams jars. Its stores are in memory: no RocksDB."""
+    artifacts = [("org.apache.kafka", name, KAFKA_VERSION) for name in ("kafka_2.13", "kafka-tools", "kafka-streams")]
+    artifacts += [("org.apache.logging.log4j", name, LOG4J_VERSION) for name in ("log4j-slf4j-impl", "log4j-core")]
+    directory = CACHE / f"kafka-{KAFKA_VERSION}-{_digest(artifacts)}"
     with _once(directory) as fill:
         if fill:
             _require("java", "default-jdk-headless")
-            artifacts = [("org.apache.kafka", name, KAFKA_VERSION) for name in ("kafka_2.13", "kafka-tools")]
-            artifacts += [
-                ("org.apache.logging.log4j", name, LOG4J_VERSION) for name in ("log4j-slf4j-impl", "log4j-core")
-            ]
-            _resolve(directory, artifacts)
+            _resolve(directory, artifacts, "-DexcludeArtifactIds=rocksdbjni")
     return directory
 
 
@@ -142,8 +145,7 @@ def java_classes():
 
 
 def _environment(name, packages):
-    digest = hashlib.sha256(repr((packages, sys.version)).encode()).hexdigest()[:16]
-    directory = CACHE / f"{name}-{digest}"
+    directory = CACHE / f"{name}-{_digest((packages, sys.version))}"
     with _once(directory) as fill:
         if fill:
             note(f"installing {', '.join(packages)} from PyPI")
