@@ -341,18 +341,40 @@ fn a_record_that_is_too_large_takes_no_other_with_it() {
 }
 
 #[test]
-fn a_broker_without_transactions_says_so_in_one_line() {
+fn records_are_sent_in_transactions() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "t"]);
+    let base = ["perf", "produce", "--topic", "t", "--num-records", "1000", "--record-size", "10"];
+    for (args, id) in [
+        (&["--transactional-id", "x", "--transaction-duration-ms", "1"][..], "x"),
+        (&["--transaction-duration-ms", "100"], "performance-producer-"),
+        (&["--producer-props", "transactional.id=y"], "y"),
+    ] {
+        broker.ok(&[&base, args].concat());
+        // Its markers may still be on their way.
+        let listed = loop {
+            let text = broker.ok(&["transaction", "list", "--json"]);
+            let listed: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+            if listed.iter().all(|one| one["state"] == "CompleteCommit") {
+                break listed;
+            }
+        };
+        assert!(listed.iter().any(|one| one["transactional_id"].as_str().unwrap().starts_with(id)), "{listed:?}");
+    }
+    let committed = ["consume", "t", "--isolation-level", "read_committed", "--from-beginning", "--until-end"];
+    assert_eq!(broker.ok(&committed).lines().count(), 3000);
+}
+
+#[test]
+fn what_does_not_go_with_transactions_is_said_in_one_line() {
     let broker = Broker::start();
     broker.ok(&["topic", "create", "t"]);
     let base = ["perf", "produce", "--topic", "t", "--num-records", "10", "--record-size", "10"];
     for (args, expected) in [
         (
-            &["--transactional-id", "x"][..],
-            "the coordinator of transactional id x: This broker does not serve transactions",
+            &["--transactional-id", "x", "--engine", "raw"][..],
+            "engine raw has no transactions: leave out transactional.id",
         ),
-        (&["--transaction-duration-ms", "100"], "transactional id performance-producer-"),
-        (&["--producer-props", "transactional.id=y"], "transactional id y"),
-        (&["--transactional-id", "x", "--engine", "raw"], "engine raw has no transactions: leave out transactional.id"),
         (&["--transactional-id", "x", "--producer-props", "acks=1"], "transactional.id needs idempotence"),
         (&["--transaction-duration-ms", "0"], "invalid value '0' for '--transaction-duration-ms <MS>'"),
     ] {

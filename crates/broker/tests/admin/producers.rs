@@ -68,23 +68,6 @@ fn an_idempotent_producer_that_shows_its_id_gets_a_new_one() {
 }
 
 #[test]
-fn transactions_are_refused() {
-    let broker = TestBroker::start();
-    let mut client = broker.connect();
-    for (transactional_id, code) in [("", ErrorCode::INVALID_REQUEST), ("t", ErrorCode::UNSUPPORTED_VERSION)] {
-        let request = InitProducerIdRequest {
-            transactional_id: Some(transactional_id.to_owned()),
-            transaction_timeout_ms: 1000,
-            ..Default::default()
-        };
-        for version in 0..=5 {
-            let response = client.call(version, &request);
-            assert_eq!((response.error_code, response.producer_id, response.producer_epoch), (code, -1, -1));
-        }
-    }
-}
-
-#[test]
 fn a_partition_tells_of_its_producers() {
     let broker = TestBroker::start();
     let mut client = broker.connect();
