@@ -222,7 +222,8 @@ fn transactional_producer(request: &ProduceRequest) -> Result<Option<Transaction
     for data in data {
         let Some(Records::Inline(bytes)) = &data.records else { continue };
         let Some(header) = bytes.first_chunk().map(BatchHeader::parse) else { continue };
-        if !header.attributes.is_transactional() {
+        // What is no batch at all is told so.
+        if header.magic != batch::MAGIC || !header.attributes.is_transactional() {
             continue;
         }
         let Some(transactional_id) = &request.transactional_id else {

@@ -208,3 +208,10 @@ async fn a_log_that_another_thread_has_does_not_block_the_thread_that_starts_a_r
     }
     assert_eq!(stored(&broker, 0).await, [(0, 0), (1, 1)]);
 }
+
+#[tokio::test]
+async fn bytes_that_are_no_batch_are_in_no_transaction() {
+    let broker = start(0).await;
+    let garbage = Batch { bytes: vec![0xff; 100].into(), ..batch_of(5, 0, 0, true) };
+    assert_eq!(produce_codes(&broker, 11, produce_request(None, &[(0, garbage)])).await, [ErrorCode::CORRUPT_MESSAGE]);
+}
