@@ -48,7 +48,7 @@ const COMPRESSED_WEIGHT: usize = 4;
 /// A client at the wrong broker is told the leader since.
 const LEADER_HINTS_SINCE: i16 = 10;
 
-/// Producers know TRANSACTION_ABORTABLE since, and leave it to brokers to add partitions to their transactions.
+/// The versions of [`TransactionSupport::of_version`].
 const ABORTABLE_SINCE: i16 = 11;
 const ADDS_PARTITIONS_SINCE: i16 = 12;
 
@@ -106,11 +106,7 @@ pub(super) fn start(
     let deadline =
         (pending_acks == Acks::All).then(|| Instant::now() + Duration::from_millis(request.timeout_ms.max(0) as u64));
     let is_large = is_large(&request);
-    let support = match call.context.api_version {
-        ADDS_PARTITIONS_SINCE.. => TransactionSupport::AddsPartitions,
-        ABORTABLE_SINCE.. => TransactionSupport::VerifiesAbortable,
-        _ => TransactionSupport::Verifies,
-    };
+    let support = TransactionSupport::of_version(call.context.api_version, ABORTABLE_SINCE, ADDS_PARTITIONS_SINCE);
     let mut pending = PendingProduce {
         broker: Arc::clone(broker),
         call,

@@ -17,7 +17,7 @@ use crate::Broker;
 use crate::coordination::{TransactionSupport, TransactionalProducer};
 use crate::threads::spawn_blocking;
 
-/// Producers know TRANSACTION_ABORTABLE since, and leave it to brokers to add partitions.
+/// The versions of [`TransactionSupport::of_version`].
 const ABORTABLE_SINCE: i16 = 4;
 const ADDS_PARTITIONS_SINCE: i16 = 5;
 /// Records of offsets have no sequence.
@@ -28,11 +28,7 @@ pub(super) async fn handle(
     context: &RequestContext,
     mut request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
-    let support = match context.api_version {
-        ADDS_PARTITIONS_SINCE.. => TransactionSupport::AddsPartitions,
-        ABORTABLE_SINCE.. => TransactionSupport::VerifiesAbortable,
-        _ => TransactionSupport::Verifies,
-    };
+    let support = TransactionSupport::of_version(context.api_version, ABORTABLE_SINCE, ADDS_PARTITIONS_SINCE);
     let partition = broker.groups.partition_for(&request.group_id);
     let producer = TransactionalProducer {
         transactional_id: std::mem::take(&mut request.transactional_id),

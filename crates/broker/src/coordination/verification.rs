@@ -38,6 +38,18 @@ pub(crate) enum TransactionSupport {
 }
 
 impl TransactionSupport {
+    /// What a request says of its producer by its version: since `abortable_since` it knows TRANSACTION_ABORTABLE,
+    /// since `adds_partitions_since` it leaves it to brokers to add partitions.
+    pub(crate) fn of_version(version: i16, abortable_since: i16, adds_partitions_since: i16) -> Self {
+        if version >= adds_partitions_since {
+            Self::AddsPartitions
+        } else if version >= abortable_since {
+            Self::VerifiesAbortable
+        } else {
+            Self::Verifies
+        }
+    }
+
     /// The version of transactions that it stands for.
     pub(crate) fn transaction_version(self) -> i8 {
         if self == Self::AddsPartitions { 2 } else { 0 }
