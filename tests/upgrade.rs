@@ -74,24 +74,24 @@ fn levels<const N: usize>(broker: &Broker, names: [&str; N]) -> [i64; N] {
 
 #[test]
 fn levels_of_features_stay_until_they_are_raised() {
-    const NAMES: [&str; 2] = ["metadata.version", "transaction.version"];
+    const NAMES: [&str; 3] = ["metadata.version", "transaction.version", "group.version"];
     let mut broker = broker_on("0.1.0-stopped");
-    assert_eq!(levels(&broker, NAMES), [30, 0]);
+    assert_eq!(levels(&broker, NAMES), [30, 0, 0]);
     assert!(broker.ok(&["cluster", "upgrade", "--dry-run"]).ends_with("this was a dry run\n"));
-    assert_eq!(levels(&broker, NAMES), [30, 0]);
+    assert_eq!(levels(&broker, NAMES), [30, 0, 0]);
     let upgraded: serde_json::Value = serde_json::from_str(&broker.ok(&["cluster", "upgrade", "--json"])).unwrap();
     let of_transactions =
         serde_json::json!({ "feature": "transaction.version", "before": 0, "after": 2, "limited_by": [] });
     assert!(upgraded["features"].as_array().unwrap().contains(&of_transactions), "{upgraded}");
-    assert_eq!((levels(&broker, NAMES), &upgraded["dry_run"]), ([30, 2], &false.into()));
+    assert_eq!((levels(&broker, NAMES), &upgraded["dry_run"]), ([30, 2, 1], &false.into()));
     broker.kill_and_restart();
-    assert_eq!(levels(&broker, NAMES), [30, 2]);
+    assert_eq!(levels(&broker, NAMES), [30, 2, 1]);
     assert!(broker.ok(&["cluster", "upgrade"]).ends_with("no level is to be raised\n"));
 }
 
 #[test]
 fn a_new_cluster_starts_at_the_highest_levels() {
     let broker = Broker::start();
-    assert_eq!(levels(&broker, ["transaction.version", "kraft.version"]), [2, 1]);
+    assert_eq!(levels(&broker, ["transaction.version", "group.version", "kraft.version"]), [2, 1, 1]);
     assert!(broker.ok(&["cluster", "upgrade"]).ends_with("no level is to be raised\n"));
 }

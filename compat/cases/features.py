@@ -11,7 +11,7 @@ def features(c):
         """Without the epoch, which is an offset of the metadata, the reason of a refusal, and features that Parshall does not
         have, or has at one level only."""
         if line.startswith("Feature: "):
-            found = re.match(r"(Feature: (?:metadata|transaction)\.version .*) Epoch: \d+$", line)
+            found = re.match(r"(Feature: (?:group|metadata|transaction)\.version .*) Epoch: \d+$", line)
             return found and found[1]
         return re.sub(r"^(Could not [\w. ]+ to \d+|Could not disable [\w.]+)\. .*", r"\1", line)
 
@@ -23,7 +23,7 @@ def features(c):
 
     tool("describe")
     tool("upgrade", "--dry-run", "--feature", "transaction.version=2")
-    change("downgrade", "transaction.version=1")
+    change("downgrade", "transaction.version=1", "group.version=0")
     tool("describe")
     # What is at a level already may be brought there by either.
     change("upgrade", "transaction.version=1")
@@ -37,7 +37,7 @@ def features(c):
     change("disable", "unknown.version")
     tool("downgrade", "--unsafe", "--feature", "metadata.version=20")
     # All or nothing.
-    change("upgrade", "transaction.version=2", "unknown.version=1")
+    change("upgrade", "transaction.version=2", "group.version=7")
     tool("upgrade", "--release-version", "4.0")
     tool("describe")
     tool("upgrade", "--release-version", "4.3")

@@ -11,6 +11,8 @@ mod alteration;
 mod api_versions;
 mod auto_create;
 mod confirm_sender;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod controlled;
 mod create_partitions;
 mod create_topics;
@@ -220,7 +222,7 @@ pub fn is_produce(key: i16) -> bool {
 /// when it becomes large ([`AnswerSize`]). The records of a Fetch do not count: it copies a few where there is no
 /// memory for more.
 pub fn answers_little(key: i16) -> bool {
-    const KEYS: [i16; 26] = [
+    const KEYS: [i16; 28] = [
         table::produce::ProduceRequest::API.key,
         table::fetch::FetchRequest::API.key,
         table::api_versions::ApiVersionsRequest::API.key,
@@ -228,6 +230,8 @@ pub fn answers_little(key: i16) -> bool {
         table::offset_commit::OffsetCommitRequest::API.key,
         table::find_coordinator::FindCoordinatorRequest::API.key,
         table::heartbeat::HeartbeatRequest::API.key,
+        table::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest::API.key,
+        table::consumer_group_describe::ConsumerGroupDescribeRequest::API.key,
         table::leave_group::LeaveGroupRequest::API.key,
         table::init_producer_id::InitProducerIdRequest::API.key,
         table::add_partitions_to_txn::AddPartitionsToTxnRequest::API.key,
@@ -315,6 +319,8 @@ handlers! {
         find_coordinator FindCoordinatorRequest;
         join_group JoinGroupRequest;
         heartbeat HeartbeatRequest;
+        consumer_group_heartbeat ConsumerGroupHeartbeatRequest;
+        consumer_group_describe ConsumerGroupDescribeRequest;
         leave_group LeaveGroupRequest;
         sync_group SyncGroupRequest;
         describe_groups DescribeGroupsRequest;

@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 pub(crate) use verification::{TransactionSupport, TransactionalProducer, Verifier};
 
 use self::internal_topic::{InternalTopic, LoadedEpochs};
-use self::leadership::{DeletedTopics, LeadershipFollower};
+use self::leadership::{ChangedTopics, LeadershipFollower};
 use self::markers::MarkerSender;
 use self::offsets_topic::OffsetsTopic;
 use self::producer_ids::{Block, ProducerIds};
@@ -127,7 +127,7 @@ impl Coordinators {
     pub(crate) fn follow(&self, metadata: &MetadataCache, runtime: &Handle) {
         let of_groups = LeadershipFollower::new(&self.groups, &self.offsets_topic, runtime);
         metadata.subscribe_after(Arc::clone(&of_groups) as _, |image| of_groups.follow_leadership(image));
-        metadata.subscribe(Arc::new(DeletedTopics { groups: Arc::clone(&self.groups), runtime: runtime.clone() }));
+        metadata.subscribe(Arc::new(ChangedTopics { groups: Arc::clone(&self.groups), runtime: runtime.clone() }));
         let of_transactions = LeadershipFollower::new(&self.transactions, &self.transaction_topic, runtime);
         metadata.subscribe_after(Arc::clone(&of_transactions) as _, |image| of_transactions.follow_leadership(image));
     }

@@ -242,30 +242,38 @@ settings! {
         "How long a new group waits for more members.";
     "group.max.size" => group_max_size: i32 = "2147483647", AtLeast(1), ReadOnly, "Members of one group.";
     "group.consumer.session.timeout.ms" => group_consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ReadOnly,
-        "The session timeout of groups of the consumer protocol.",
-        ignored "only the classic group protocol is served";
+        "The session timeout of groups of the consumer protocol.";
     "group.consumer.min.session.timeout.ms" => group_consumer_min_session_timeout_ms: i32
         = "45000", AtLeast(1), ReadOnly,
-        "The shortest session timeout that a group of the consumer protocol may be given.",
-        ignored "only the classic group protocol is served";
+        "The shortest session timeout that a group of the consumer protocol may be given.";
     "group.consumer.max.session.timeout.ms" => group_consumer_max_session_timeout_ms: i32
         = "60000", AtLeast(1), ReadOnly,
-        "The longest session timeout that a group of the consumer protocol may be given.",
-        ignored "only the classic group protocol is served";
+        "The longest session timeout that a group of the consumer protocol may be given.";
     "group.consumer.heartbeat.interval.ms" => group_consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ReadOnly,
-        "How often members of the consumer protocol report.",
-        ignored "only the classic group protocol is served";
+        "How often members of the consumer protocol report.";
     "group.consumer.min.heartbeat.interval.ms" => group_consumer_min_heartbeat_interval_ms: i32
         = "5000", AtLeast(1), ReadOnly,
-        "The shortest heartbeat interval that a group of the consumer protocol may be given.",
-        ignored "only the classic group protocol is served";
+        "The shortest heartbeat interval that a group of the consumer protocol may be given.";
     "group.consumer.max.heartbeat.interval.ms" => group_consumer_max_heartbeat_interval_ms: i32
         = "15000", AtLeast(1), ReadOnly,
-        "The longest heartbeat interval that a group of the consumer protocol may be given.",
-        ignored "only the classic group protocol is served";
+        "The longest heartbeat interval that a group of the consumer protocol may be given.";
     "group.consumer.max.size" => group_consumer_max_size: i32 = "2147483647", AtLeast(1), ReadOnly,
-        "Members of one group of the consumer protocol.",
-        ignored "only the classic group protocol is served";
+        "Members of one group of the consumer protocol.";
+    "group.consumer.assignment.interval.ms" => group_consumer_assignment_interval_ms: i32
+        = "1000", AtLeast(0), ClusterWide,
+        "How long an assignment of a group of the consumer protocol stays at least.";
+    "group.consumer.min.assignment.interval.ms" => group_consumer_min_assignment_interval_ms: i32
+        = "0", AtLeast(0), ReadOnly,
+        "The shortest assignment interval that a group of the consumer protocol may be given.";
+    "group.consumer.max.assignment.interval.ms" => group_consumer_max_assignment_interval_ms: i32
+        = "15000", AtLeast(0), ReadOnly,
+        "The longest assignment interval that a group of the consumer protocol may be given.";
+    "group.consumer.assignors" => group_consumer_assignors: Vec<String>
+        = "uniform,range", EachOf(&["uniform", "range"]), ReadOnly,
+        "How partitions may be assigned in groups of the consumer protocol. The first is what a member gets that does not ask.";
+    "group.coordinator.rebalance.protocols" => group_coordinator_rebalance_protocols: Vec<String>
+        = "classic,consumer,streams", EachOf(&["classic", "consumer", "share", "streams"]), ReadOnly,
+        "The protocols of groups that are served, as far as they are known here: classic and consumer.";
     "offset.metadata.max.bytes" => offset_metadata_max_bytes: i32 = "4096", AtLeast(0), ReadOnly,
         "The longest text that may go with a committed offset.";
     "offsets.commit.timeout.ms" => offsets_commit_timeout_ms: i32 = "5000", AtLeast(1), ReadOnly,
@@ -456,6 +464,12 @@ impl BrokerConfig {
                 self.group_consumer_min_heartbeat_interval_ms,
                 "group.consumer.max.heartbeat.interval.ms",
                 self.group_consumer_max_heartbeat_interval_ms,
+            ),
+            (
+                "group.consumer.min.assignment.interval.ms",
+                self.group_consumer_min_assignment_interval_ms,
+                "group.consumer.max.assignment.interval.ms",
+                self.group_consumer_max_assignment_interval_ms,
             ),
         ] {
             if least > most {

@@ -8,15 +8,21 @@ settings! {
 
     "consumer.heartbeat.interval.ms" => consumer_heartbeat_interval_ms: i32 = "5000", AtLeast(1), ClusterWide,
         "How often members report.",
-        from [Synonym { name: "group.consumer.heartbeat.interval.ms", factor: 1 }],
-        ignored "only the classic group protocol is served";
+        from [Synonym { name: "group.consumer.heartbeat.interval.ms", factor: 1 }];
     "consumer.session.timeout.ms" => consumer_session_timeout_ms: i32 = "45000", AtLeast(1), ClusterWide,
         "How long a member may be silent before it is out.",
-        from [Synonym { name: "group.consumer.session.timeout.ms", factor: 1 }],
-        ignored "only the classic group protocol is served";
+        from [Synonym { name: "group.consumer.session.timeout.ms", factor: 1 }];
+    "consumer.assignment.interval.ms" => consumer_assignment_interval_ms: i32 = "1000", AtLeast(0), ClusterWide,
+        "How long an assignment stays at least (KIP-1263).",
+        from [Synonym { name: "group.consumer.assignment.interval.ms", factor: 1 }];
 }
 
 impl GroupConfig {
+    /// The settings of a group without any of its own. The broker's may contradict each other, as Kafka's may.
+    pub fn of_broker(broker: &BrokerConfig) -> Self {
+        Self::typed(|setting| topic::from_broker(setting, broker)).expect("the broker's settings have been checked")
+    }
+
     /// A group's settings: its own over the broker's.
     pub fn resolve(broker: &BrokerConfig, overrides: &ConfigMap) -> Result<Self, ConfigError> {
         for name in overrides.keys() {
@@ -33,6 +39,7 @@ impl GroupConfig {
     fn check(&self, broker: &BrokerConfig) -> Result<(), ConfigError> {
         let heartbeat = ("consumer.heartbeat.interval.ms", self.consumer_heartbeat_interval_ms);
         let session = ("consumer.session.timeout.ms", self.consumer_session_timeout_ms);
+        let assignment = ("consumer.assignment.interval.ms", self.consumer_assignment_interval_ms);
         let bounds = [
             (
                 heartbeat,
@@ -48,6 +55,18 @@ impl GroupConfig {
             ),
             (session, "group.consumer.min.session.timeout.ms", broker.group_consumer_min_session_timeout_ms, true),
             (session, "group.consumer.max.session.timeout.ms", broker.group_consumer_max_session_timeout_ms, false),
+            (
+                assignment,
+                "group.consumer.min.assignment.interval.ms",
+                broker.group_consumer_min_assignment_interval_ms,
+                true,
+            ),
+            (
+                assignment,
+                "group.consumer.max.assignment.interval.ms",
+                broker.group_consumer_max_assignment_interval_ms,
+                false,
+            ),
         ];
         for ((name, value), bound_name, bound, is_least) in bounds {
             if is_least && value < bound {

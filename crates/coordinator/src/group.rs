@@ -6,6 +6,7 @@
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`], [`offset_fetch`] and [`admin`] are its answers to the other APIs.
 //! - [`transactions`]: offsets that are committed in transactions, and the markers that end them.
+//! - `consumers`: the coordinator's part for consumer groups, and ConsumerGroupHeartbeat and ConsumerGroupDescribe.
 //! - [`memory`]: the memory that groups take, and the addresses that caused it.
 //! - [`watch`]: what the metrics show of groups; [`history`]: the latest rebalances.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
@@ -20,6 +21,7 @@ pub mod admin;
 pub mod assignor;
 pub mod config;
 pub mod consumer;
+mod consumers;
 pub mod coordinator;
 pub mod core;
 mod history;

@@ -11,6 +11,8 @@ pub enum Feature {
     MetadataVersion,
     /// 1: flexible records of transactions; 2: transactions that bump the epoch (KIP-890).
     TransactionVersion,
+    /// 1: the consumer protocol (KIP-848).
+    GroupVersion,
     /// 1: a quorum whose voters come and go (KIP-853).
     KRaftVersion,
     /// 1: replicas that were in sync below `min.insync.replicas` may lead (KIP-966).
@@ -40,6 +42,7 @@ pub const FEATURES: &[SupportedFeature] = &[
         max: 2,
         is_fixed: false,
     },
+    SupportedFeature { feature: Feature::GroupVersion, name: "group.version", min: 0, max: 1, is_fixed: false },
     SupportedFeature { feature: Feature::KRaftVersion, name: "kraft.version", min: 1, max: 1, is_fixed: true },
     SupportedFeature {
         feature: Feature::EligibleLeaderReplicasVersion,
@@ -51,7 +54,7 @@ pub const FEATURES: &[SupportedFeature] = &[
 ];
 
 /// Features of Kafka 4.3 that this version does not have.
-pub const MISSING: [&str; 3] = ["group.version", "share.version", "streams.version"];
+pub const MISSING: [&str; 2] = ["share.version", "streams.version"];
 
 impl Feature {
     /// Its row in the table.

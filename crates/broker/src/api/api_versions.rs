@@ -153,7 +153,7 @@ mod tests {
         let supported = response.supported_features.iter();
         let supported: Vec<_> = supported.map(|of| (of.name.as_str(), of.min_version, of.max_version)).collect();
         assert!(supported.contains(&("transaction.version", 0, 2)) && supported.contains(&("kraft.version", 1, 1)));
-        assert!(supported.contains(&("metadata.version", 7, 30)));
+        assert!(supported.contains(&("metadata.version", 7, 30)) && supported.contains(&("group.version", 0, 1)));
         assert!(!supported.iter().any(|(name, ..)| metadata::features::MISSING.contains(name)));
         let finalized = response.finalized_features.iter();
         let finalized: Vec<_> =

@@ -17,7 +17,7 @@ use crate::Broker;
 use crate::memory::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
 /// What may be done to a group, as bits (KIP-430): read, delete, describe, describe and alter configs.
-const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
+pub(super) const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coordinator::group::GroupCoordinator;
 use coordinator::topic_log::BoxFuture;
 use coordinator::txn::TransactionCoordinator;
-use metadata::{Applied, MetadataDelta, MetadataImage};
+use metadata::{Applied, MetadataDelta, MetadataImage, TopicChange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use wire::ErrorCode;
@@ -108,18 +108,32 @@ impl<C: Coordinator> Applied for LeadershipFollower<C> {
     }
 }
 
-/// Reports deleted topics to the group coordinator.
-pub(super) struct DeletedTopics {
+/// Reports changed and deleted topics to the group coordinator.
+pub(super) struct ChangedTopics {
     pub(super) groups: Arc<GroupCoordinator>,
     pub(super) runtime: Handle,
 }
 
-impl Applied for DeletedTopics {
-    fn apply(&self, _: &Arc<MetadataImage>, delta: &MetadataDelta) {
+/// Whether consumer groups look at what has changed of a topic: its partitions, and where they are.
+fn concerns_consumers(change: &TopicChange) -> bool {
+    let replicas = |topic: &metadata::Topic| {
+        topic.partitions.iter().map(|partition| partition.replicas.clone()).collect::<Vec<_>>()
+    };
+    replicas(&change.before) != replicas(&change.after)
+}
+
+impl Applied for ChangedTopics {
+    fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
         let deleted: Vec<_> = delta.deleted.iter().map(|topic| (topic.name.to_string(), topic.id)).collect();
         if !deleted.is_empty() {
             let _runtime = self.runtime.enter();
             self.groups.topics_deleted(&deleted);
+        }
+        let other = delta.created.iter().chain(&delta.deleted).map(|topic| topic.name.to_string());
+        let changed = delta.changed.iter().filter(|change| concerns_consumers(change));
+        let names: Vec<_> = other.chain(changed.map(|change| change.after.name.to_string())).collect();
+        if !names.is_empty() {
+            self.groups.topics_changed(image.offset(), &names, !delta.created.is_empty());
         }
     }
 }

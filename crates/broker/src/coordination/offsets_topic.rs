@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use configuration::BrokerConfig;
+use configuration::{BrokerConfig, GroupConfig};
 use coordinator::group::{OFFSETS_TOPIC, Topic, TopicSnapshot, Topics};
 use coordinator::topic_log::BoxFuture;
-use metadata::{MetadataImage, Partition};
+use metadata::{ConfigResource, MetadataImage, Partition, ResourceKind};
 use wire::api::create_topics::CreatableTopic;
 use wire::{ErrorCode, Uuid};
 
@@ -28,6 +28,17 @@ impl Topics for OffsetsTopic {
 
     fn snapshot(&self) -> Arc<dyn TopicSnapshot> {
         Arc::new(ImageTopics(self.0.metadata.load_full()))
+    }
+
+    fn group_config(&self, group_id: &str) -> GroupConfig {
+        let broker = self.0.config.load();
+        let resource = ConfigResource { kind: ResourceKind::Group, name: group_id.to_owned() };
+        let image = self.0.metadata.load();
+        // What was set for the group may be beyond what this broker's settings allow.
+        GroupConfig::resolve(&broker, image.config(&resource)).unwrap_or_else(|error| {
+            tracing::warn!(group_id, %error, "the settings of a group are left out");
+            GroupConfig::of_broker(&broker)
+        })
     }
 
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {

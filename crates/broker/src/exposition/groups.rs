@@ -57,8 +57,8 @@ impl Groups {
     fn of(broker: &Broker, series_max: usize) -> Self {
         let mut groups = Self::default();
         broker.groups.visit(|group_id, group| {
-            *groups.states.entry(group.state().name()).or_default() += 1;
-            groups.members += group.member_count() as u64;
+            *groups.states.entry(group.state).or_default() += 1;
+            groups.members += group.member_count as u64;
             for (topic, committed) in group.offsets.topics() {
                 for (partition, committed) in committed {
                     let replica = broker.partitions.find_by_name(topic, partition).ok();

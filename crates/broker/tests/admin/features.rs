@@ -12,13 +12,13 @@ use wire::{ErrorCode, Records};
 
 use crate::common::{TestBroker, TestClient};
 
-const UPGRADE: i8 = 1;
-const SAFE_DOWNGRADE: i8 = 2;
+pub(crate) const UPGRADE: i8 = 1;
+pub(crate) const SAFE_DOWNGRADE: i8 = 2;
 
 /// Fetches by the topic's name.
 const FETCH_VERSION: i16 = 12;
 
-fn update(client: &mut TestClient, feature: &str, max_version_level: i16, upgrade_type: i8) -> ErrorCode {
+pub(crate) fn update(client: &mut TestClient, feature: &str, max_version_level: i16, upgrade_type: i8) -> ErrorCode {
     let update = FeatureUpdateKey { feature: feature.into(), max_version_level, upgrade_type, ..Default::default() };
     let request = UpdateFeaturesRequest { timeout_ms: 10_000, feature_updates: vec![update], ..Default::default() };
     client.ask(&request).error_code

@@ -8,6 +8,7 @@ mod cluster;
 mod configs;
 mod control_plane;
 mod features;
+mod groups;
 mod inter_broker;
 mod metadata;
 mod nodes;

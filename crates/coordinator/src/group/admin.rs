@@ -9,11 +9,12 @@ use wire::api::describe_groups::DescribedGroup;
 use wire::api::list_groups::ListedGroup;
 
 use super::coordinator::{GroupCoordinator, check_group_id_length};
-use super::core::State;
+use super::core::{CONSUMER_PROTOCOL_TYPE, State};
 use super::offsets::InFlight;
 
-/// Kafka's name of the type that all groups here have (KIP-848).
-const GROUP_TYPE: &str = "classic";
+/// Kafka's names of the types of groups (KIP-848).
+const CLASSIC_TYPE: &str = "classic";
+const CONSUMER_TYPE: &str = "consumer";
 
 impl GroupCoordinator {
     pub fn describe_group(&self, api_version: i16, group_id: &str) -> DescribedGroup {
@@ -38,10 +39,11 @@ impl GroupCoordinator {
     fn try_describe(&self, group_id: &str) -> Result<DescribedGroup, ErrorCode> {
         check_group_id_length(group_id)?;
         let shard = self.shard(group_id)?;
-        let mut state = shard.state.lock();
+        let state = shard.state.lock();
         state.phase.check()?;
-        let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
-        Ok(group.describe(group_id))
+        // Another API describes groups of the consumer group protocol.
+        let slot = state.groups.get(group_id).filter(|slot| slot.consumers.is_none());
+        Ok(slot.ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?.group.describe(group_id))
     }
 
     /// The approximate size of all offsets of a group. A group that cannot be read has none.
@@ -65,13 +67,16 @@ impl GroupCoordinator {
                 active => active?,
             }
             for (group_id, slot) in &state.groups {
-                let group_state = slot.group.state().name();
-                if matches(states, group_state) && matches(types, GROUP_TYPE) {
+                let (group_state, group_type, protocol_type) = match &slot.consumers {
+                    Some(consumers) => (consumers.group.state().name(), CONSUMER_TYPE, CONSUMER_PROTOCOL_TYPE),
+                    None => (slot.group.state().name(), CLASSIC_TYPE, slot.group.protocol_type().unwrap_or_default()),
+                };
+                if matches(states, group_state) && matches(types, group_type) {
                     listed.push(ListedGroup {
                         group_id: group_id.clone(),
-                        protocol_type: slot.group.protocol_type().unwrap_or_default().to_owned(),
+                        protocol_type: protocol_type.to_owned(),
                         group_state: group_state.to_owned(),
-                        group_type: GROUP_TYPE.to_owned(),
+                        group_type: group_type.to_owned(),
                     });
                 }
             }
@@ -107,7 +112,11 @@ impl GroupCoordinator {
         let mut state = shard.state.lock();
         state.phase.check()?;
         let now = self.now();
-        let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        let slot = state.groups.get_mut(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        if let Some(consumers) = &slot.consumers {
+            consumers.check_delete()?;
+        }
+        let group = &mut slot.group;
         group.check_delete()?;
         let partitions = group.offsets.partitions();
         let writes = partitions.iter().map(|(topic, p)| group.offsets.begin(topic, *p, None)).collect();

@@ -3,6 +3,8 @@
 use configuration::BrokerConfig;
 use wire::compress::Codec;
 
+use super::assignor::Assignor;
+
 /// What the coordinator is configured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -14,6 +16,10 @@ pub struct GroupConfig {
     pub initial_rebalance_delay_ms: i32,
     /// `group.max.size`
     pub max_size: usize,
+    /// `group.consumer.max.size`
+    pub consumer_max_size: usize,
+    /// `group.consumer.assignors`
+    pub consumer_assignors: Vec<Assignor>,
     /// `offset.metadata.max.bytes`
     pub offset_metadata_max_bytes: usize,
     /// `offsets.retention.minutes`, in milliseconds
@@ -51,6 +57,8 @@ impl Default for GroupConfig {
             max_session_timeout_ms: 1_800_000,
             initial_rebalance_delay_ms: 3_000,
             max_size: i32::MAX as usize,
+            consumer_max_size: i32::MAX as usize,
+            consumer_assignors: Assignor::ALL.to_vec(),
             offset_metadata_max_bytes: 4_096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
             offsets_retention_check_interval_ms: 600_000,
@@ -72,6 +80,13 @@ impl From<&BrokerConfig> for GroupConfig {
             max_session_timeout_ms: config.group_max_session_timeout_ms,
             initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
             max_size: config.group_max_size.unsigned_abs() as usize,
+            consumer_max_size: config.group_consumer_max_size.unsigned_abs() as usize,
+            // The bounds of the setting are those of the names.
+            consumer_assignors: config
+                .group_consumer_assignors
+                .iter()
+                .filter_map(|name| Assignor::from_name(name))
+                .collect(),
             offset_metadata_max_bytes: config.offset_metadata_max_bytes.unsigned_abs() as usize,
             offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,

@@ -129,6 +129,8 @@ pub struct ConsumerGroup {
     wake_ms: i64,
     /// Whether the topics are known to be those that `epoch` knows of.
     has_current_topics: bool,
+    /// The version of the metadata that last changed them.
+    changed_version: i64,
     /// When the target assignment was made, if that was in this process.
     assigned_ms: Option<i64>,
     /// When patterns were last resolved, if that was in this process, and whether topics have come since.
@@ -178,9 +180,11 @@ impl ConsumerGroup {
         self.topic_subscribers.contains_key(topic) || self.regexes.values().any(|regex| regex.topics.contains(topic))
     }
 
-    /// Topics have changed: the next heartbeat looks whether they are the group's.
-    pub fn topics_changed(&mut self, has_new_topics: bool) {
+    /// Topics have changed with a version of the metadata: the next heartbeat that sees it looks whether they are the
+    /// group's.
+    pub fn topics_changed(&mut self, version: i64, has_new_topics: bool) {
         self.has_current_topics = false;
+        self.changed_version = self.changed_version.max(version);
         self.has_new_topics |= has_new_topics;
     }
 

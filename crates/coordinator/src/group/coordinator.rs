@@ -27,6 +27,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_error, sync_error};
 use super::history::{Generation, History};
+use super::load::LoadedGroup;
 use super::memory::{Memory, Use};
 use super::records::Batcher;
 use super::shard::{Shard, ShardState};
@@ -50,7 +51,7 @@ pub struct Caller<'a> {
 pub struct GroupCoordinator {
     pub(super) config: GroupConfig,
     clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+    pub(super) random: Arc<dyn Random>,
     pub(super) log: Arc<dyn OffsetsLog>,
     pub(super) topics: Arc<dyn Topics>,
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
@@ -125,7 +126,7 @@ impl GroupCoordinator {
     fn finish_load(
         self: &Arc<Self>,
         shard: &Arc<Shard>,
-        groups: Result<BTreeMap<String, Group>, ErrorCode>,
+        groups: Result<BTreeMap<String, LoadedGroup>, ErrorCode>,
     ) -> Result<(), ErrorCode> {
         let mut shards = self.shards.write();
         let mut state = shard.state.lock();
@@ -142,8 +143,11 @@ impl GroupCoordinator {
             tracing::info!(partition = shard.partition, groups = groups.len(), "loaded the groups of a partition");
         }
         state.phase = Phase::Active;
-        for (group_id, group) in groups {
+        for (group_id, LoadedGroup { group, consumer }) in groups {
             state.insert(group_id.clone(), group, None);
+            if let Some(consumer) = consumer {
+                self.resume_consumers(&mut state, &group_id, consumer);
+            }
             self.change(shard, &mut state, &group_id, |group, now, out| group.resume(&self.config, now, out));
         }
         Ok(())
@@ -336,6 +340,7 @@ impl GroupCoordinator {
         if !request.member_id.is_empty() && !state.groups.contains_key(&group_id) {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         }
+        self.end_consumers(&shard, &mut state, &group_id)?;
         self.check_memory_for_member(&caller, &request, state.group(&group_id))?;
         state.group_or_new(&group_id, self.now(), caller.client_host);
         let (sender, answer) = oneshot::channel();
@@ -512,6 +517,7 @@ impl GroupCoordinator {
             let mut state = shard.state.lock();
             while let Some(group_id) = state.pop_due(now) {
                 self.change(&shard, &mut state, &group_id, |group, _, out| group.tick(&self.config, now, out));
+                self.serve_consumers(&shard, &mut state, &group_id);
             }
         }
     }

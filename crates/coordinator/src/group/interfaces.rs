@@ -36,6 +36,9 @@ pub trait Topics: Send + Sync + 'static {
     /// The topics as they are now.
     fn snapshot(&self) -> Arc<dyn TopicSnapshot>;
 
+    /// The settings of a group: its own over the broker's.
+    fn group_config(&self, group_id: &str) -> configuration::GroupConfig;
+
     /// Has the records of a partition below an offset synced on its in-sync replicas. `None` if they are, or if another
     /// broker leads the partition.
     fn make_durable(&self, topic: &str, partition: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>>;

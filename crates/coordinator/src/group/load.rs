@@ -14,6 +14,7 @@ use wire::ErrorCode;
 use wire::batch::{Batch, BatchHeader};
 use wire::state::control::ControlType;
 
+use super::consumer::ConsumerGroup;
 use super::core::Group;
 use super::records::{self, Stored};
 use super::{GroupConfig, Now};
@@ -26,9 +27,10 @@ pub async fn load(
     partition: i32,
     config: &GroupConfig,
     now: Now,
-) -> Result<BTreeMap<String, Group>, ErrorCode> {
+) -> Result<BTreeMap<String, LoadedGroup>, ErrorCode> {
     let mut replay = Replay {
         groups: BTreeMap::new(),
+        consumers: BTreeMap::new(),
         transactions: BTreeMap::new(),
         log_time: LogTime::new(config.offsets_retention_ms / 8),
     };
@@ -40,9 +42,16 @@ pub async fn load(
     Ok(replay.finish(now))
 }
 
+/// A group as it was stored: its offsets, and its members by one protocol or the other.
+pub struct LoadedGroup {
+    pub group: Group,
+    pub consumer: Option<ConsumerGroup>,
+}
+
 /// The state of the replay.
 struct Replay {
     groups: BTreeMap<String, Group>,
+    consumers: BTreeMap<String, ConsumerGroup>,
     /// The groups that open transactions have offsets in, by producer id.
     transactions: BTreeMap<i64, BTreeSet<String>>,
     log_time: LogTime,
@@ -95,6 +104,9 @@ impl Replay {
                     None => group.forget_membership(now),
                 }
             }
+            Stored::Consumer { group_id, record } => {
+                self.consumers.entry(group_id).or_insert_with(ConsumerGroup::new).apply(record);
+            }
         }
     }
 
@@ -137,11 +149,20 @@ impl Replay {
         }
     }
 
-    fn finish(mut self, now: Now) -> BTreeMap<String, Group> {
-        self.groups.retain(|_, group| !group.is_vacant());
-        for group in self.groups.values_mut() {
-            group.shift_known(now.monotonic_ms - self.log_time.ms());
+    fn finish(mut self, now: Now) -> BTreeMap<String, LoadedGroup> {
+        for group_id in self.consumers.keys().cloned().collect::<Vec<_>>() {
+            self.group(group_id);
         }
-        self.groups
+        let mut loaded = BTreeMap::new();
+        for (group_id, mut group) in self.groups {
+            group.shift_known(now.monotonic_ms - self.log_time.ms());
+            let consumer = self.consumers.remove(&group_id).filter(ConsumerGroup::is_stored);
+            // A group that has changed its protocol may have left the end of the other unwritten.
+            let consumer = consumer.filter(|consumer| !(consumer.is_empty() && group.is_stored()));
+            if consumer.is_some() || !group.is_vacant() {
+                loaded.insert(group_id, LoadedGroup { group, consumer });
+            }
+        }
+        loaded
     }
 }

@@ -135,12 +135,16 @@ impl GroupCoordinator {
     ) -> Result<Option<Vec<OffsetFetchResponseTopics>>, ErrorCode> {
         check_group_id_length(&request.group_id)?;
         let shard = self.shard(&request.group_id)?;
-        let mut state = shard.state.lock();
+        let state = shard.state.lock();
         state.phase.check()?;
-        let group = state.group(&request.group_id);
+        let slot = state.groups.get(&request.group_id);
+        if let Some(consumers) = slot.and_then(|slot| slot.consumers.as_ref()) {
+            consumers.group.check_fetch(request.member_id.as_deref(), request.member_epoch)?;
+        }
+        let group = slot.map(|slot| &slot.group);
         match &request.topics {
             Some(topics) => {
-                if let Some(group) = group.as_deref().filter(|_| require_stable) {
+                if let Some(group) = group.filter(|_| require_stable) {
                     let in_flight = |topic: &OffsetFetchRequestTopics| {
                         let name = self.fetched_name(api_version, topic);
                         let in_flight = |p: &i32| name.as_ref().is_some_and(|n| group.offsets.is_in_flight(n, *p));
@@ -150,7 +154,7 @@ impl GroupCoordinator {
                         return Ok(None);
                     }
                 }
-                let fetch = |topic| self.fetch_topic(api_version, group.as_deref(), topic, require_stable);
+                let fetch = |topic| self.fetch_topic(api_version, group, topic, require_stable);
                 let fetched = topics.iter().map(fetch);
                 let mut fetched: Vec<_> = fetched.collect();
                 // Unknown ids come last (`KafkaApis.fetchOffsetsForGroup`).

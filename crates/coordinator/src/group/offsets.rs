@@ -257,9 +257,17 @@ impl GroupCoordinator {
         let now = self.now();
         let is_new = !state.groups.contains_key(group_id);
         // A simple consumer's first commit creates its group.
-        let group = state.group_or_new(group_id, now, client_host);
+        let slot = state.slot_or_new(group_id, now, client_host);
         let (member_id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
+        if let Some(consumers) = slot.consumers.as_ref() {
+            let api_version = producer.is_none().then_some(api_version);
+            let checked = consumers.group.check_commit(api_version, member_id, instance_id, generation)?;
+            let is_own = |commit: &Accepted| checked.partition(commit.topic_id, commit.partition.partition_index);
+            accepted.iter().try_for_each(is_own)?;
+        }
+        let group = &mut slot.group;
         let checked = match producer {
+            _ if slot.consumers.is_some() => group.check_not_deleted(),
             Some(_) => group.check_transactional_commit(member_id, instance_id, generation),
             None => group.check_commit(now, member_id, instance_id, generation),
         };
@@ -364,7 +372,13 @@ impl GroupCoordinator {
             batcher.push_offset(group_id, write);
         }
         if deletes_group {
-            batcher.push_group(group_id, None);
+            match state.groups.get(group_id).and_then(|slot| slot.consumers.as_ref()) {
+                Some(consumers) => {
+                    let deletion = consumers.group.clone().delete();
+                    deletion.records.iter().for_each(|record| batcher.push_consumer(group_id, record));
+                }
+                None => batcher.push_group(group_id, None),
+            }
         }
         let batches = batcher.build();
         let durable = (!batches.is_empty()).then(|| match producer {
@@ -406,14 +420,15 @@ impl GroupCoordinator {
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
         state.phase.check()?;
-        let group = state.group(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
-        group.check_delete_offsets()?;
+        let slot = state.groups.get_mut(group_id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND)?;
+        slot.group.check_delete_offsets()?;
         let mut writes = Vec::new();
         let mut deleted = HashSet::new();
         let mut answers = Vec::with_capacity(request.topics.len());
         for topic in request.topics {
             let found = self.topics.topic(&topic.name);
-            let subscribed = group.is_subscribed_to(&topic.name);
+            let subscribed = slot.is_subscribed_to(&topic.name);
+            let group = &mut slot.group;
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for partition in topic.partitions {
                 let partition_index = partition.partition_index;
@@ -460,9 +475,12 @@ impl GroupCoordinator {
         for shard in self.shards() {
             let mut state = shard.state.lock();
             for group_id in state.groups.keys().cloned().collect::<Vec<_>>() {
-                let Some(group) = state.group(&group_id) else { continue };
-                let expired = group.expired_offsets(now, self.config.offsets_retention_ms);
-                if !expired.is_empty() || group.is_obsolete() {
+                let Some(slot) = state.groups.get(&group_id) else { continue };
+                let mut expired = slot.group.expired_offsets(now, self.config.offsets_retention_ms);
+                if slot.consumers.is_some() {
+                    expired.retain(|(topic, _)| !slot.is_subscribed_to(topic));
+                }
+                if !expired.is_empty() || slot.is_obsolete() {
                     tracing::debug!(group_id, offsets = expired.len(), "removing expired offsets");
                     self.remove_offsets(&shard, &mut state, &group_id, expired);
                 }
@@ -479,10 +497,12 @@ impl GroupCoordinator {
         partitions: Vec<(String, i32)>,
     ) {
         let now = self.now();
-        let Some(group) = state.group(group_id) else { return };
+        let Some(slot) = state.groups.get_mut(group_id) else { return };
+        let can_be_deleted = slot.is_idle() && slot.is_stored();
+        let group = &mut slot.group;
         let removed: BTreeSet<_> = partitions.iter().collect();
         let is_all = group.offsets.partitions().iter().all(|partition| removed.contains(partition));
-        let deletes_group = is_all && group.is_idle() && group.is_stored();
+        let deletes_group = is_all && can_be_deleted;
         if partitions.is_empty() && !deletes_group {
             return;
         }

@@ -1,6 +1,8 @@
 //! The records of `__consumer_offsets`, which are Kafka's own so that its tools read them, to and from what the
 //! coordinator works with.
 
+mod consumer;
+
 use bytes::Bytes;
 use wire::WireError;
 use wire::batch::{Batch, BatchBuilder};
@@ -9,6 +11,7 @@ use wire::state::Stored as _;
 use wire::state::control::{ControlType, EndTxnMarker};
 use wire::state::group::{GroupMetadataKey, GroupMetadataValue, GroupRecordKey, OffsetCommitKey, OffsetCommitValue};
 
+use super::consumer::Record;
 use super::core::{CommittedOffset, OffsetWrite};
 
 /// A record that has been read. `None` is a tombstone.
@@ -16,6 +19,7 @@ use super::core::{CommittedOffset, OffsetWrite};
 pub enum Stored {
     Offset { group_id: String, topic: String, partition: i32, value: Option<CommittedOffset> },
     Group { group_id: String, value: Option<GroupMetadataValue> },
+    Consumer { group_id: String, record: Record },
 }
 
 /// Reads a record. A committed offset's `known_ms` is left at 0.
@@ -38,7 +42,10 @@ pub fn read(key: &[u8], value: Option<&[u8]>) -> Result<Stored, WireError> {
             let value = value.as_ref().map(GroupMetadataValue::from_bytes).transpose()?;
             Ok(Stored::Group { group_id: group, value })
         }
-        key => Err(WireError::UnknownRecord { key: key.record_type() as u32, version: 0 }),
+        key => {
+            let (group_id, record) = consumer::read(key, value.as_ref())?;
+            Ok(Stored::Consumer { group_id, record })
+        }
     }
 }
 
@@ -109,6 +116,11 @@ impl Batcher {
     pub fn push_group(&mut self, group_id: &str, value: Option<&GroupMetadataValue>) {
         let key = GroupMetadataKey { group: group_id.to_owned() };
         self.push(GroupRecordKey::GroupMetadata(key), value.map(GroupMetadataValue::to_bytes));
+    }
+
+    pub fn push_consumer(&mut self, group_id: &str, record: &Record) {
+        let (key, value) = consumer::write(group_id, record);
+        self.push(key, value);
     }
 
     fn push(&mut self, key: GroupRecordKey, value: Option<Bytes>) {

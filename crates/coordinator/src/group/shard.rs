@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use wire::api::join_group::JoinGroupResponse;
 use wire::api::sync_group::SyncGroupResponse;
 
+use super::consumers::Consumers;
 use super::core::{Group, Output, RequestId, Write};
 use super::memory::{Memory, Use};
 use super::{GroupConfig, Now};
@@ -60,7 +61,10 @@ impl PendingMember {
 
 /// A group and what the shard keeps about it.
 pub(super) struct Slot {
+    /// Its offsets, and its members if they use the classic protocol.
     pub(super) group: Group,
+    /// Its members if they use the consumer group protocol (KIP-848). Then `group` has none.
+    pub(super) consumers: Option<Consumers>,
     /// Notified whenever offsets have become visible.
     pub(super) offsets_visible: Arc<Notify>,
     /// Distinguishes this group from a former one of the same name.
@@ -78,7 +82,13 @@ impl Slot {
         for (client_host, grown) in self.group.take_member_growth() {
             memory.grow(address_of(&client_host), Use::Members, grown);
         }
-        let bytes = self.group.own_bytes() + 2 * group_id.len();
+        let mut bytes = self.group.own_bytes() + 2 * group_id.len();
+        if let Some(consumers) = &mut self.consumers {
+            for (client_host, grown) in consumers.group.take_member_growth() {
+                memory.grow(address_of(&client_host), Use::Members, grown);
+            }
+            bytes += consumers.group.own_bytes();
+        }
         memory.grow(self.creator, Use::Offsets, bytes as isize - self.counted_bytes as isize);
         self.counted_bytes = bytes;
     }
@@ -89,7 +99,49 @@ impl Slot {
         for (client_host, bytes) in self.group.member_sizes() {
             memory.grow(address_of(client_host), Use::Members, -(bytes as isize));
         }
+        for (client_host, bytes) in self.consumers.iter().flat_map(|consumers| consumers.group.member_sizes()) {
+            memory.grow(address_of(&client_host), Use::Members, -(bytes as isize));
+        }
         memory.grow(self.creator, Use::Offsets, -(self.counted_bytes as isize));
+    }
+}
+
+impl Slot {
+    /// Whether nothing is lost if the group is forgotten.
+    fn is_vacant(&self) -> bool {
+        self.group.is_vacant() && self.consumers.as_ref().is_none_or(Consumers::is_vacant)
+    }
+
+    /// Whether the group is nothing but a name in the log: no members, no offsets.
+    pub(super) fn is_obsolete(&self) -> bool {
+        self.is_idle() && self.group.is_obsolete()
+    }
+
+    /// Whether the group has no members and none is joining.
+    pub(super) fn is_idle(&self) -> bool {
+        self.group.is_idle() && self.consumers.as_ref().is_none_or(Consumers::is_idle)
+    }
+
+    /// Whether the log has a record of the group's membership.
+    pub(super) fn is_stored(&self) -> bool {
+        self.group.is_stored() || self.consumers.as_ref().is_some_and(|consumers| consumers.group.is_stored())
+    }
+
+    /// Whether the group's members consume the topic, as far as that is known (KIP-496).
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        match &self.consumers {
+            Some(consumers) => consumers.group.is_subscribed_to(topic),
+            None => self.group.is_subscribed_to(topic),
+        }
+    }
+
+    /// Estimate of the memory that the group takes.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.group.size_bytes() + self.consumers.as_ref().map_or(0, |consumers| consumers.group.size_bytes())
+    }
+
+    fn wake_ms(&self) -> i64 {
+        self.group.wake_ms().min(self.consumers.as_ref().map_or(i64::MAX, Consumers::wake_ms))
     }
 }
 
@@ -119,16 +171,22 @@ impl ShardState {
 
     /// The group, new if it does not exist.
     pub(super) fn group_or_new(&mut self, group_id: &str, now: Now, creator: IpAddr) -> &mut Group {
+        &mut self.slot_or_new(group_id, now, creator).group
+    }
+
+    /// The same with what the shard keeps about it.
+    pub(super) fn slot_or_new(&mut self, group_id: &str, now: Now, creator: IpAddr) -> &mut Slot {
         if !self.groups.contains_key(group_id) {
             self.insert(group_id.to_owned(), Group::new(now), Some(creator));
         }
-        &mut self.groups.get_mut(group_id).expect("the group was just put there").group
+        self.groups.get_mut(group_id).expect("the group was just put there")
     }
 
     pub(super) fn insert(&mut self, group_id: String, group: Group, creator: Option<IpAddr>) {
         self.last_incarnation += 1;
         let slot = Slot {
             group,
+            consumers: None,
             offsets_visible: Arc::new(Notify::new()),
             incarnation: self.last_incarnation,
             scheduled_ms: i64::MAX,
@@ -168,7 +226,9 @@ impl ShardState {
     /// forgotten.
     pub(super) fn settle(&mut self, group_id: &str, memory: &Memory) {
         let Some(slot) = self.groups.get_mut(group_id) else { return };
-        let wake_ms = slot.group.wake_ms();
+        slot.count(group_id, memory);
+        slot.consumers.take_if(|consumers| consumers.is_vacant());
+        let wake_ms = slot.wake_ms();
         if wake_ms != slot.scheduled_ms {
             if slot.scheduled_ms != i64::MAX {
                 self.deadlines.remove(&(slot.scheduled_ms, group_id.to_owned()));
@@ -179,7 +239,7 @@ impl ShardState {
             slot.scheduled_ms = wake_ms;
         }
         slot.count(group_id, memory);
-        if slot.group.is_vacant() {
+        if slot.is_vacant() {
             self.remove(group_id, memory);
         }
     }
@@ -257,7 +317,7 @@ impl ShardState {
     /// The memory of all groups, counted anew.
     #[cfg(test)]
     pub(super) fn counted_bytes(&self) -> usize {
-        self.groups.iter().map(|(group_id, slot)| slot.group.size_bytes() + 2 * group_id.len()).sum()
+        self.groups.iter().map(|(group_id, slot)| slot.size_bytes() + 2 * group_id.len()).sum()
     }
 
     #[cfg(test)]

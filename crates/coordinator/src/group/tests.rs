@@ -2,6 +2,7 @@
 
 mod api;
 mod bounds;
+mod consumers;
 mod fake;
 mod load;
 mod random;

@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_new_cluster_starts_at_the_highest_levels_and_an_older_one_keeps_its_own() {
         let new = first(&registration(1, true), &MetadataImage::default());
-        let levels = [("metadata.version", 30), ("transaction.version", 2)];
+        let levels = [("group.version", 1), ("metadata.version", 30), ("transaction.version", 2)];
         assert_eq!(*new.features(), BTreeMap::from(levels.map(|(name, level)| (name.to_owned(), level))));
         let level = FeatureLevelRecord { name: "metadata.version".into(), feature_level: 30 };
         let older = applied(&MetadataImage::default(), &[level.into()]);

@@ -134,20 +134,21 @@ mod tests {
         refusal.message.unwrap().strip_prefix(&prefix).unwrap().to_owned()
     }
 
-    fn level(image: &MetadataImage) -> i16 {
-        image.feature_level(Feature::TransactionVersion)
+    fn levels(image: &MetadataImage) -> [i16; 2] {
+        [image.feature_level(Feature::TransactionVersion), image.feature_level(Feature::GroupVersion)]
     }
 
     #[test]
     fn levels_are_raised_and_lowered() {
         let image = cluster(&[1, 2]);
-        assert_eq!(level(&image), 0);
-        let image = updated(&image, &[key("transaction.version", 2, UPGRADE)]).unwrap();
-        assert_eq!(level(&image), 2);
+        assert_eq!(levels(&image), [0, 0]);
+        let image =
+            updated(&image, &[key("transaction.version", 2, UPGRADE), key("group.version", 1, UPGRADE)]).unwrap();
+        assert_eq!(levels(&image), [2, 1]);
         let image = updated(&image, &[key("transaction.version", 1, SAFE_DOWNGRADE)]).unwrap();
-        assert_eq!(level(&image), 1);
-        let image = updated(&image, &[key("transaction.version", 0, UNSAFE_DOWNGRADE)]).unwrap();
-        assert_eq!(level(&image), 0);
+        assert_eq!(levels(&image), [1, 1]);
+        let image = updated(&image, &[key("group.version", 0, UNSAFE_DOWNGRADE)]).unwrap();
+        assert_eq!(levels(&image), [1, 0]);
     }
 
     #[test]
@@ -173,7 +174,7 @@ mod tests {
         let image = cluster(&[1]);
         for upgrade_type in [UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE] {
             for (feature, level) in
-                [("metadata.version", 30), ("transaction.version", 0), ("kraft.version", 1), ("share.version", 0)]
+                [("metadata.version", 30), ("group.version", 0), ("kraft.version", 1), ("share.version", 0)]
             {
                 let updates = [key(feature, level, upgrade_type)];
                 let decision = on(&image, |context| update(context, &updates, false));
@@ -221,12 +222,13 @@ mod tests {
     #[test]
     fn one_update_that_is_refused_refuses_all() {
         let image = cluster(&[1]);
-        let updates = [key("transaction.version", 2, UPGRADE), key("kraft.version", 2, UPGRADE)];
+        let updates = [key("transaction.version", 2, UPGRADE), key("group.version", 2, UPGRADE)];
         let decision = on(&image, |context| update(context, &updates, false));
         assert!(decision.records.is_empty());
-        let message = "Invalid update version 2 for feature kraft.version. Local controller 1 only supports versions 1";
+        let message =
+            "Invalid update version 2 for feature group.version. Local controller 1 only supports versions 0-1";
         assert_eq!(decision.answer, Err(Refusal::new(ErrorCode::INVALID_UPDATE_VERSION, message)));
-        let twice = [key("transaction.version", 1, UPGRADE), key("transaction.version", 0, UPGRADE)];
+        let twice = [key("group.version", 1, UPGRADE), key("group.version", 0, UPGRADE)];
         assert_eq!(updated(&image, &twice).unwrap_err().code, ErrorCode::INVALID_REQUEST);
     }
 
@@ -252,8 +254,8 @@ mod tests {
             key("streams.version", 1, UPGRADE),
         ];
         let image = updated(&cluster(&[1]), &updates).unwrap();
-        assert_eq!(level(&image), 2);
-        assert_eq!(image.features().len(), 2);
+        assert_eq!(levels(&image), [2, 1]);
+        assert_eq!(image.features().len(), 3);
         updates.push(key("unknown.version", 1, UPGRADE));
         assert!(updated(&cluster(&[1]), &updates).is_err());
     }

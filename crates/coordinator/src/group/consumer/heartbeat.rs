@@ -284,7 +284,7 @@ impl ConsumerGroup {
         if self.has_partition_metadata {
             self.make(change, Record::PartitionMetadata { exists: false });
         }
-        self.has_current_topics = true;
+        self.has_current_topics = context.topics.version() >= self.changed_version;
         has_changed
     }
 

@@ -311,6 +311,11 @@ impl Group {
         if generation == self.generation { Ok(()) } else { Err(ErrorCode::ILLEGAL_GENERATION) }
     }
 
+    /// Whether the group may still be committed to.
+    pub fn check_not_deleted(&self) -> Result<(), ErrorCode> {
+        if self.state == State::Dead { Err(ErrorCode::COORDINATOR_NOT_AVAILABLE) } else { Ok(()) }
+    }
+
     /// Whether offsets may be deleted (KIP-496): in a group with members only if its subscriptions are known.
     pub fn check_delete_offsets(&self) -> Result<(), ErrorCode> {
         match self.state {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use configuration::{BrokerConfig, ConfigMap};
 use parking_lot::Mutex;
 use platform::Random;
 use storage::VerificationGuard;
@@ -254,6 +255,11 @@ impl Topics for FakeTopics {
         let gone = self.gone.lock().clone();
         let names = (0..TOPIC_COUNT).map(|number| format!("t{number}")).filter(|name| !gone.contains(name));
         Arc::new(FakeSnapshot(names.filter_map(|name| Some((name.clone(), self.topic(&name)?))).collect()))
+    }
+
+    fn group_config(&self, _: &str) -> configuration::GroupConfig {
+        let broker = BrokerConfig::new(ConfigMap::new()).expect("the defaults are good");
+        configuration::GroupConfig::resolve(&broker, &ConfigMap::new()).expect("and those of groups")
     }
 
     fn make_durable(&self, topic: &str, _: i32, offset: i64) -> Option<BoxFuture<Result<(), ErrorCode>>> {

@@ -126,7 +126,7 @@ impl Simulation {
                 true
             }
         };
-        self.world.group.topics_changed(is_new);
+        self.world.group.topics_changed(7, is_new);
     }
 
     /// Lets time pass. Who has been silent for a session knows that it is out.

@@ -55,13 +55,19 @@ fn partitions_that_are_added_are_shared_out() {
     world.join("a");
     world.topics.set("t", 1, 5);
     assert_eq!(assigned(&world.send(silent("a", 2)).unwrap()), None);
-    world.group.topics_changed(false);
+    world.group.topics_changed(7, false);
     let told = world.send(silent("a", 2)).unwrap();
     assert_eq!((told.member_epoch, assigned(&told)), (3, Some(vec![0, 1, 2, 3, 4])));
+    // What a snapshot does not show yet is looked at again.
+    world.group.topics_changed(8, false);
+    world.send(silent("a", 3)).unwrap();
+    world.topics.set("t", 1, 6);
+    assert_eq!(world.send(silent("a", 3)).unwrap().member_epoch, 4);
+    world.group.topics_changed(7, false);
     // A change that does not concern the group changes nothing.
     world.topics.set("u", 2, 5);
-    world.group.topics_changed(true);
-    assert_eq!(world.send(silent("a", 3)).unwrap().member_epoch, 3);
+    world.group.topics_changed(7, true);
+    assert_eq!(world.send(silent("a", 4)).unwrap().member_epoch, 4);
 }
 
 #[test]
@@ -69,7 +75,7 @@ fn a_topic_that_is_made_anew_is_another() {
     let mut world = World::new();
     world.join("a");
     world.topics.set("t", 9, 2);
-    world.group.topics_changed(true);
+    world.group.topics_changed(7, true);
     let told = world.report("a", 2, &[0, 1, 2, 3]).unwrap();
     assert_eq!((told.member_epoch, assigned(&told)), (2, Some(vec![])));
     let told = world.report("a", 2, &[]).unwrap();
@@ -128,7 +134,7 @@ fn a_pattern_is_resolved_beside_the_heartbeats_and_then_followed() {
     assert_eq!((second.resolve.is_none(), second.response.member_epoch), (true, 3));
     // A new topic is noticed, but not at once.
     world.topics.set("orders-2", 3, 1);
-    world.group.topics_changed(true);
+    world.group.topics_changed(7, true);
     assert!(!resolve(&mut world, &second));
     world.now_ms += 10_001;
     let answer = world.answer(silent("b", 3)).unwrap();
