@@ -270,7 +270,16 @@ const READ_THROUGH: &[(Scope, &str, &[&str])] = &[
 ];
 
 /// Settings that take one value only, and refuse the others.
-const REFUSING: &[(Scope, &str)] = &[(Scope::Broker, "process.roles"), (Scope::Topic, "remote.storage.enable")];
+const REFUSING: &[(Scope, &str)] = &[
+    (Scope::Broker, "process.roles"),
+    (Scope::Topic, "remote.storage.enable"),
+    (Scope::Broker, "group.consumer.min.session.timeout.ms"),
+    (Scope::Broker, "group.consumer.max.session.timeout.ms"),
+    (Scope::Broker, "group.consumer.min.heartbeat.interval.ms"),
+    (Scope::Broker, "group.consumer.max.heartbeat.interval.ms"),
+    (Scope::Broker, "group.consumer.min.assignment.interval.ms"),
+    (Scope::Broker, "group.consumer.max.assignment.interval.ms"),
+];
 
 /// The code of some files without comments and tests. A chain of calls is one line.
 fn code_of<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> String {

@@ -5,7 +5,7 @@ pub mod membership;
 
 use std::sync::Arc;
 
-use super::value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
+use super::value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, TimestampType};
 use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, settings};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
@@ -268,6 +268,9 @@ settings! {
     "group.consumer.max.assignment.interval.ms" => group_consumer_max_assignment_interval_ms: i32
         = "15000", AtLeast(0), ReadOnly,
         "The longest assignment interval that a group of the consumer protocol may be given.";
+    "group.consumer.migration.policy" => group_consumer_migration_policy: MigrationPolicy
+        = "bidirectional", OneOf(MigrationPolicy::NAMES), ReadOnly,
+        "Whether a group may change between the classic and the consumer protocol while it has members.";
     "group.consumer.assignors" => group_consumer_assignors: Vec<String>
         = "uniform,range", EachOf(&["uniform", "range"]), ReadOnly,
         "How partitions may be assigned in groups of the consumer protocol. The first is what a member gets that does not ask.";

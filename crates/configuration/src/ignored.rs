@@ -100,13 +100,6 @@ pub const SETTINGS: &[Setting] = &[
         "waiting requests are removed as they complete",
     ),
     row(
-        "group.consumer.migration.policy",
-        String,
-        Some("bidirectional"),
-        ReadOnly,
-        "a group changes its protocol only while it has no members",
-    ),
-    row(
         "group.coordinator.append.linger.ms",
         Int,
         Some("-1"),

@@ -26,7 +26,7 @@ pub use broker::membership::{Membership, VoterAddress, address};
 pub use group::GroupConfig;
 pub use load::{Loaded, Sources};
 pub use topic::TopicConfig;
-pub use value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, TimestampType};
+pub use value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, TimestampType};
 
 /// Names and values as somebody gave them, before they are typed.
 pub type ConfigMap = BTreeMap<String, String>;

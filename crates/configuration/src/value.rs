@@ -30,6 +30,7 @@ values! {
     AckDurability => String;
     CompressionType => String;
     DiskCapacityPolicy => String;
+    MigrationPolicy => String;
     TimestampType => String;
 }
 
@@ -141,10 +142,31 @@ choices! {
         StopProduce = "stop-produce",
     }
 
+    /// Whether groups may change their protocol while they have members (`ConsumerGroupMigrationPolicy`).
+    MigrationPolicy {
+        /// From either protocol to the other.
+        Bidirectional = "bidirectional",
+        /// From the classic protocol to that of consumer groups.
+        Upgrade = "upgrade",
+        /// From the protocol of consumer groups to the classic one.
+        Downgrade = "downgrade",
+        Disabled = "disabled",
+    }
+
     /// Whose clock a record's timestamp is.
     TimestampType {
         CreateTime = "CreateTime",
         LogAppendTime = "LogAppendTime",
+    }
+}
+
+impl MigrationPolicy {
+    pub fn allows_upgrade(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::Upgrade)
+    }
+
+    pub fn allows_downgrade(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::Downgrade)
     }
 }
 

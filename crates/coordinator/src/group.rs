@@ -6,7 +6,9 @@
 //! - [`coordinator`]: the groups of the partitions of `__consumer_offsets` that this broker leads, their timers and
 //!   waiting requests; [`offsets`], [`offset_fetch`] and [`admin`] are its answers to the other APIs.
 //! - [`transactions`]: offsets that are committed in transactions, and the markers that end them.
-//! - `consumers`: the coordinator's part for consumer groups, and ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+//! - `consumers`: the coordinator's part for consumer groups, and ConsumerGroupHeartbeat and ConsumerGroupDescribe;
+//!   `queue` is what waits there. `classic_members` serves members of the classic protocol in such a group, and
+//!   `migration` says what a group of one protocol becomes in the other.
 //! - [`memory`]: the memory that groups take, and the addresses that caused it.
 //! - [`watch`]: what the metrics show of groups; [`history`]: the latest rebalances.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
@@ -19,6 +21,7 @@
 
 pub mod admin;
 pub mod assignor;
+mod classic_members;
 pub mod config;
 pub mod consumer;
 mod consumers;
@@ -28,8 +31,10 @@ mod history;
 pub mod interfaces;
 pub mod load;
 mod memory;
+mod migration;
 pub mod offset_fetch;
 pub mod offsets;
+mod queue;
 pub mod records;
 pub mod regex;
 mod shard;

@@ -1,4 +1,4 @@
-//! ConsumerGroupDescribe (key 69), versions 0-1: consumer groups with their members, and what these have and are to have.
+//! ConsumerGroupDescribe (key 69), versions 0-1: consumer groups, what their members have and are to have.
 //!
 //! Behaviour:
 //! - A group that does not exist, or is of another protocol, is GROUP_ID_NOT_FOUND.

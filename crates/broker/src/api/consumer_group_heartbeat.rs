@@ -1,7 +1,7 @@
 //! ConsumerGroupHeartbeat (key 68), versions 0-1: how members of consumer groups join, stay, and leave (KIP-848).
 //!
-//! Behaviour: see [`coordinator::group::GroupCoordinator::consumer_group_heartbeat`]. What it changes is durable when it
-//! is answered.
+//! Behaviour: see [`coordinator::group::GroupCoordinator::consumer_group_heartbeat`]. What it changes is durable
+//! when it is answered.
 //!
 //! - Without group.version 1, or the protocol in `group.coordinator.rebalance.protocols`, it is UNSUPPORTED_VERSION.
 

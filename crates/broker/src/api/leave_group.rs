@@ -16,5 +16,5 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: LeaveGroupRequest,
 ) -> LeaveGroupResponse {
-    broker.groups.leave_group(context.api_version, request)
+    broker.groups.leave_group(context.api_version, request).await
 }

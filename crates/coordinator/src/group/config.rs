@@ -1,6 +1,6 @@
 //! Settings of the group coordinator under Kafka's names, with Kafka's defaults.
 
-use configuration::BrokerConfig;
+use configuration::{BrokerConfig, MigrationPolicy};
 use wire::compress::Codec;
 
 use super::assignor::Assignor;
@@ -18,6 +18,8 @@ pub struct GroupConfig {
     pub max_size: usize,
     /// `group.consumer.max.size`
     pub consumer_max_size: usize,
+    /// `group.consumer.migration.policy`
+    pub migration_policy: MigrationPolicy,
     /// `group.consumer.assignors`
     pub consumer_assignors: Vec<Assignor>,
     /// `offset.metadata.max.bytes`
@@ -58,6 +60,7 @@ impl Default for GroupConfig {
             initial_rebalance_delay_ms: 3_000,
             max_size: i32::MAX as usize,
             consumer_max_size: i32::MAX as usize,
+            migration_policy: MigrationPolicy::Bidirectional,
             consumer_assignors: Assignor::ALL.to_vec(),
             offset_metadata_max_bytes: 4_096,
             offsets_retention_ms: 7 * 24 * 60 * 60 * 1000,
@@ -81,6 +84,7 @@ impl From<&BrokerConfig> for GroupConfig {
             initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
             max_size: config.group_max_size.unsigned_abs() as usize,
             consumer_max_size: config.group_consumer_max_size.unsigned_abs() as usize,
+            migration_policy: config.group_consumer_migration_policy,
             // The bounds of the setting are those of the names.
             consumer_assignors: config
                 .group_consumer_assignors

@@ -12,6 +12,7 @@
 //! survives a compacted log; a partition is given to a member only when no other member has it or has still to give it
 //! up; `wake_ms` is no later than any deadline.
 
+mod classic;
 mod describe;
 mod hash;
 mod heartbeat;
@@ -25,6 +26,7 @@ mod timers;
 
 use std::collections::BTreeMap;
 
+pub use classic::{ClassicJoin, SUBSCRIBED_TOPICS_MAX, distinct, encode_assignment};
 pub use describe::State;
 pub use heartbeat::{Answer, Heartbeat, Resolution};
 pub use member::{Assigned, ClassicProtocol, ClassicSettings, Current, MemberMetadata, MemberState};
@@ -160,6 +162,36 @@ impl ConsumerGroup {
 
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
+    }
+
+    /// Whether there are members, and all of them use the classic protocol.
+    pub fn is_all_classic(&self) -> bool {
+        !self.is_empty() && self.members.values().all(|member| member.classic.is_some())
+    }
+
+    /// The members with what they say of themselves and are to have.
+    pub fn members_with_targets(&self) -> impl Iterator<Item = (&str, &MemberMetadata, &Partitions)> {
+        static NOTHING: Partitions = Partitions::new();
+        self.members.iter().map(|(member_id, metadata)| {
+            (member_id.as_str(), metadata, self.targets.get(member_id).unwrap_or(&NOTHING))
+        })
+    }
+
+    /// Has members who have come from the classic protocol, by the records of [`super::migration::upgrade`].
+    pub fn take_over(&mut self, context: Context<'_>, records: Vec<Record>) -> Change {
+        let mut change = Change::default();
+        for record in records {
+            self.make(&mut change, record);
+        }
+        let epoch = GroupEpoch { epoch: self.assignment_epoch(), metadata_hash: self.metadata_hash(context) };
+        self.make(&mut change, Record::Epoch(Some(epoch)));
+        self.resume(context);
+        change
+    }
+
+    /// What a member takes, if there is such a member.
+    pub fn member_bytes(&self, member_id: &str) -> Option<usize> {
+        self.has_member(member_id).then(|| self.member_size(member_id).1)
     }
 
     pub fn has_member(&self, member_id: &str) -> bool {

@@ -3,6 +3,10 @@
 //! A heartbeat that changes its group is answered when the change is durable. Meanwhile other heartbeats of the group
 //! wait, and are then done together with one write: a thousand members that join at once take a few writes. As there is
 //! never more than one change on its way, one that cannot be written is taken back exactly.
+//!
+//! A group of the classic protocol becomes a consumer group with the first member that asks for it, and is one of the
+//! classic protocol again when its last such member has gone (`group.consumer.migration.policy`). Either change is one
+//! write, and until it is durable the group is what it was before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,70 +15,23 @@ use platform::Pace;
 use tokio::sync::oneshot;
 use wire::api::consumer_group_describe::DescribedGroup;
 use wire::api::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use wire::state::group::GroupMetadataValue;
 use wire::{ErrorCode, Uuid};
 
 use super::assignor::Assignor;
 use super::consumer::{
-    Change, ConsumerGroup, Context, Heartbeat, JOIN_EPOCH, LEAVE_EPOCH, Refusal, Resolution, ResolvedRegex,
+    Change, ConsumerGroup, Context, Heartbeat, JOIN_EPOCH, LEAVE_EPOCH, Record, Refusal, Resolution, ResolvedRegex,
     STATIC_LEAVE_EPOCH, Settings,
 };
 use super::coordinator::{Caller, GroupCoordinator, check_group_id, check_group_id_length, response_error};
-use super::core::State;
+use super::core::{Group, State, sync_error};
 use super::interfaces::TopicSnapshot;
 use super::memory::Use;
+use super::migration;
+use super::queue::{Answer, Consumers, Work};
 use super::records::Batcher;
 use super::regex::Pattern;
 use super::shard::{Shard, ShardState, Slot};
-
-/// The members of a group, and what they wait for.
-pub(super) struct Consumers {
-    pub(super) group: ConsumerGroup,
-    /// Whether a change is on its way to the log.
-    is_writing: bool,
-    /// What is to be done when it has got there.
-    waiting: Vec<Work>,
-}
-
-enum Work {
-    Heartbeat(Box<Heartbeat>, Answering),
-    /// The topics of the group's patterns; none if they could not be found out.
-    Resolved(Option<Vec<(String, ResolvedRegex)>>),
-}
-
-/// The way to the one who waits for an answer.
-type Answering = oneshot::Sender<ConsumerGroupHeartbeatResponse>;
-
-/// Answers that are given when a change is durable.
-type Answers = Vec<(Answering, ConsumerGroupHeartbeatResponse)>;
-
-impl Consumers {
-    pub(super) fn new(group: ConsumerGroup) -> Self {
-        Self { group, is_writing: false, waiting: Vec::new() }
-    }
-
-    /// Whether nothing is lost if it is forgotten.
-    pub(super) fn is_vacant(&self) -> bool {
-        self.is_idle() && !self.group.is_stored()
-    }
-
-    /// Whether there are no members, and none that are about to be.
-    pub(super) fn is_idle(&self) -> bool {
-        self.group.is_empty() && !self.is_writing && self.waiting.is_empty()
-    }
-
-    /// When the coordinator has to look at the group. Timers wait for a change that is on its way.
-    pub(super) fn wake_ms(&self) -> i64 {
-        if self.is_writing { i64::MAX } else { self.group.wake_ms() }
-    }
-
-    pub(super) fn check_delete(&self) -> Result<(), ErrorCode> {
-        if !self.group.is_empty() {
-            return Err(ErrorCode::NON_EMPTY_GROUP);
-        }
-        // The last member's end may still be on its way.
-        if self.is_idle() { Ok(()) } else { Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) }
-    }
-}
 
 impl GroupCoordinator {
     pub async fn consumer_group_heartbeat(
@@ -113,47 +70,87 @@ impl GroupCoordinator {
             request.member_id = Uuid::from_random(self.random.bytes()).to_string();
         }
         let slot = state.groups.get(&group_id);
-        check_protocol(&group_id, slot, request.member_epoch)?;
-        self.check_memory_for_consumer(&caller, slot, &request, metadata_bytes).map_err(failure)?;
+        let upgrade = self.check_protocol(&group_id, slot, request.member_epoch)?;
+        if request.member_epoch == JOIN_EPOCH || slot.is_some_and(|slot| slot.has_consumer(&request.member_id)) {
+            self.check_memory_for_consumer(&caller, slot, &request.member_id, metadata_bytes).map_err(failure)?;
+        }
+        if upgrade.is_some() {
+            self.change(&shard, &mut state, &group_id, |group, _, out| group.interrupt(out));
+        }
         let slot = state.slot_or_new(&group_id, self.now(), caller.client_host);
         let consumers = slot.consumers.get_or_insert_with(|| Consumers::new(ConsumerGroup::new()));
-        let heartbeat = Heartbeat {
+        let heartbeat = Box::new(Heartbeat {
             client_id: caller.client_id.unwrap_or_default().to_owned(),
             client_host: format!("/{}", caller.client_host),
             request,
-        };
-        let (sender, answer) = oneshot::channel();
-        consumers.waiting.push(Work::Heartbeat(Box::new(heartbeat), sender));
+        });
+        let (answering, answer) = oneshot::channel();
+        consumers.waiting.push(Work::Heartbeat { heartbeat, upgrade, answering });
         self.serve_consumers(&shard, &mut state, &group_id);
         Ok(answer)
     }
 
-    /// Whether there is memory for a new member. One that is there already may always go on.
-    fn check_memory_for_consumer(
+    /// Whether a group may be, or become, one of the consumer group protocol for a heartbeat with this epoch. One with
+    /// members of the classic protocol takes them along.
+    fn check_protocol(
+        &self,
+        group_id: &str,
+        slot: Option<&Slot>,
+        member_epoch: i32,
+    ) -> Result<Option<Vec<Record>>, Refusal> {
+        let not_found = |message: String| Err(Refusal::new(ErrorCode::GROUP_ID_NOT_FOUND, message));
+        let group = match slot {
+            // It is being deleted, and there will be another.
+            Some(slot) if slot.group.state() == State::Dead => {
+                return Err(failure(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));
+            }
+            Some(slot) if slot.consumers.is_some() => return Ok(None),
+            None if member_epoch != JOIN_EPOCH => return not_found(format!("Consumer group {group_id} not found.")),
+            None => return Ok(None),
+            Some(slot) if member_epoch == JOIN_EPOCH => &slot.group,
+            Some(_) => return not_found(format!("Group {group_id} is not a consumer group.")),
+        };
+        if group.state() == State::Empty {
+            return Ok(None);
+        }
+        let refused = |reason: &str| {
+            not_found(format!("Cannot upgrade classic group {group_id} to consumer group because {reason}"))
+        };
+        if !self.config.migration_policy.allows_upgrade() {
+            return refused("online upgrade is disabled.");
+        }
+        if group.member_count() > self.config.consumer_max_size {
+            return refused("the group size exceeds the consumer group maximum size.");
+        }
+        migration::upgrade(group_id, group, &*self.topics.snapshot()).map(Some).or_else(not_found)
+    }
+
+    /// Whether there is memory for a new member, or for what one that is there adds to its subscription.
+    pub(super) fn check_memory_for_consumer(
         &self,
         caller: &Caller<'_>,
         slot: Option<&Slot>,
-        request: &ConsumerGroupHeartbeatRequest,
+        member_id: &str,
         metadata_bytes: usize,
     ) -> Result<(), ErrorCode> {
         /// The approximate memory of a member beside its subscription.
         const MEMBER_BYTES: usize = 2_000;
-        let group = slot.and_then(|slot| slot.consumers.as_ref()).map(|consumers| &consumers.group);
-        if request.member_epoch != JOIN_EPOCH || group.is_some_and(|group| group.has_member(&request.member_id)) {
-            return Ok(());
-        }
-        let grown = MEMBER_BYTES + 2 * metadata_bytes;
-        if !self.memory.has_room_in_group(slot.map_or(0, Slot::size_bytes), grown) {
+        let consumers = slot.and_then(|slot| slot.consumers.as_ref());
+        let grown = match consumers.and_then(|consumers| consumers.group.member_bytes(member_id)) {
+            Some(member_bytes) => metadata_bytes.saturating_sub(member_bytes),
+            None => MEMBER_BYTES + 2 * metadata_bytes,
+        };
+        if grown > 0 && !self.memory.has_room_in_group(slot.map_or(0, Slot::size_bytes), grown) {
             return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
         // There may be memory later.
-        if !self.memory.has_room(caller.client_host, Use::Members, grown) {
+        if grown > 0 && !self.memory.has_room(caller.client_host, Use::Members, grown) {
             return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         }
         Ok(())
     }
 
-    fn consumer_settings(&self, group_id: &str) -> Settings {
+    pub(super) fn consumer_settings(&self, group_id: &str) -> Settings {
         let config = self.topics.group_config(group_id);
         Settings {
             max_size: self.config.consumer_max_size,
@@ -164,7 +161,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Does what is due in a consumer group: its timers, and the heartbeats that wait. Nothing, while a change is on its
+    /// Does what is due in a consumer group: its timers, and the requests that wait. Nothing, while a change is on its
     /// way to the log.
     pub(super) fn serve_consumers(self: &Arc<Self>, shard: &Arc<Shard>, state: &mut ShardState, group_id: &str) {
         let (settings, topics) = (self.consumer_settings(group_id), self.topics.snapshot());
@@ -172,22 +169,18 @@ impl GroupCoordinator {
         let Some(slot) = state.groups.get_mut(group_id) else { return };
         let Some(consumers) = slot.consumers.as_mut().filter(|consumers| !consumers.is_writing) else { return };
         let mut change = consumers.group.tick(context);
-        let (mut answers, mut resolution) = (Answers::new(), None);
+        let (mut answers, mut resolution) = (Vec::new(), None);
         for work in std::mem::take(&mut consumers.waiting) {
-            match work {
-                Work::Heartbeat(heartbeat, answering) => {
-                    let (response, made, resolve) = beat(&mut consumers.group, context, *heartbeat);
-                    change.extend(made);
-                    resolution = resolve.or(resolution);
-                    answers.push((answering, response));
-                }
-                Work::Resolved(resolved) => change.extend(consumers.group.resolved(context, resolved)),
-            }
+            let (answer, made, resolve) = do_work(&mut consumers.group, context, work);
+            change.extend(made);
+            resolution = resolve.or(resolution);
+            answers.extend(answer);
         }
         if change.records.is_empty() {
-            give(answers);
+            answers.into_iter().for_each(Answer::give);
         } else {
-            self.write_consumers(shard, group_id, slot, change, answers);
+            let classic = self.downgraded(&consumers.group, context);
+            self.write_consumers(shard, group_id, slot, Written { change, answers, classic });
         }
         let incarnation = state.groups.get(group_id).map_or(0, |slot| slot.incarnation);
         self.settle(state, group_id);
@@ -196,29 +189,38 @@ impl GroupCoordinator {
         }
     }
 
-    /// Appends a change. A group that was one of the classic protocol ends as such with it.
-    fn write_consumers(
-        self: &Arc<Self>,
-        shard: &Arc<Shard>,
-        group_id: &str,
-        slot: &mut Slot,
-        change: Change,
-        answers: Answers,
-    ) {
+    /// The group of the classic protocol that a consumer group is to become, if only members of that are left.
+    fn downgraded(&self, group: &ConsumerGroup, context: Context<'_>) -> Option<Box<Group>> {
+        let is_wanted = self.config.migration_policy.allows_downgrade() && group.is_all_classic();
+        if !is_wanted || group.member_count() > self.config.max_size {
+            return None;
+        }
+        migration::downgrade(group, context.topics, context.now).map(Box::new)
+    }
+
+    /// Appends a change. A group ends as one of the other protocol with it.
+    fn write_consumers(self: &Arc<Self>, shard: &Arc<Shard>, group_id: &str, slot: &mut Slot, written: Written) {
+        let Some(consumers) = &mut slot.consumers else { return };
         let mut batcher = Batcher::new(self.now().wall_ms, self.log.max_batch_bytes(), self.config.offsets_topic_codec);
         if slot.group.is_stored() {
             batcher.push_group(group_id, None);
         }
-        change.records.iter().for_each(|record| batcher.push_consumer(group_id, record));
-        let durable = self.append(shard.partition, batcher.build());
-        if let Some(consumers) = &mut slot.consumers {
-            consumers.is_writing = true;
+        written.change.records.iter().for_each(|record| batcher.push_consumer(group_id, record));
+        if let Some(classic) = &written.classic {
+            let deletion = consumers.group.clone().delete();
+            deletion.records.iter().for_each(|record| batcher.push_consumer(group_id, record));
+            // A coordinator that reads this would not know that the members have still to share what those had who are
+            // gone. In this generation, in which none of them is, they join again.
+            let value = GroupMetadataValue { generation: classic.generation() + 1, ..classic.value() };
+            batcher.push_group(group_id, Some(&value));
         }
+        consumers.is_writing = true;
+        let durable = self.append(shard.partition, batcher.build());
         let (coordinator, shard, group_id) = (Arc::clone(self), Arc::clone(shard), group_id.to_owned());
         let incarnation = slot.incarnation;
         tokio::spawn(async move {
             let result = durable.await;
-            coordinator.consumers_written(&shard, &group_id, incarnation, change, answers, result);
+            coordinator.consumers_written(&shard, &group_id, incarnation, written, result);
         });
     }
 
@@ -227,8 +229,7 @@ impl GroupCoordinator {
         shard: &Arc<Shard>,
         group_id: &str,
         incarnation: u64,
-        change: Change,
-        mut answers: Answers,
+        Written { change, mut answers, classic }: Written,
         result: Result<(), ErrorCode>,
     ) {
         let mut state = shard.state.lock();
@@ -239,19 +240,33 @@ impl GroupCoordinator {
         consumers.is_writing = false;
         if let Err(error) = result {
             tracing::warn!(group_id, %error, "a change of a consumer group could not be written");
-            answers.iter_mut().for_each(|(_, response)| *response = failed(response_error(error)));
+            answers.iter_mut().for_each(|answer| answer.fail(response_error(error)));
         }
         match result {
             // All replicas in sync have it, though they are too few: it stays in the log.
             Ok(()) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => {
-                if slot.group.is_stored() {
+                if let Some(classic) = classic {
+                    tracing::info!(group_id, "a consumer group uses the classic protocol again");
+                    consumers.refuse_waiting();
+                    consumers.group.delete();
+                    self.change(shard, &mut state, group_id, |group, now, out| {
+                        group.adopt(*classic, &self.config, now, out);
+                    });
+                } else if slot.group.is_stored() || !slot.group.is_idle() {
                     slot.group.forget_membership(self.now());
                 }
             }
-            Err(_) => consumers.group.take_back(change),
+            Err(_) => {
+                consumers.group.take_back(change);
+                // It is one of the classic protocol still.
+                if !slot.group.is_idle() {
+                    consumers.refuse_waiting();
+                }
+            }
         }
-        give(answers);
+        answers.into_iter().for_each(Answer::give);
         self.serve_consumers(shard, &mut state, group_id);
+        self.settle(&mut state, group_id);
     }
 
     /// Finds the topics that patterns match, beside everything else, and has the group take them over.
@@ -282,36 +297,6 @@ impl GroupCoordinator {
         if let Some(slot) = state.groups.get_mut(group_id) {
             slot.consumers = Some(Consumers::new(group));
         }
-    }
-
-    /// Has a group without members use the classic protocol from now on. One with members does not change: its members
-    /// and those of the classic protocol cannot be together.
-    pub(super) fn end_consumers(
-        self: &Arc<Self>,
-        shard: &Arc<Shard>,
-        state: &mut ShardState,
-        group_id: &str,
-    ) -> Result<(), ErrorCode> {
-        let Some(slot) = state.groups.get_mut(group_id) else { return Ok(()) };
-        let Some(consumers) = &mut slot.consumers else { return Ok(()) };
-        match consumers.check_delete() {
-            Err(ErrorCode::NON_EMPTY_GROUP) => return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL),
-            checked => checked?,
-        }
-        let mut batcher = Batcher::new(self.now().wall_ms, self.log.max_batch_bytes(), self.config.offsets_topic_codec);
-        let deletion = consumers.group.delete();
-        deletion.records.iter().for_each(|record| batcher.push_consumer(group_id, record));
-        let durable = self.append(shard.partition, batcher.build());
-        // There is nothing left of it, so that it is forgotten.
-        self.settle(state, group_id);
-        let group_id = group_id.to_owned();
-        // What the members of the classic protocol write follows in the log. Without this, they count.
-        tokio::spawn(async move {
-            if let Err(error) = durable.await {
-                tracing::warn!(group_id, %error, "the end of a consumer group could not be written");
-            }
-        });
-        Ok(())
     }
 
     /// Topics were created, changed or deleted: groups that consume them look at them with their next heartbeat that
@@ -350,25 +335,62 @@ impl GroupCoordinator {
     }
 }
 
-/// One heartbeat: its answer, what it changes, and the patterns that are to be resolved.
+/// A change that is on its way, with what follows when it is durable.
+struct Written {
+    change: Change,
+    answers: Vec<Answer>,
+    /// What the group becomes with it.
+    classic: Option<Box<Group>>,
+}
+
+/// Does what has waited: its answer, what it changes, and the patterns that are to be resolved.
+fn do_work(
+    group: &mut ConsumerGroup,
+    context: Context<'_>,
+    work: Work,
+) -> (Option<Answer>, Change, Option<Resolution>) {
+    match work {
+        Work::Heartbeat { heartbeat, upgrade, answering } => {
+            let mut change = upgrade.map(|records| group.take_over(context, records)).unwrap_or_default();
+            let (response, resolve) = match beat(group, context, *heartbeat) {
+                Ok((response, made, resolve)) => {
+                    change.extend(made);
+                    (response, resolve)
+                }
+                Err(refusal) => {
+                    group.take_back(std::mem::take(&mut change));
+                    (refused(refusal), None)
+                }
+            };
+            (Some(Answer::Heartbeat(answering, response)), change, resolve)
+        }
+        Work::Join(join, sender) => {
+            let (response, change, resolve) = group.join_classic(context, *join);
+            (Some(Answer::Join(sender, response)), change, resolve)
+        }
+        Work::Sync(request, sender) => {
+            let response = group.sync_classic(context, request).unwrap_or_else(sync_error);
+            (Some(Answer::Sync(sender, response)), Change::default(), None)
+        }
+        Work::Leave(members, sender) => {
+            let (responses, change) = group.leave_classic(context, members);
+            (Some(Answer::Leave(sender, Ok(responses))), change, None)
+        }
+        Work::Resolved(resolved) => (None, group.resolved(context, resolved), None),
+    }
+}
+
+/// One heartbeat of a member of the consumer group protocol.
 fn beat(
     group: &mut ConsumerGroup,
     context: Context<'_>,
     heartbeat: Heartbeat,
-) -> (ConsumerGroupHeartbeatResponse, Change, Option<Resolution>) {
-    let result = match heartbeat.request.member_epoch {
+) -> Result<(ConsumerGroupHeartbeatResponse, Change, Option<Resolution>), Refusal> {
+    match heartbeat.request.member_epoch {
         LEAVE_EPOCH | STATIC_LEAVE_EPOCH => {
             group.leave(context, &heartbeat.request).map(|(response, change)| (response, change, None))
         }
         _ => group.heartbeat(context, heartbeat).map(|answer| (answer.response, answer.change, answer.resolve)),
-    };
-    result.unwrap_or_else(|refusal| (refused(refusal), Change::default(), None))
-}
-
-fn give(answers: Answers) {
-    for (answering, response) in answers {
-        // The receiver is dropped with its connection.
-        answering.send(response).ok();
     }
 }
 
@@ -398,21 +420,6 @@ async fn resolve(
         resolved.push((text.clone(), matched));
     }
     Some(resolved)
-}
-
-/// Whether a group may be, or become, one of the consumer group protocol for a heartbeat with this epoch.
-fn check_protocol(group_id: &str, slot: Option<&Slot>, member_epoch: i32) -> Result<(), Refusal> {
-    let not_found = |message: String| Err(Refusal::new(ErrorCode::GROUP_ID_NOT_FOUND, message));
-    match slot {
-        // It is being deleted, and there will be another.
-        Some(slot) if slot.group.state() == State::Dead => Err(failure(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)),
-        Some(slot) if slot.consumers.is_some() => Ok(()),
-        _ if member_epoch != JOIN_EPOCH => not_found(format!("Consumer group {group_id} not found.")),
-        Some(slot) if !slot.group.is_idle() => not_found(format!(
-            "Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// What a heartbeat has to have (`GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid`).

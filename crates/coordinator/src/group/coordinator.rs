@@ -29,6 +29,7 @@ use super::core::{Group, Join, Output, RebalanceCause, RequestId, Write, join_er
 use super::history::{Generation, History};
 use super::load::LoadedGroup;
 use super::memory::{Memory, Use};
+use super::queue::{Left, Work};
 use super::records::Batcher;
 use super::shard::{Shard, ShardState};
 use super::{GroupConfig, Now, OffsetsLog, Topics};
@@ -300,7 +301,7 @@ impl GroupCoordinator {
     }
 
     /// A new member id: the client id or instance id, and a random part.
-    fn new_member_id(&self, caller: &Caller<'_>, request: &JoinGroupRequest) -> String {
+    pub(super) fn new_member_id(&self, caller: &Caller<'_>, request: &JoinGroupRequest) -> String {
         let prefix = request.group_instance_id.as_deref().unwrap_or(caller.client_id.unwrap_or_default());
         let prefix = &prefix[..prefix.floor_char_boundary(MAX_MEMBER_ID_PREFIX_BYTES)];
         format!("{prefix}-{}", hyphenated(Uuid::from_random(self.random.bytes())))
@@ -340,10 +341,14 @@ impl GroupCoordinator {
         if !request.member_id.is_empty() && !state.groups.contains_key(&group_id) {
             return Err(ErrorCode::UNKNOWN_MEMBER_ID);
         }
-        self.end_consumers(&shard, &mut state, &group_id)?;
+        self.end_idle_consumers(&shard, &mut state, &group_id)?;
+        let (sender, answer) = oneshot::channel();
+        if state.consumers(&group_id).is_some() {
+            self.join_consumers(&shard, &mut state, &caller, &group_id, request, sender)?;
+            return Ok(answer);
+        }
         self.check_memory_for_member(&caller, &request, state.group(&group_id))?;
         state.group_or_new(&group_id, self.now(), caller.client_host);
-        let (sender, answer) = oneshot::channel();
         let request_id = self.next_request();
         state.joins.insert(request_id, sender);
         let join = Join {
@@ -414,12 +419,19 @@ impl GroupCoordinator {
         let mut state = shard.state.lock();
         state.phase.check()?;
         let group_id = std::mem::take(&mut request.group_id);
+        let (sender, answer) = oneshot::channel();
+        if let Some(consumers) = state.consumers(&group_id) {
+            // What the leader assigns goes for nothing in such a group.
+            request.assignments = Vec::new();
+            consumers.waiting.push(Work::Sync(request, sender));
+            self.serve_consumers(&shard, &mut state, &group_id);
+            return Ok(answer);
+        }
         let group = state.group(&group_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let grown = group.growth_by_sync(&request);
         if grown > 0 && !self.memory.has_room_in_group(group.size_bytes(), grown) {
             return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
-        let (sender, answer) = oneshot::channel();
         let request_id = self.next_request();
         state.syncs.insert(request_id, sender);
         self.change(&shard, &mut state, &group_id, |group, _, out| group.sync(request_id, request, out));
@@ -440,6 +452,11 @@ impl GroupCoordinator {
         let shard = self.shard(&request.group_id)?;
         let mut state = shard.state.lock();
         state.phase.check()?;
+        if let Some(consumers) = state.consumers(&request.group_id) {
+            let beat = self.heartbeat_consumers(consumers, request);
+            self.settle(&mut state, &request.group_id);
+            return beat.map(|()| ErrorCode::NONE);
+        }
         let group = state.group(&request.group_id).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
         let instance_id = request.group_instance_id.as_deref();
         let error = group.heartbeat(self.now(), &request.member_id, instance_id, request.generation_id);
@@ -448,14 +465,18 @@ impl GroupCoordinator {
         Ok(error)
     }
 
-    pub fn leave_group(self: &Arc<Self>, api_version: i16, request: LeaveGroupRequest) -> LeaveGroupResponse {
+    pub async fn leave_group(self: &Arc<Self>, api_version: i16, request: LeaveGroupRequest) -> LeaveGroupResponse {
         const MANY_SINCE: i16 = 3;
         let members = if api_version >= MANY_SINCE {
             request.members
         } else {
             vec![MemberIdentity { member_id: request.member_id, ..Default::default() }]
         };
-        match self.try_leave(&request.group_id, members) {
+        let left = match self.begin_leave(&request.group_id, members) {
+            Ok(left) => left.await.unwrap_or(Err(ErrorCode::NOT_COORDINATOR)),
+            Err(error) => Err(error),
+        };
+        match left {
             Ok(members) if api_version < MANY_SINCE => {
                 let error_code = members.first().map_or(ErrorCode::UNKNOWN_MEMBER_ID, |member| member.error_code);
                 LeaveGroupResponse { error_code, ..Default::default() }
@@ -465,11 +486,11 @@ impl GroupCoordinator {
         }
     }
 
-    fn try_leave(
+    fn begin_leave(
         self: &Arc<Self>,
         group_id: &str,
         members: Vec<MemberIdentity>,
-    ) -> Result<Vec<MemberResponse>, ErrorCode> {
+    ) -> Result<oneshot::Receiver<Left>, ErrorCode> {
         check_group_id(group_id)?;
         let shard = self.shard(group_id)?;
         let mut state = shard.state.lock();
@@ -480,11 +501,17 @@ impl GroupCoordinator {
                 group_instance_id: member.group_instance_id,
                 error_code: ErrorCode::UNKNOWN_MEMBER_ID,
             };
-            return Ok(members.into_iter().map(unknown).collect());
+            return Ok(at_once(Ok(members.into_iter().map(unknown).collect())));
+        }
+        if let Some(consumers) = state.consumers(group_id) {
+            let (sender, answer) = oneshot::channel();
+            consumers.waiting.push(Work::Leave(members, sender));
+            self.serve_consumers(&shard, &mut state, group_id);
+            return Ok(answer);
         }
         let left =
             self.change(&shard, &mut state, group_id, |group, now, out| group.leave(&self.config, now, members, out));
-        left.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))
+        Ok(at_once(left.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID))))
     }
 
     /// Runs the timers for ever: deadlines of groups, and the expiry of offsets.
@@ -516,11 +543,25 @@ impl GroupCoordinator {
         for shard in self.shards() {
             let mut state = shard.state.lock();
             while let Some(group_id) = state.pop_due(now) {
-                self.change(&shard, &mut state, &group_id, |group, _, out| group.tick(&self.config, now, out));
-                self.serve_consumers(&shard, &mut state, &group_id);
+                match state.consumers(&group_id) {
+                    Some(_) => self.serve_consumers(&shard, &mut state, &group_id),
+                    None => {
+                        let tick =
+                            |group: &mut Group, _: Now, out: &mut Vec<Output>| group.tick(&self.config, now, out);
+                        self.change(&shard, &mut state, &group_id, tick);
+                    }
+                }
             }
         }
     }
+}
+
+/// An answer that need not be waited for.
+fn at_once(left: Left) -> oneshot::Receiver<Left> {
+    let (sender, answer) = oneshot::channel();
+    // The receiver is there.
+    sender.send(left).ok();
+    answer
 }
 
 /// Java's `String.hashCode`, whose absolute value is 0 for the one number that has none, in the range of partitions.

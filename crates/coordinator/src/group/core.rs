@@ -11,6 +11,7 @@
 mod cause;
 mod join;
 mod member;
+mod migration;
 mod offsets;
 mod pending;
 mod sync;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 pub use cause::{RebalanceCause, Trigger};
 pub use join::Join;
 use member::{Member, NEVER, protocols_bytes};
+pub use migration::MigratingMember;
 pub use offsets::{CommittedOffset, OffsetWrite, Offsets};
 use timers::JoinTimer;
 use wire::api::describe_groups::{DescribedGroup, DescribedGroupMember};
@@ -227,9 +229,13 @@ impl Group {
 
     /// Forgets the membership, as the tombstone of a group says; offsets have tombstones of their own.
     pub fn forget_membership(&mut self, now: Now) {
-        let offsets = std::mem::take(&mut self.offsets);
-        *self = Self::new(now);
-        self.offsets = offsets;
+        for (client_host, bytes) in
+            self.member_sizes().map(|(host, bytes)| (host.to_owned(), bytes)).collect::<Vec<_>>()
+        {
+            self.count_member_bytes(&client_host, -(bytes as isize));
+        }
+        let (offsets, member_growth) = (std::mem::take(&mut self.offsets), std::mem::take(&mut self.member_growth));
+        *self = Self { offsets, member_growth, ..Self::new(now) };
     }
 
     pub fn state(&self) -> State {

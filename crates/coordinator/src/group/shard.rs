@@ -12,9 +12,9 @@ use tokio::sync::{Notify, oneshot};
 use wire::api::join_group::JoinGroupResponse;
 use wire::api::sync_group::SyncGroupResponse;
 
-use super::consumers::Consumers;
 use super::core::{Group, Output, RequestId, Write};
 use super::memory::{Memory, Use};
+use super::queue::Consumers;
 use super::{GroupConfig, Now};
 use crate::phase::Phase;
 
@@ -63,7 +63,8 @@ impl PendingMember {
 pub(super) struct Slot {
     /// Its offsets, and its members if they use the classic protocol.
     pub(super) group: Group,
-    /// Its members if they use the consumer group protocol (KIP-848). Then `group` has none.
+    /// Its members if it is a consumer group (KIP-848). Then `group` has none, but for the time in which its own are
+    /// being handed over.
     pub(super) consumers: Option<Consumers>,
     /// Notified whenever offsets have become visible.
     pub(super) offsets_visible: Arc<Notify>,
@@ -140,8 +141,13 @@ impl Slot {
         self.group.size_bytes() + self.consumers.as_ref().map_or(0, |consumers| consumers.group.size_bytes())
     }
 
+    pub(super) fn has_consumer(&self, member_id: &str) -> bool {
+        self.consumers.as_ref().is_some_and(|consumers| consumers.group.has_member(member_id))
+    }
+
+    /// Members of the classic protocol that are about to become a consumer group's have its timers.
     fn wake_ms(&self) -> i64 {
-        self.group.wake_ms().min(self.consumers.as_ref().map_or(i64::MAX, Consumers::wake_ms))
+        self.consumers.as_ref().map_or(self.group.wake_ms(), Consumers::wake_ms)
     }
 }
 
@@ -167,6 +173,11 @@ impl ShardState {
 
     pub(super) fn group(&mut self, group_id: &str) -> Option<&mut Group> {
         self.groups.get_mut(group_id).map(|slot| &mut slot.group)
+    }
+
+    /// The members of a consumer group, if it is one.
+    pub(super) fn consumers(&mut self, group_id: &str) -> Option<&mut Consumers> {
+        self.groups.get_mut(group_id)?.consumers.as_mut()
     }
 
     /// The group, new if it does not exist.

@@ -5,5 +5,6 @@ mod bounds;
 mod consumers;
 mod fake;
 mod load;
+mod migration;
 mod random;
 mod transactions;

@@ -47,6 +47,11 @@ impl ConsumerProtocolSubscription {
         read(bytes)
     }
 
+    /// The version that a member writes, which is the one it is answered in.
+    pub fn version(bytes: &Bytes) -> Result<i16> {
+        split_number(bytes).map(|(version, _)| version)
+    }
+
     pub fn to_bytes(&self) -> Bytes {
         self.write_versioned(*Self::VERSIONS.end())
     }
@@ -59,6 +64,11 @@ impl ConsumerProtocolAssignment {
 
     pub fn to_bytes(&self) -> Bytes {
         self.write_versioned(*Self::VERSIONS.end())
+    }
+
+    /// In the version of the member that it is for, or the nearest that is known.
+    pub fn to_bytes_in(&self, version: i16) -> Bytes {
+        self.write_versioned(version.clamp(*Self::VERSIONS.start(), *Self::VERSIONS.end()))
     }
 }
 
@@ -77,6 +87,11 @@ mod tests {
         bytes[1] = 77;
         bytes.push(1);
         assert_eq!(ConsumerProtocolAssignment::from_bytes(&bytes.into()), Ok(assignment));
+        for (version, written) in [(1, 1), (77, 3), (-1, 0)] {
+            let bytes = assignment.to_bytes_in(version);
+            assert_eq!(ConsumerProtocolSubscription::version(&bytes), Ok(written));
+            assert_eq!(ConsumerProtocolAssignment::from_bytes(&bytes), Ok(assignment.clone()));
+        }
         let negative = Bytes::from_static(&[0xff, 0xff, 0, 0, 0, 0]);
         assert_eq!(ConsumerProtocolSubscription::from_bytes(&negative), Err(WireError::UnknownStoredVersion(-1)));
     }

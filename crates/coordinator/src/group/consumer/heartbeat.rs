@@ -32,6 +32,12 @@ pub struct Answer {
     pub has_new_epoch: bool,
 }
 
+/// What has come of a member's description of itself.
+pub(super) struct Updated {
+    pub(super) resolve: Option<Resolution>,
+    pub(super) has_new_epoch: bool,
+}
+
 /// Patterns whose topics are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
@@ -85,26 +91,14 @@ impl ConsumerGroup {
         }
         self.check_epoch(&request)?;
 
-        let former = self.members.get(&member_id).cloned();
         let assigned = self.current.get(&member_id).map(|current| current.assigned.clone()).unwrap_or_default();
         let is_full = request.rebalance_timeout_ms != -1
             && (request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some())
             && request.topic_partitions.is_some();
-        let metadata = updated(former.clone().unwrap_or_default(), &request, client_id, client_host);
-        let rebalance_timeout_ms = metadata.rebalance_timeout_ms;
-        let has_new_topics = metadata.topics != former.as_ref().map(|former| former.topics.clone()).unwrap_or_default();
-        let former_pattern = former.as_ref().and_then(MemberMetadata::pattern).map(str::to_owned);
-        let pattern = metadata.pattern().map(str::to_owned);
-        if former.as_ref() != Some(&metadata) {
-            let metadata = Some(metadata);
-            self.make(change, Record::Member { member_id: member_id.clone(), metadata });
-        }
-        let pattern_change = self.change_pattern(former_pattern, pattern, change)?;
-        let resolve = self.begin_resolving(context);
-        let is_changed = has_new_topics || pattern_change == PatternChange::Resolved;
-        let has_new_epoch = self.advance_epoch(context, is_changed, change);
-        self.update_target(context, change);
-        self.reconcile(context, &member_id, rebalance_timeout_ms, request.topic_partitions.as_deref(), change)?;
+        let former = self.members.get(&member_id).cloned().unwrap_or_default();
+        let metadata = updated(former, &request, client_id, client_host);
+        let owned = request.topic_partitions.as_deref();
+        let Updated { resolve, has_new_epoch } = self.update_member(context, &member_id, metadata, owned, change)?;
         self.start_session(context.now, &member_id, context.settings.session_timeout_ms);
 
         let current = self.current.get(&member_id).cloned().unwrap_or_default();
@@ -117,6 +111,32 @@ impl ConsumerGroup {
             ..Default::default()
         };
         Ok(Answer { response, change: Change::default(), resolve, has_new_epoch })
+    }
+
+    /// Takes over what a member says of itself, and leads it a step further.
+    pub(super) fn update_member(
+        &mut self,
+        context: Context<'_>,
+        member_id: &str,
+        metadata: MemberMetadata,
+        owned: Option<&[TopicPartitions]>,
+        change: &mut Change,
+    ) -> Result<Updated, Refusal> {
+        let former = self.members.get(member_id).cloned();
+        let rebalance_timeout_ms = metadata.rebalance_timeout_ms;
+        let has_new_topics = metadata.topics != former.as_ref().map(|former| former.topics.clone()).unwrap_or_default();
+        let former_pattern = former.as_ref().and_then(MemberMetadata::pattern).map(str::to_owned);
+        let pattern = metadata.pattern().map(str::to_owned);
+        if former.as_ref() != Some(&metadata) {
+            self.make(change, Record::Member { member_id: member_id.to_owned(), metadata: Some(metadata) });
+        }
+        let pattern_change = self.change_pattern(former_pattern, pattern, change)?;
+        let resolve = self.begin_resolving(context);
+        let is_changed = has_new_topics || pattern_change == PatternChange::Resolved;
+        let has_new_epoch = self.advance_epoch(context, is_changed, change);
+        self.update_target(context, change);
+        self.reconcile(context, member_id, rebalance_timeout_ms, owned, change)?;
+        Ok(Updated { resolve, has_new_epoch })
     }
 
     pub(super) fn check_known(&self, member_id: &str) -> Result<(), Refusal> {
@@ -154,24 +174,30 @@ impl ConsumerGroup {
         let Some(holder) = self.static_members.get(instance_id).filter(|holder| *holder != member_id).cloned() else {
             return Ok(());
         };
+        // One of the classic protocol does not say that it leaves.
+        let is_classic = self.members.get(&holder).is_some_and(|holder| holder.classic.is_some());
         let has_left = self.current.get(&holder).is_some_and(|current| current.epoch == STATIC_LEAVE_EPOCH);
-        if !has_left {
+        if !has_left && !is_classic {
             let message = format!(
                 "Static member {member_id} with instance id {instance_id} cannot join the group because the instance id \
                  is owned by {holder}."
             );
             return Err(Refusal::new(ErrorCode::UNRELEASED_INSTANCE_ID, message));
         }
-        let metadata = self.members.get(&holder).cloned();
-        let partitions = Some(self.targets.get(&holder).cloned().unwrap_or_default());
-        let current = self.current.get(&holder).cloned().unwrap_or_default();
+        self.replace_static_member(&holder, member_id.clone(), change);
+        Ok(())
+    }
+
+    /// Has a member take the place of another one with all that it has.
+    pub(super) fn replace_static_member(&mut self, holder: &str, member_id: String, change: &mut Change) {
+        let metadata = self.members.get(holder).cloned();
+        let partitions = Some(self.targets.get(holder).cloned().unwrap_or_default());
+        let current = self.current.get(holder).cloned().unwrap_or_default();
         let current = Some(Current { epoch: JOIN_EPOCH, previous_epoch: JOIN_EPOCH, ..current });
-        self.remove_member(&holder, change);
-        let member_id = member_id.clone();
+        self.remove_member(holder, change);
         self.make(change, Record::Member { member_id: member_id.clone(), metadata });
         self.make(change, Record::Target { member_id: member_id.clone(), partitions });
         self.make(change, Record::Current { member_id, current });
-        Ok(())
     }
 
     /// Whether the sender may be the member in its present epoch. It may also be one that has not got the last answer,

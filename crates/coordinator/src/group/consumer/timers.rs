@@ -8,6 +8,16 @@ use crate::group::Now;
 pub(super) struct Timers {
     session_deadline_ms: i64,
     rebalance: Option<RebalanceDeadline>,
+    /// Until when a member of the classic protocol has to send what it owes: a JoinGroup, and then a SyncGroup.
+    join_deadline_ms: i64,
+    sync_deadline_ms: i64,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        let (session_deadline_ms, join_deadline_ms, sync_deadline_ms) = (i64::MAX, i64::MAX, i64::MAX);
+        Self { session_deadline_ms, rebalance: None, join_deadline_ms, sync_deadline_ms }
+    }
 }
 
 /// Until when a member has to have left an epoch.
@@ -19,7 +29,8 @@ struct RebalanceDeadline {
 
 impl Timers {
     fn first_ms(&self) -> i64 {
-        self.rebalance.map_or(i64::MAX, |rebalance| rebalance.deadline_ms).min(self.session_deadline_ms)
+        let rebalance_ms = self.rebalance.map_or(i64::MAX, |rebalance| rebalance.deadline_ms);
+        rebalance_ms.min(self.session_deadline_ms).min(self.join_deadline_ms).min(self.sync_deadline_ms)
     }
 }
 
@@ -31,14 +42,35 @@ impl ConsumerGroup {
 
     pub(super) fn start_session(&mut self, now: Now, member_id: &str, session_timeout_ms: i32) {
         let session_deadline_ms = now.monotonic_ms + i64::from(session_timeout_ms);
-        match self.timers.get_mut(member_id) {
-            Some(timers) => timers.session_deadline_ms = session_deadline_ms,
-            None => {
-                let timers = Timers { session_deadline_ms, rebalance: None };
-                self.timers.insert(member_id.to_owned(), timers);
-            }
-        }
+        self.timers_of(member_id).session_deadline_ms = session_deadline_ms;
         self.wake_ms = self.wake_ms.min(session_deadline_ms);
+    }
+
+    fn timers_of(&mut self, member_id: &str) -> &mut Timers {
+        if !self.timers.contains_key(member_id) {
+            self.timers.insert(member_id.to_owned(), Timers::default());
+        }
+        self.timers.get_mut(member_id).expect("it was just put there")
+    }
+
+    /// A member of the classic protocol has to join within a time, unless it has to already.
+    pub(super) fn expect_join(&mut self, now: Now, member_id: &str, timeout_ms: i32) {
+        let timers = self.timers_of(member_id);
+        timers.join_deadline_ms = timers.join_deadline_ms.min(now.monotonic_ms + i64::from(timeout_ms));
+        self.wake_ms = self.wake_ms.min(self.timers[member_id].join_deadline_ms);
+    }
+
+    /// A member of the classic protocol has joined, and has to send SyncGroup within a time.
+    pub(super) fn expect_sync(&mut self, now: Now, member_id: &str, timeout_ms: i32) {
+        let sync_deadline_ms = now.monotonic_ms + i64::from(timeout_ms);
+        let timers = self.timers_of(member_id);
+        (timers.join_deadline_ms, timers.sync_deadline_ms) = (i64::MAX, sync_deadline_ms);
+        self.wake_ms = self.wake_ms.min(sync_deadline_ms);
+    }
+
+    /// A member of the classic protocol has sent SyncGroup.
+    pub(super) fn end_sync(&mut self, member_id: &str) {
+        self.timers_of(member_id).sync_deadline_ms = i64::MAX;
     }
 
     /// Has a member leave an epoch within a time, or takes that back.
@@ -50,19 +82,16 @@ impl ConsumerGroup {
         if let Some(RebalanceDeadline { deadline_ms, .. }) = rebalance {
             self.wake_ms = self.wake_ms.min(deadline_ms);
         }
-        match self.timers.get_mut(member_id) {
-            Some(timers) => timers.rebalance = rebalance,
-            None => {
-                let timers = Timers { session_deadline_ms: i64::MAX, rebalance };
-                self.timers.insert(member_id.to_owned(), timers);
-            }
-        }
+        self.timers_of(member_id).rebalance = rebalance;
     }
 
-    /// Starts the timers of members that were read from the log.
+    /// Starts the timers of members that were read from the log, or have come from the classic protocol.
     pub fn resume(&mut self, context: Context<'_>) {
         for (member_id, metadata) in self.members.clone() {
-            self.start_session(context.now, &member_id, context.settings.session_timeout_ms);
+            // A member of the classic protocol has a session timeout of its own.
+            let own_timeout_ms = metadata.classic.as_ref().map(|classic| classic.session_timeout_ms);
+            let session_timeout_ms = own_timeout_ms.unwrap_or(context.settings.session_timeout_ms);
+            self.start_session(context.now, &member_id, session_timeout_ms);
             let current = self.current.get(&member_id);
             if let Some(current) = current.filter(|current| current.state == MemberState::UnrevokedPartitions) {
                 let deadline = Some((current.epoch, metadata.rebalance_timeout_ms));
@@ -85,7 +114,10 @@ impl ConsumerGroup {
                 .rebalance
                 .is_some_and(|rebalance| rebalance.deadline_ms <= now_ms && Some(rebalance.epoch) == epoch);
             timers.rebalance = timers.rebalance.filter(|rebalance| rebalance.deadline_ms > now_ms);
-            if is_late || timers.session_deadline_ms <= now_ms {
+            let is_missed = [timers.session_deadline_ms, timers.join_deadline_ms, timers.sync_deadline_ms]
+                .into_iter()
+                .any(|deadline_ms| deadline_ms <= now_ms);
+            if is_late || is_missed {
                 due.push(member_id.clone());
             }
         }

@@ -173,10 +173,10 @@ async fn a_member_comes_stays_and_goes() {
         members: vec![MemberIdentity { member_id: joined.member_id.clone(), ..Default::default() }],
         ..Default::default()
     };
-    assert_eq!(world.groups.leave_group(5, request.clone()).members[0].error_code, ErrorCode::NONE);
-    assert_eq!(world.groups.leave_group(5, request).members[0].error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(world.groups.leave_group(5, request.clone()).await.members[0].error_code, ErrorCode::NONE);
+    assert_eq!(world.groups.leave_group(5, request).await.members[0].error_code, ErrorCode::UNKNOWN_MEMBER_ID);
     let old = LeaveGroupRequest { group_id: "g".to_owned(), member_id: joined.member_id.clone(), ..Default::default() };
-    assert_eq!(world.groups.leave_group(2, old).error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(world.groups.leave_group(2, old).await.error_code, ErrorCode::UNKNOWN_MEMBER_ID);
     assert_eq!(world.heartbeat("g", &joined), ErrorCode::UNKNOWN_MEMBER_ID);
     assert_eq!(world.list(), [("g".to_owned(), "Empty".to_owned())]);
 
@@ -714,7 +714,7 @@ async fn rebalances_are_remembered_with_their_outcome() {
     let joined = world.admit("g").await;
     let left = MemberIdentity { member_id: joined.member_id.clone(), ..Default::default() };
     let request = LeaveGroupRequest { group_id: "g".to_owned(), members: vec![left], ..Default::default() };
-    world.groups.leave_group(5, request);
+    world.groups.leave_group(5, request).await;
     let rebalances = world.groups.recent_rebalances();
     let brief: Vec<_> = rebalances.iter().map(|r| (r.cause.as_str(), r.generation, r.members, r.duration_ms)).collect();
     assert_eq!(brief, [("member_left", 2, 0, 0), ("member_joined", 1, 1, 3_000)], "the initial delay was waited for");

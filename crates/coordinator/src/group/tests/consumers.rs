@@ -225,7 +225,10 @@ async fn a_group_without_members_changes_its_protocol_and_keeps_its_offsets() {
     let refused = world.beat(joining("a")).await;
     assert_eq!(refused.error_code, ErrorCode::GROUP_ID_NOT_FOUND);
     let left = MemberIdentity { member_id: joined.member_id.clone(), ..Default::default() };
-    world.groups.leave_group(3, LeaveGroupRequest { group_id: "g".into(), members: vec![left], ..Default::default() });
+    world
+        .groups
+        .leave_group(3, LeaveGroupRequest { group_id: "g".into(), members: vec![left], ..Default::default() })
+        .await;
     settle().await;
     assert_eq!(world.commit("g", &[("t1", 0, 7)]).await, [ErrorCode::NONE]);
 
@@ -236,7 +239,7 @@ async fn a_group_without_members_changes_its_protocol_and_keeps_its_offsets() {
     assert!(matches!(records.iter().rfind(of_classic), Some(Stored::Group { value: None, .. })));
     let described = world.groups.describe_group(6, "g");
     assert_eq!(described.error_code, ErrorCode::GROUP_ID_NOT_FOUND);
-    let join = world.groups.join_group(CALLER, join_request("g", "")).await;
+    let join = world.groups.join_group(CALLER, join_request("g", "no consumer")).await;
     assert_eq!(join.error_code, ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
     assert_eq!(world.heartbeat("g", &joined), ErrorCode::UNKNOWN_MEMBER_ID);
     let world = world.restart(0).await;

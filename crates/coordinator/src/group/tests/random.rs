@@ -256,7 +256,7 @@ impl Client {
             if self.shared.in_trouble() {
                 match self.rng.below(40) {
                     0 => {
-                        self.leave();
+                        self.leave().await;
                         return self.rng.pause(5_000).await;
                     }
                     1 => {
@@ -291,7 +291,7 @@ impl Client {
         }
     }
 
-    fn leave(&mut self) {
+    async fn leave(&mut self) {
         let (_, groups) = self.shared.groups();
         let identity = MemberIdentity {
             member_id: std::mem::take(&mut self.member_id),
@@ -299,7 +299,7 @@ impl Client {
             reason: None,
         };
         let request = LeaveGroupRequest { group_id: GROUP.to_owned(), members: vec![identity], ..Default::default() };
-        groups.leave_group(5, request);
+        groups.leave_group(5, request).await;
     }
 
     /// Commits the next number to the client's own topic. False if it should rejoin.
