@@ -100,7 +100,7 @@ impl Change {
     }
 }
 
-/// A consumer group.
+/// A consumer group. By default one that has never had a member.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerGroup {
     epoch: Option<GroupEpoch>,
@@ -128,7 +128,7 @@ pub struct ConsumerGroup {
 
     // The rest is not stored.
     timers: BTreeMap<String, Timers>,
-    wake_ms: i64,
+    wake_ms: Option<i64>,
     /// Whether the topics are known to be those that `epoch` knows of.
     has_current_topics: bool,
     /// The version of the metadata that last changed them.
@@ -142,11 +142,6 @@ pub struct ConsumerGroup {
 }
 
 impl ConsumerGroup {
-    /// A group that has never had a member.
-    pub fn new() -> Self {
-        Self { wake_ms: i64::MAX, ..Self::default() }
-    }
-
     pub fn epoch(&self) -> i32 {
         self.epoch.map_or(FIRST_EPOCH, |epoch| epoch.epoch)
     }

@@ -78,7 +78,7 @@ impl GroupCoordinator {
             self.change(&shard, &mut state, &group_id, |group, _, out| group.interrupt(out));
         }
         let slot = state.slot_or_new(&group_id, self.now(), caller.client_host);
-        let consumers = slot.consumers.get_or_insert_with(|| Consumers::new(ConsumerGroup::new()));
+        let consumers = slot.consumers.get_or_insert_with(|| Consumers::new(ConsumerGroup::default()));
         let heartbeat = Box::new(Heartbeat {
             client_id: caller.client_id.unwrap_or_default().to_owned(),
             client_host: format!("/{}", caller.client_host),

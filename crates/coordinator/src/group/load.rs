@@ -105,7 +105,7 @@ impl Replay {
                 }
             }
             Stored::Consumer { group_id, record } => {
-                self.consumers.entry(group_id).or_insert_with(ConsumerGroup::new).apply(record);
+                self.consumers.entry(group_id).or_default().apply(record);
             }
         }
     }

@@ -3,6 +3,9 @@
 use super::{Change, ConsumerGroup, Context, MemberState};
 use crate::group::Now;
 
+/// How long after an attempt to put a member out the next one is made, if it is still there.
+const FENCE_RETRY_MS: i64 = 500;
+
 /// When a member is put out of the group, on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
@@ -37,13 +40,17 @@ impl Timers {
 impl ConsumerGroup {
     /// When [`Self::tick`] must be called: no later than the first deadline. `i64::MAX` if there is none.
     pub fn wake_ms(&self) -> i64 {
-        self.wake_ms
+        self.wake_ms.unwrap_or(i64::MAX)
+    }
+
+    fn wake_by(&mut self, deadline_ms: i64) {
+        self.wake_ms = Some(self.wake_ms().min(deadline_ms));
     }
 
     pub(super) fn start_session(&mut self, now: Now, member_id: &str, session_timeout_ms: i32) {
         let session_deadline_ms = now.monotonic_ms + i64::from(session_timeout_ms);
         self.timers_of(member_id).session_deadline_ms = session_deadline_ms;
-        self.wake_ms = self.wake_ms.min(session_deadline_ms);
+        self.wake_by(session_deadline_ms);
     }
 
     fn timers_of(&mut self, member_id: &str) -> &mut Timers {
@@ -56,8 +63,9 @@ impl ConsumerGroup {
     /// A member of the classic protocol has to join within a time, unless it has to already.
     pub(super) fn expect_join(&mut self, now: Now, member_id: &str, timeout_ms: i32) {
         let timers = self.timers_of(member_id);
-        timers.join_deadline_ms = timers.join_deadline_ms.min(now.monotonic_ms + i64::from(timeout_ms));
-        self.wake_ms = self.wake_ms.min(self.timers[member_id].join_deadline_ms);
+        let join_deadline_ms = timers.join_deadline_ms.min(now.monotonic_ms + i64::from(timeout_ms));
+        timers.join_deadline_ms = join_deadline_ms;
+        self.wake_by(join_deadline_ms);
     }
 
     /// A member of the classic protocol has joined, and has to send SyncGroup within a time.
@@ -65,7 +73,7 @@ impl ConsumerGroup {
         let sync_deadline_ms = now.monotonic_ms + i64::from(timeout_ms);
         let timers = self.timers_of(member_id);
         (timers.join_deadline_ms, timers.sync_deadline_ms) = (i64::MAX, sync_deadline_ms);
-        self.wake_ms = self.wake_ms.min(sync_deadline_ms);
+        self.wake_by(sync_deadline_ms);
     }
 
     /// A member of the classic protocol has sent SyncGroup.
@@ -80,7 +88,7 @@ impl ConsumerGroup {
             deadline_ms: now.monotonic_ms + i64::from(timeout_ms),
         });
         if let Some(RebalanceDeadline { deadline_ms, .. }) = rebalance {
-            self.wake_ms = self.wake_ms.min(deadline_ms);
+            self.wake_by(deadline_ms);
         }
         self.timers_of(member_id).rebalance = rebalance;
     }
@@ -103,7 +111,7 @@ impl ConsumerGroup {
     /// Puts members out that are due.
     pub fn tick(&mut self, context: Context<'_>) -> Change {
         let now_ms = context.now.monotonic_ms;
-        if now_ms < self.wake_ms {
+        if now_ms < self.wake_ms() {
             return Change::default();
         }
         self.timers.retain(|member_id, _| self.members.contains_key(member_id));
@@ -122,8 +130,12 @@ impl ConsumerGroup {
             }
         }
         let change = self.fence(context, &due);
-        due.iter().for_each(|member_id| _ = self.timers.remove(member_id));
-        self.wake_ms = self.timers.values().map(Timers::first_ms).min().unwrap_or(i64::MAX);
+        for member_id in due {
+            // Should its end not get to the log, it is due again.
+            let again = Timers { session_deadline_ms: now_ms + FENCE_RETRY_MS, ..Timers::default() };
+            self.timers.insert(member_id, again);
+        }
+        self.wake_ms = self.timers.values().map(Timers::first_ms).min();
         change
     }
 }

@@ -129,6 +129,20 @@ async fn a_change_that_cannot_be_written_has_not_happened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_silent_member_goes_when_its_end_can_be_written() {
+    let world = World::new(GroupConfig::default()).await;
+    let timers = tokio::spawn(world.groups.clone().run());
+    assert_eq!(world.beat(joining("a")).await.member_epoch, 2);
+    world.log.refuse(Some(ErrorCode::NOT_ENOUGH_REPLICAS));
+    sleep(Duration::from_secs(60)).await;
+    world.is_consumer("Stable");
+    world.log.refuse(None);
+    sleep(Duration::from_secs(1)).await;
+    world.is_consumer("Empty");
+    timers.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_heartbeat_whose_write_takes_too_long_is_told_so_and_may_have_happened() {
     let world = World::new(GroupConfig::default()).await;
     world.log.hold();

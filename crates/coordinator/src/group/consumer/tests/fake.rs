@@ -79,7 +79,7 @@ impl World {
     pub(super) fn new() -> Self {
         let mut topics = FakeTopics::default();
         topics.set("t", 1, 4);
-        Self { group: ConsumerGroup::new(), topics, settings: settings(), now_ms: 1_000, log: Vec::new() }
+        Self { group: ConsumerGroup::default(), topics, settings: settings(), now_ms: 1_000, log: Vec::new() }
     }
 
     /// Does something to the group, and appends what it writes.

@@ -143,7 +143,7 @@ impl Simulation {
     fn fail_over(&mut self) {
         let upto = self.rng.below(self.world.log.len() as u64 + 1) as usize;
         self.world.log = compacted(&self.world.log, upto, self.rng.one_in(2));
-        let mut group = ConsumerGroup::new();
+        let mut group = ConsumerGroup::default();
         self.world.log.iter().cloned().for_each(|record| _ = group.apply(record));
         self.world.group = group;
         self.world.change(|group, context| (group.resume(context), Default::default()));
@@ -247,7 +247,7 @@ impl Simulation {
             assert_eq!(refused, Some(ErrorCode::UNKNOWN_MEMBER_ID), "{member_id} may commit");
         }
         let group = &self.world.group;
-        let mut replayed = ConsumerGroup::new();
+        let mut replayed = ConsumerGroup::default();
         self.world.log.iter().cloned().for_each(|record| _ = replayed.apply(record));
         assert_same(&replayed, group);
     }
