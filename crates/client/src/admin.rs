@@ -26,7 +26,9 @@ use std::collections::BTreeMap;
 pub use cluster::{ClusterBroker, ClusterDescription};
 pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, Resource, ResourceKind};
 pub use elections::ElectionKind;
-pub use groups::{CommittedOffsets, GroupDescription, GroupMember, ListedGroup, ListedGroups};
+pub use groups::{
+    CommittedOffsets, GroupDescription, GroupEpochs, GroupMember, ListedGroup, ListedGroups, MemberProgress,
+};
 pub use log_dirs::{LogDir, LogDirReplica};
 pub use producers::{HangingTransaction, HangingTransactions, PartitionProducer};
 pub use quorum::{Quorum, QuorumReplica};

@@ -43,10 +43,10 @@ mod transaction;
 
 pub use admin::{
     AbortTarget, ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource,
-    ConfigSynonym, ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupMember, HangingTransaction,
-    HangingTransactions, ListedGroup, ListedGroups, ListedTransaction, ListedTransactions, LogDir, LogDirReplica,
-    OffsetMove, PartitionProducer, Quorum, QuorumReplica, Reassignment, ResetTarget, Resource, ResourceKind,
-    TransactionDescription, TransactionFilter,
+    ConfigSynonym, ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupEpochs, GroupMember,
+    HangingTransaction, HangingTransactions, ListedGroup, ListedGroups, ListedTransaction, ListedTransactions, LogDir,
+    LogDirReplica, MemberProgress, OffsetMove, PartitionProducer, Quorum, QuorumReplica, Reassignment, ResetTarget,
+    Resource, ResourceKind, TransactionDescription, TransactionFilter,
 };
 pub use bootstrap_server::bootstrap_server;
 pub use client::{Client, ClientConfig, Retry};

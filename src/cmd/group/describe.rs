@@ -22,7 +22,7 @@ Examples:
   parshall group describe billing
   parshall group describe billing --members --verbose
   parshall group describe --regex 'test-.*'
-  parshall group describe --all-groups --state")]
+  parshall group describe --all-groups --state --verbose")]
 pub(super) struct Describe {
     /// Names of the groups
     #[arg(value_name = "GROUP", value_parser = args::name, required_unless_present = "all_groups")]
@@ -39,8 +39,8 @@ pub(super) struct Describe {
     /// Show the state in place of the offsets
     #[arg(long)]
     state: bool,
-    /// With --members: show what each is assigned
-    #[arg(long, requires = "members")]
+    /// With --members: show what each is assigned and is to be assigned; with --state: show the group's epochs
+    #[arg(long)]
     verbose: bool,
     /// Print one JSON array
     #[arg(long)]
@@ -70,7 +70,7 @@ pub(super) async fn run(args: Describe) -> Result<()> {
         warn_of_state(group);
         let text = match (args.members, args.state) {
             (true, _) => render_members(group, args.verbose),
-            (_, true) => render_state(group),
+            (_, true) => render_state(group, args.verbose),
             _ => render_offsets(&group.group_id, &offsets(&client, group).await?),
         };
         output::print(&text)?;
@@ -82,7 +82,7 @@ pub(super) async fn run(args: Describe) -> Result<()> {
 fn warn_of_state(group: &GroupDescription) {
     match group.state.as_str() {
         "Empty" => eprintln!("\nConsumer group '{}' has no active members.", visible(&group.group_id)),
-        "PreparingRebalance" | "CompletingRebalance" => {
+        "PreparingRebalance" | "CompletingRebalance" | "Assigning" | "Reconciling" => {
             eprintln!("\nWarning: Consumer group '{}' is rebalancing.", visible(&group.group_id));
         }
         _ => {}
@@ -108,6 +108,10 @@ struct Member<'a> {
     host: &'a str,
     client_id: &'a str,
     partitions: Vec<String>,
+    /// These are null in groups of the classic protocol.
+    epoch: Option<i32>,
+    target_partitions: Option<Vec<String>>,
+    is_classic: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +120,9 @@ struct Document<'a> {
     state: &'a str,
     protocol_type: &'a str,
     assignment_strategy: &'a str,
+    /// Of a group of the consumer protocol (KIP-848).
+    group_epoch: Option<i32>,
+    assignment_epoch: Option<i32>,
     coordinator: i32,
     members: Vec<Member<'a>>,
     offsets: Vec<Offset>,
@@ -127,6 +134,8 @@ async fn document<'a>(client: &Client, group: &'a GroupDescription) -> Result<Do
         state: &group.state,
         protocol_type: &group.protocol_type,
         assignment_strategy: &group.protocol,
+        group_epoch: group.epochs.map(|epochs| epochs.group),
+        assignment_epoch: group.epochs.map(|epochs| epochs.assignment),
         coordinator: group.coordinator.id,
         members: group
             .members
@@ -137,6 +146,12 @@ async fn document<'a>(client: &Client, group: &'a GroupDescription) -> Result<Do
                 host: &member.client_host,
                 client_id: &member.client_id,
                 partitions: assigned(member).iter().map(ToString::to_string).collect(),
+                epoch: member.progress.as_ref().map(|progress| progress.epoch),
+                target_partitions: member
+                    .progress
+                    .as_ref()
+                    .map(|progress| progress.target.iter().map(ToString::to_string).collect()),
+                is_classic: member.progress.as_ref().and_then(|progress| progress.is_classic),
             })
             .collect(),
         offsets: offsets(client, group).await?,
@@ -223,6 +238,9 @@ fn render_offsets(group: &str, rows: &[Offset]) -> String {
 /// `ConsumerGroupCommand.printMembers`.
 fn render_members(group: &GroupDescription, verbose: bool) -> String {
     let has_instances = group.members.iter().any(|member| member.group_instance_id.is_some());
+    // Only a group that is on its way to the consumer protocol tells who has got there.
+    let is_classic = |member: &GroupMember| member.progress.as_ref().and_then(|progress| progress.is_classic);
+    let tells_upgraded = verbose && group.members.iter().any(|member| is_classic(member) == Some(true));
     let mut header = vec![("GROUP", Fitted(15)), ("CONSUMER-ID", Fitted(15))];
     if has_instances {
         header.push(("GROUP-INSTANCE-ID", Fitted(17)));
@@ -230,10 +248,13 @@ fn render_members(group: &GroupDescription, verbose: bool) -> String {
     header.extend([("HOST", Fitted(15)), ("CLIENT-ID", Fitted(15)), ("#PARTITIONS", Fixed(15))]);
     if verbose {
         header.extend([("CURRENT-EPOCH", Fixed(15)), ("CURRENT-ASSIGNMENT", Fitted(20))]);
-        header.extend([("TARGET-EPOCH", Fixed(15)), ("TARGET-ASSIGNMENT", Fixed(20))]);
+        header.extend([("TARGET-EPOCH", Fixed(15)), ("TARGET-ASSIGNMENT", Fitted(20))]);
     } else {
         // Kafka's lines end with a space.
         header.push(("", Fixed(0)));
+    }
+    if tells_upgraded {
+        header.push(("UPGRADED", Fixed(0)));
     }
     let (names, columns): (Vec<_>, Vec<_>) = header.into_iter().unzip();
     let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
@@ -245,10 +266,19 @@ fn render_members(group: &GroupDescription, verbose: bool) -> String {
         }
         row.extend([member.client_host.clone(), member.client_id.clone(), assigned.len().to_string()]);
         if verbose {
-            // Epochs and targets are those of the newer protocol (KIP-848).
-            row.extend([MISSING.to_owned(), partitions::by_topic(assigned), MISSING.to_owned(), MISSING.to_owned()]);
+            let current = partitions::by_topic(assigned);
+            row.extend(match (&member.progress, group.epochs) {
+                (Some(progress), Some(epochs)) => {
+                    let target = partitions::by_topic(&progress.target);
+                    [progress.epoch.to_string(), current, epochs.assignment.to_string(), target]
+                }
+                _ => [MISSING.to_owned(), current, MISSING.to_owned(), MISSING.to_owned()],
+            });
         } else {
             row.push(String::new());
+        }
+        if tells_upgraded {
+            row.push(is_classic(member).map_or_else(String::new, |is_classic| (!is_classic).to_string()));
         }
         rows.push(row);
     }
@@ -256,19 +286,32 @@ fn render_members(group: &GroupDescription, verbose: bool) -> String {
 }
 
 /// `ConsumerGroupCommand.printStates`.
-fn render_state(group: &GroupDescription) -> String {
+fn render_state(group: &GroupDescription, verbose: bool) -> String {
     let coordinator = format!("{}  ({})", group.coordinator.address(), group.coordinator.id);
     let strategy = if group.protocol.is_empty() { MISSING } else { &group.protocol };
-    let members = group.members.len().to_string();
-    let header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"];
-    let row = [&group.group_id, &coordinator, strategy, &group.state, &members];
-    let columns = [Fitted(15), Fitted(25), Fixed(20), Fixed(20), Fixed(0)];
+    let epoch = |epoch: Option<i32>| epoch.map_or_else(|| MISSING.to_owned(), |epoch| epoch.to_string());
+    let mut cells = vec![
+        ("GROUP", Fitted(15), group.group_id.clone()),
+        ("COORDINATOR (ID)", Fitted(25), coordinator),
+        ("ASSIGNMENT-STRATEGY", Fixed(20), strategy.to_owned()),
+        ("STATE", Fixed(20), group.state.clone()),
+    ];
+    if verbose {
+        let of_group = epoch(group.epochs.map(|epochs| epochs.group));
+        let of_assignment = epoch(group.epochs.map(|epochs| epochs.assignment));
+        cells.push(("GROUP-EPOCH", Fixed(15), of_group));
+        cells.push(("TARGET-ASSIGNMENT-EPOCH", Fixed(25), of_assignment));
+    }
+    cells.push(("#MEMBERS", Fixed(0), group.members.len().to_string()));
+    let header: Vec<String> = cells.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let row: Vec<String> = cells.iter().map(|(_, _, cell)| cell.clone()).collect();
+    let columns: Vec<_> = cells.into_iter().map(|(_, column, _)| column).collect();
     format!("\n{}", table(&[header, row], &columns, " "))
 }
 
 #[cfg(test)]
 mod tests {
-    use client::Broker;
+    use client::{Broker, GroupEpochs, MemberProgress};
 
     use super::*;
 
@@ -279,6 +322,7 @@ mod tests {
             client_id: "console-consumer".to_owned(),
             client_host: "/127.0.0.1".to_owned(),
             assigned: Some([0, 1, 2].map(|partition| TopicPartition::new("gamma", partition)).into()),
+            progress: None,
         };
         GroupDescription {
             group_id: "g1".to_owned(),
@@ -287,6 +331,32 @@ mod tests {
             protocol: "range".to_owned(),
             coordinator: Broker { id: 1, host: "127.0.0.1".to_owned(), port: 22001, rack: None },
             members: vec![member],
+            epochs: None,
+        }
+    }
+
+    /// One of the consumer protocol, to which a member of the classic protocol belongs.
+    fn consumer_group() -> GroupDescription {
+        let of_t = |partitions: [i32; 3]| partitions.map(|partition| TopicPartition::new("t", partition)).to_vec();
+        let member = |member_id: &str, client_id: &str, partitions, is_classic| GroupMember {
+            member_id: member_id.to_owned(),
+            client_id: client_id.to_owned(),
+            client_host: "/127.0.0.1".to_owned(),
+            assigned: Some(of_t(partitions)),
+            progress: Some(MemberProgress { epoch: 2, target: of_t(partitions), is_classic: Some(is_classic) }),
+            ..GroupMember::default()
+        };
+        GroupDescription {
+            group_id: "m".to_owned(),
+            state: "Stable".to_owned(),
+            protocol: "uniform".to_owned(),
+            coordinator: Broker { id: 1, host: "127.0.0.1".to_owned(), port: 39110, rack: None },
+            members: vec![
+                member("N0ry4DMoTrKvUdP_g7mOgg", "new", [3, 4, 5], false),
+                member("old-d3601fac-8bca-435c-988a-abccd12b275a", "old", [0, 1, 2], true),
+            ],
+            epochs: Some(GroupEpochs { group: 3, assignment: 2 }),
+            ..group()
         }
     }
 
@@ -343,9 +413,41 @@ mod tests {
     }
 
     #[test]
+    fn members_of_both_protocols_look_like_kafkas() {
+        assert_eq!(
+            render_members(&consumer_group(), true),
+            concat!(
+                "\n",
+                "GROUP           CONSUMER-ID                              HOST            CLIENT-ID       #PARTITIONS     CURRENT-EPOCH   CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT    UPGRADED\n",
+                "m               N0ry4DMoTrKvUdP_g7mOgg                   /127.0.0.1      new             3               2               t:3,4,5              2               t:3,4,5              true\n",
+                "m               old-d3601fac-8bca-435c-988a-abccd12b275a /127.0.0.1      old             3               2               t:0,1,2              2               t:0,1,2              false\n",
+            )
+        );
+        let mut upgraded = consumer_group();
+        upgraded.members.pop();
+        assert!(!render_members(&upgraded, true).contains("UPGRADED"));
+        assert!(!render_members(&consumer_group(), false).contains("UPGRADED"));
+    }
+
+    #[test]
+    fn epochs_look_like_kafkas() {
+        let empty = GroupDescription { members: Vec::new(), state: "Empty".to_owned(), ..consumer_group() };
+        assert_eq!(
+            render_state(&empty, true),
+            concat!(
+                "\n",
+                "GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                GROUP-EPOCH     TARGET-ASSIGNMENT-EPOCH   #MEMBERS\n",
+                "m               127.0.0.1:39110  (1)      uniform              Empty                3               2                         0\n",
+            )
+        );
+        let classic = render_state(&group(), true);
+        assert!(classic.contains("Stable               -               -                         1\n"), "{classic}");
+    }
+
+    #[test]
     fn states_look_like_kafkas() {
         assert_eq!(
-            render_state(&group()),
+            render_state(&group(), false),
             concat!(
                 "\n",
                 "GROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS\n",

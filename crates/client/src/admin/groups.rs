@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ErrorCode;
+use wire::api::consumer_group_describe::{self, ConsumerGroupDescribeRequest};
 use wire::api::delete_groups::{DeleteGroupsRequest, DeleteGroupsResponse};
 use wire::api::describe_groups::{DescribeGroupsRequest, DescribedGroup, DescribedGroupMember};
 use wire::api::list_groups::{ListGroupsRequest, ListGroupsResponse};
@@ -19,6 +20,8 @@ use crate::{Broker, Client, ClientError, CommittedOffset, Connection, Group, Top
 const OFFSET_FETCH_BATCHED: i16 = 8;
 /// From this version on OffsetFetch names topics by id only.
 const OFFSETS_BY_TOPIC_ID: i16 = 10;
+/// The protocol type of groups of the consumer protocol, which have no other.
+const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
 /// The state of a group that does not exist, before version 6 of DescribeGroups.
 const DEAD: &str = "Dead";
 
@@ -51,6 +54,17 @@ pub struct GroupDescription {
     pub protocol: String,
     pub coordinator: Broker,
     pub members: Vec<GroupMember>,
+    /// Of a group of the consumer protocol (KIP-848).
+    pub epochs: Option<GroupEpochs>,
+}
+
+/// How far a group of the consumer protocol has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupEpochs {
+    /// Advances with each change of its subscriptions and their topics.
+    pub group: i32,
+    /// That of the change which the members are assigned for.
+    pub assignment: i32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,6 +75,19 @@ pub struct GroupMember {
     pub client_host: String,
     /// Sorted. `None` in groups that assign something else than partitions (Kafka Connect).
     pub assigned: Option<Vec<TopicPartition>>,
+    /// In a group of the consumer protocol.
+    pub progress: Option<MemberProgress>,
+}
+
+/// How far a member of a group of the consumer protocol has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberProgress {
+    /// That of the assignment which it has reached.
+    pub epoch: i32,
+    /// What it is to have. Sorted.
+    pub target: Vec<TopicPartition>,
+    /// Whether it has come from the classic protocol, and uses that. None from brokers that do not tell.
+    pub is_classic: Option<bool>,
 }
 
 impl Client {
@@ -194,7 +221,40 @@ fn not_found(group: &str) -> ClientError {
     ClientError::Refused { subject: format!("group {group}"), code, message }
 }
 
+/// Each protocol has its API. Groups that are not found by the one are looked for by the other.
 async fn describe(coordinator: Coordinator, groups: Vec<String>) -> Result<ByKey<GroupDescription>, ClientError> {
+    let mut described = describe_consumers(&coordinator, &groups).await?;
+    let others: Vec<_> = groups.into_iter().filter(|group| !described.contains_key(group)).collect();
+    if !others.is_empty() {
+        described.extend(describe_classic(&coordinator, others).await?);
+    }
+    Ok(described)
+}
+
+/// Those that use the consumer protocol. None where brokers or the cluster do not.
+async fn describe_consumers(
+    coordinator: &Coordinator,
+    groups: &[String],
+) -> Result<ByKey<GroupDescription>, ClientError> {
+    if coordinator.connection.version::<ConsumerGroupDescribeRequest>().is_err() {
+        return Ok(BTreeMap::new());
+    }
+    let request = ConsumerGroupDescribeRequest { group_ids: groups.to_vec(), ..Default::default() };
+    let response = coordinator.connection.send(&request).await?;
+    let is_other = |code| matches!(code, ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::UNSUPPORTED_VERSION);
+    let consumers = response.groups.into_iter().filter(|group| !is_other(group.error_code));
+    let described = consumers.map(|group| {
+        let subject = || format!("group {}", group.group_id);
+        let checked = ClientError::check(subject, group.error_code, group.error_message.as_deref());
+        (group.group_id.clone(), checked.map(|()| GroupDescription::of_consumers(group, coordinator.broker.clone())))
+    });
+    Ok(described.collect())
+}
+
+async fn describe_classic(
+    coordinator: &Coordinator,
+    groups: Vec<String>,
+) -> Result<ByKey<GroupDescription>, ClientError> {
     let request = DescribeGroupsRequest { groups, ..Default::default() };
     let response = coordinator.connection.send(&request).await?;
     let described = response.groups.into_iter().map(|group| {
@@ -214,6 +274,19 @@ impl GroupDescription {
             protocol: group.protocol_data,
             coordinator,
             members: group.members.into_iter().map(GroupMember::new).collect(),
+            epochs: None,
+        }
+    }
+
+    fn of_consumers(group: consumer_group_describe::DescribedGroup, coordinator: Broker) -> Self {
+        Self {
+            group_id: group.group_id,
+            state: group.group_state,
+            protocol_type: CONSUMER_PROTOCOL_TYPE.to_owned(),
+            protocol: group.assignor_name,
+            coordinator,
+            members: group.members.into_iter().map(GroupMember::of_consumers).collect(),
+            epochs: Some(GroupEpochs { group: group.group_epoch, assignment: group.assignment_epoch }),
         }
     }
 }
@@ -226,8 +299,33 @@ impl GroupMember {
             group_instance_id: member.group_instance_id,
             client_id: member.client_id,
             client_host: member.client_host,
+            progress: None,
         }
     }
+
+    fn of_consumers(member: consumer_group_describe::Member) -> Self {
+        const CLASSIC: i8 = 0;
+        let is_classic = (member.member_type >= CLASSIC).then_some(member.member_type == CLASSIC);
+        let target = partitions(member.target_assignment);
+        Self {
+            member_id: member.member_id,
+            group_instance_id: member.instance_id,
+            client_id: member.client_id,
+            client_host: member.client_host,
+            assigned: Some(partitions(member.assignment)),
+            progress: Some(MemberProgress { epoch: member.member_epoch, target, is_classic }),
+        }
+    }
+}
+
+fn partitions(assignment: consumer_group_describe::Assignment) -> Vec<TopicPartition> {
+    let of_topic = |topic: consumer_group_describe::TopicPartitions| {
+        let partitions = topic.partitions.into_iter();
+        partitions.map(move |partition| TopicPartition::new(topic.topic_name.clone(), partition))
+    };
+    let mut partitions: Vec<_> = assignment.topic_partitions.into_iter().flat_map(of_topic).collect();
+    partitions.sort();
+    partitions
 }
 
 type Offsets = BTreeMap<TopicPartition, CommittedOffset>;

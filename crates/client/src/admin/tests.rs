@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::timeout;
 use wire::ErrorCode;
+use wire::api::consumer_group_describe::{self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use wire::api::delete_records::{
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
 };
@@ -28,7 +29,10 @@ use wire::api::offset_fetch::{
 use wire::api::update_features::{UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use crate::fake_cluster::{FakeCluster, Question};
-use crate::{Client, ClientConfig, ClientError, ConnectionError, LATEST, ListedOffset, Resource, TopicPartition};
+use crate::{
+    Client, ClientConfig, ClientError, ConnectionError, GroupEpochs, LATEST, ListedOffset, MemberProgress, Resource,
+    TopicPartition,
+};
 
 const BROKERS: i32 = 3;
 const LIST_OFFSETS: (i16, i16) = (2, 5);
@@ -238,6 +242,67 @@ async fn every_coordinator_is_asked_once_for_all_its_groups() {
         client.describe_groups(&names(6)).await;
         assert_eq!(cluster.asked::<FindCoordinatorRequest>(), vec![0; searches]);
     }
+}
+
+/// Of the consumer protocol: those with an even number. The first of them may not be described.
+fn described_consumers(question: &Question) -> Option<BytesMut> {
+    use consumer_group_describe::{Assignment, DescribedGroup, Member, TopicPartitions};
+    let assignment = |partitions: &[i32]| Assignment {
+        topic_partitions: vec![TopicPartitions {
+            topic_name: "t".to_owned(),
+            partitions: partitions.to_vec(),
+            ..Default::default()
+        }],
+    };
+    let member = Member {
+        member_id: "m".to_owned(),
+        instance_id: Some("i".to_owned()),
+        member_epoch: 3,
+        assignment: assignment(&[1, 0]),
+        target_assignment: assignment(&[0]),
+        member_type: 0,
+        ..Default::default()
+    };
+    let groups =
+        question.read::<ConsumerGroupDescribeRequest>()?.group_ids.into_iter().map(|group_id| DescribedGroup {
+            error_code: match number(&group_id) {
+                0 => ErrorCode::GROUP_AUTHORIZATION_FAILED,
+                number if number % 2 == 0 => ErrorCode::NONE,
+                _ => ErrorCode::GROUP_ID_NOT_FOUND,
+            },
+            group_state: "Reconciling".to_owned(),
+            group_epoch: 5,
+            assignment_epoch: 4,
+            assignor_name: "uniform".to_owned(),
+            members: vec![member.clone()],
+            group_id,
+            ..Default::default()
+        });
+    let response = ConsumerGroupDescribeResponse { groups: groups.collect(), ..Default::default() };
+    question.answer::<ConsumerGroupDescribeRequest>(&response)
+}
+
+#[tokio::test]
+async fn groups_of_either_protocol_are_described() {
+    let versions = [(FIND_COORDINATOR, 4), DESCRIBE_GROUPS, (69, 1)];
+    let cluster = FakeCluster::start(BROKERS, Vec::new(), &versions, |question| {
+        coordinators(question)
+            .or_else(|| described_consumers(question))
+            .or_else(|| described(question, |_| ErrorCode::NONE))
+    });
+    let cluster = cluster.await;
+    let groups = cluster.client().describe_groups(&names(6)).await;
+    let states: Vec<_> = groups.values().map(|group| group.as_ref().map_or("", |group| group.state.as_str())).collect();
+    assert_eq!(states, ["", "Empty", "Reconciling", "Empty", "Reconciling", "Empty"]);
+    let group = groups["g2"].as_ref().unwrap();
+    let protocol = (group.protocol_type.as_str(), group.protocol.as_str(), group.coordinator.id);
+    assert_eq!(protocol, ("consumer", "uniform", 2));
+    assert_eq!(group.epochs, Some(GroupEpochs { group: 5, assignment: 4 }));
+    let of_t = |partitions: &[i32]| partitions.iter().map(|p| TopicPartition::new("t", *p)).collect::<Vec<_>>();
+    let progress = MemberProgress { epoch: 3, target: of_t(&[0]), is_classic: Some(true) };
+    let member = &group.members[0];
+    assert_eq!((member.assigned.as_deref(), &member.progress), (Some(&*of_t(&[0, 1])), &Some(progress)));
+    assert_eq!(groups["g3"].as_ref().unwrap().epochs, None);
 }
 
 #[tokio::test]
