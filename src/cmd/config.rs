@@ -1,4 +1,4 @@
-//! `parshall config`: settings of topics and brokers, with where they come from.
+//! `parshall config`: settings of topics, brokers and groups, with where they come from.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::args::{self, Connection};
 use super::failure::Usage;
 use super::output::{self, visible};
 
-/// Show and change settings of topics and brokers.
+/// Show and change settings of topics, brokers and groups.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -31,9 +31,10 @@ enum Kind {
     Topic,
     Broker,
     BrokerLogger,
+    Group,
 }
 
-/// Show the settings of a topic or a broker.
+/// Show the settings of a topic, a broker or a group.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +46,7 @@ Each line tells the value and, as synonyms, the sources that it could come from;
 struct Describe {
     /// What the settings belong to; the loggers of a broker have levels
     kind: Kind,
-    /// Name of the topic, or id of the broker, or `default` for all brokers
+    /// Name of the topic or group, or id of the broker, or `default` for all brokers
     #[arg(value_parser = args::name)]
     name: String,
     /// Show all settings, not only those that were changed here
@@ -58,18 +59,19 @@ struct Describe {
     connection: Connection,
 }
 
-/// Change settings of a topic or a broker; the others stay as they are.
+/// Change settings of a topic, a broker or a group; the others stay as they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall config alter topic orders --set retention.ms=3600000 --set cleanup.policy=compact
   parshall config alter topic orders --delete retention.ms
   parshall config alter broker 1 --set message.max.bytes=2097152
+  parshall config alter group billing --set consumer.session.timeout.ms=60000
   parshall config alter broker-logger 1 --set coordinator=DEBUG")]
 struct Alter {
     /// What the settings belong to; the loggers of a broker have levels
     kind: Kind,
-    /// Name of the topic, or id of the broker, or `default` for all brokers
+    /// Name of the topic or group, or id of the broker, or `default` for all brokers
     #[arg(value_parser = args::name)]
     name: String,
     /// A setting to change, as often as needed
@@ -95,6 +97,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 fn resource(kind: Kind, name: &str) -> Result<Resource> {
     match kind {
         Kind::Topic => Ok(Resource::topic(name)),
+        Kind::Group => Ok(Resource::group(name)),
         Kind::Broker if name == "default" => Ok(Resource::all_brokers()),
         Kind::Broker => match name.parse() {
             Ok(id @ 0..) => Ok(Resource::broker(id)),
@@ -237,6 +240,7 @@ mod tests {
         assert_eq!(resource(Kind::Broker, "3").unwrap(), Resource::broker(3));
         assert_eq!(resource(Kind::Broker, "default").unwrap(), Resource::all_brokers());
         assert_eq!(resource(Kind::Topic, "3").unwrap(), Resource::topic("3"));
+        assert_eq!(resource(Kind::Group, "3").unwrap(), Resource::group("3"));
         assert_eq!(resource(Kind::BrokerLogger, "3").unwrap(), Resource::loggers(3));
         assert!(resource(Kind::Broker, "one").is_err() && resource(Kind::Broker, "-1").is_err());
         assert!(resource(Kind::BrokerLogger, "default").is_err());
