@@ -48,7 +48,10 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let status = match &error {
             ClientError::UnknownTopic { .. } => StatusCode::NOT_FOUND,
-            ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => StatusCode::NOT_FOUND,
+            ClientError::Refused {
+                code: ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::TRANSACTIONAL_ID_NOT_FOUND,
+                ..
+            } => StatusCode::NOT_FOUND,
             ClientError::Refused { .. } | ClientError::GroupInUse { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
         };

@@ -8,6 +8,7 @@ pub(crate) enum Section {
     Overview,
     Topics,
     Groups,
+    Transactions,
     Partitions,
     Quorum,
     Alerts,
@@ -17,10 +18,11 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 9] = [
+    const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::Overview, "Overview", ""),
         (Self::Topics, "Topics", "/topics"),
         (Self::Groups, "Groups", "/groups"),
+        (Self::Transactions, "Transactions", "/transactions"),
         (Self::Partitions, "Partitions", "/partitions"),
         (Self::Quorum, "Quorum", "/quorum"),
         (Self::Alerts, "Alerts", "/alerts"),

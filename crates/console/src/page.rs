@@ -41,5 +41,8 @@ pub(crate) mod selected_topics;
 pub(crate) mod topic;
 pub(crate) mod topic_changes;
 pub(crate) mod topics;
+pub(crate) mod transaction;
+pub(crate) mod transaction_changes;
+pub(crate) mod transactions;
 
 pub(crate) use listing::{Listing, Pages, ROWS};

@@ -26,7 +26,7 @@ const NEWS_PATIENCE: Duration = Duration::from_secs(1);
 const NEWS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a page may say after something was done. It comes back in the query, so nobody else's words can.
-const NOTICES: [(&str, &str); 26] = [
+const NOTICES: [(&str, &str); 28] = [
     ("topic-created", "The topic has been created."),
     ("topic-deleted", "The topic has been deleted."),
     ("partitions-added", "The partitions have been added."),
@@ -37,6 +37,8 @@ const NOTICES: [(&str, &str); 26] = [
     ("offsets-reset", "The offsets have been moved."),
     ("offsets-deleted", "The offsets have been deleted."),
     ("group-deleted", "The group has been deleted."),
+    ("transaction-terminated", "Its transaction has been aborted, if one was open, and its producer is fenced off."),
+    ("transaction-aborted", "The transaction has been aborted in this partition."),
     ("leaders-elected", "Leaders have been elected."),
     ("reassignment-started", "The reassignment has begun."),
     ("reassignment-cancelled", "The reassignment has been cancelled."),
@@ -104,6 +106,11 @@ impl RequestContext {
     /// The group of the path, which may have any id.
     pub(crate) fn group(&self) -> &str {
         group_of_part(self.param("group"))
+    }
+
+    /// The transactional id of the path, which may be any.
+    pub(crate) fn transactional_id(&self) -> &str {
+        group_of_part(self.param("transactional_id"))
     }
 
     /// The Connect cluster of the path.

@@ -12,6 +12,7 @@ use crate::page::{
     connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, lab_capacity,
     lab_history, lab_progress, lab_scenario, message, messages, moves, overview, partition, partitions, produce,
     produce_many, quorum, reassign, replicas, schema, schemas, selected_topics, topic, topic_changes, topics,
+    transaction, transaction_changes, transactions,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -58,6 +59,12 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/partitions/{topic}/{partition}/cancel", post(moves::cancel_one))
         .route("/partitions/{topic}/{partition}/elect", get(elections::unclean_form).post(elections::elect_unclean))
         .route("/quorum", get(quorum::show))
+        .route("/transactions", get(transactions::show))
+        .route("/transactions/{transactional_id}", get(transaction::show))
+        .route(
+            "/transactions/{transactional_id}/terminate",
+            get(transaction_changes::terminate_form).post(transaction_changes::terminate),
+        )
         .route("/topics", get(topics::show))
         .route("/topics/new", get(topic_changes::create_form).post(topic_changes::create))
         .route("/topics/{topic}", get(topic::show))

@@ -1,6 +1,7 @@
 //! A cluster at a moment: everything that pages show of many things at once.
 
 mod take;
+mod transactions;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,6 +17,7 @@ use crate::journal_figures::JournalFigures;
 use crate::node_metrics::{Figures, OwnFigures};
 
 pub(crate) use take::take;
+pub(crate) use transactions::{Transaction, Transactions, duration_ms, is_overdue};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -27,6 +29,7 @@ pub(crate) struct Snapshot {
     pub brokers: BTreeMap<i32, Broker>,
     pub topics: BTreeMap<String, Topic>,
     pub groups: BTreeMap<String, Group>,
+    pub transactions: Transactions,
     pub quorum: Option<client::Quorum>,
     /// Moves that are under way.
     pub reassignments: BTreeMap<TopicPartition, client::Reassignment>,
@@ -172,6 +175,7 @@ impl Snapshot {
             brokers: BTreeMap::new(),
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
+            transactions: Transactions::default(),
             quorum: None,
             reassignments: BTreeMap::new(),
             rebalances: Vec::new(),

@@ -35,11 +35,16 @@ struct InUsePage {
 
 /// What has to be typed to confirm something about a group.
 pub(super) fn typed_name(group: &str) -> &str {
-    let is_typed = !group.trim().is_empty()
-        && group.trim() == group
-        && !group.chars().any(char::is_control)
-        && group.chars().count() <= TYPED_CHARS_MAX;
-    if is_typed { group } else { "this group" }
+    typed_or(group, "this group")
+}
+
+/// A name that anybody may have chosen, or other words where it cannot be typed.
+pub(super) fn typed_or<'a>(name: &'a str, other: &'a str) -> &'a str {
+    let is_typed = !name.trim().is_empty()
+        && name.trim() == name
+        && !name.chars().any(char::is_control)
+        && name.chars().count() <= TYPED_CHARS_MAX;
+    if is_typed { name } else { other }
 }
 
 /// A page that says what to do first, where the group has members.

@@ -8,7 +8,7 @@ use client::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic};
+use super::{Age, Broker, Directory, Group, Member, Partition, Position, Snapshot, Topic, transactions};
 use crate::broker_metrics::{self, BrokerMetrics, MetricsError};
 use crate::embedded_broker::{Local, NodeReport, Rebalance};
 use crate::format::now_ms;
@@ -50,13 +50,15 @@ pub(crate) async fn take(
     let led: Vec<_> = led.collect();
     let wanted = |timestamp| led.iter().map(|partition| (partition.clone(), timestamp)).collect();
     let (earliest, latest) = (wanted(EARLIEST), wanted(LATEST));
-    let (described, min_in_sync, starts, ends, dirs, groups, quorum, moves, reports, figures) = tokio::join!(
+    let mut transaction_gaps = Vec::new();
+    let (described, min_in_sync, starts, ends, dirs, groups, transactions, quorum, moves, reports, figures) = tokio::join!(
         client.describe_cluster(),
         client.min_in_sync_replicas(&with_lost_replica),
         client.list_offsets_each(&earliest),
         client.list_offsets_each(&latest),
         client.describe_log_dirs(),
         groups(client),
+        transactions::take(client, &mut transaction_gaps),
         within_patience(quorum_client, quorum_client.describe_quorum()),
         reassignments(quorum_client),
         nodes,
@@ -100,6 +102,7 @@ pub(crate) async fn take(
         gaps.push(format!("consumer groups ({error})"));
         BTreeMap::new()
     });
+    gaps.append(&mut transaction_gaps);
     let quorum = quorum.map(Some).unwrap_or_else(|error| {
         if !matches!(error, ClientError::NoQuorum { .. }) {
             gaps.push(format!("the metadata quorum ({error})"));
@@ -119,6 +122,7 @@ pub(crate) async fn take(
         brokers,
         topics,
         groups: BTreeMap::new(),
+        transactions,
         quorum,
         reassignments,
         rebalances,
