@@ -5,6 +5,7 @@ mod connect;
 pub(crate) mod groups;
 mod partitions;
 mod quorum;
+mod transactions;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -65,6 +66,7 @@ pub(crate) fn findings(snapshot: &Snapshot, history: &History) -> Vec<Finding> {
         Finding::new(Severity::Warn, what, "It is asked for again every few seconds.", "/")
     }));
     groups::find(snapshot, history, &mut findings);
+    transactions::find(snapshot, &mut findings);
     connect::find(snapshot, &mut findings);
     findings.sort_by_key(|finding| Reverse(finding.severity));
     findings
