@@ -1,6 +1,7 @@
 //! `/api/v1`: what the pages show, as JSON. docs/console.md lists the fields; new ones may come, none goes.
 
 mod connect;
+mod transactions;
 
 use std::sync::Arc;
 
@@ -41,6 +42,11 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters/{cluster}/quorum", get(quorum))
         .route("/clusters/{cluster}/connect", get(connect::connects))
         .route("/clusters/{cluster}/connect/{connect}/{connector}", get(connect::connector))
+        .route("/clusters/{cluster}/partitions/{topic}/{partition}/producers", get(transactions::producers))
+        .route("/clusters/{cluster}/transactions", get(transactions::transactions))
+        .route("/clusters/{cluster}/transactions/{transactional_id}", get(transactions::transaction))
+        .route("/clusters/{cluster}/aborted-transactions", get(transactions::aborted))
+        .route("/clusters/{cluster}/hanging-transactions", get(transactions::hanging))
         .route("/clusters/{cluster}/groups", get(groups))
         .route("/clusters/{cluster}/groups/{group}", get(group))
 }

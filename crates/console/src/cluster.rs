@@ -19,6 +19,7 @@ use crate::decoding::Schemas;
 use crate::embedded_broker::{Local, PartitionChange};
 use crate::history::History;
 use crate::schema_registry::SchemaRegistry;
+use crate::seen_aborts::{SeenAbort, SeenAborts};
 use crate::seen_changes::SeenChanges;
 use crate::snapshot::{self, Snapshot};
 
@@ -118,6 +119,7 @@ pub(crate) struct Cluster {
     history: Mutex<History>,
     alerts: Mutex<Alerts>,
     seen_changes: Mutex<SeenChanges>,
+    seen_aborts: Mutex<SeenAborts>,
     /// Wakes who looks at the cluster.
     wanted: Notify,
     began: Instant,
@@ -157,6 +159,7 @@ impl Cluster {
             history: Mutex::default(),
             alerts: Mutex::default(),
             seen_changes: Mutex::default(),
+            seen_aborts: Mutex::default(),
             wanted: Notify::new(),
             began: Instant::now(),
             asked_ms: AtomicU64::new(0),
@@ -183,6 +186,11 @@ impl Cluster {
             Some(local) => (None, local.partition_changes(&of.topic, of.partition)),
             None => self.seen_changes.lock().of(of),
         }
+    }
+
+    /// Since when aborts of transactions were looked for, and those that were seen, the newest first.
+    pub(crate) fn seen_aborts(&self) -> (Option<i64>, Vec<SeenAbort>) {
+        self.seen_aborts.lock().all()
     }
 
     /// The cluster as it was moments ago, or as it was seen last where it is slow to answer.
@@ -256,6 +264,7 @@ impl Cluster {
                 snapshot.connects = self.connects.iter().map(|connect| connect.known()).collect();
                 self.history().note(&mut snapshot);
                 self.alerts().note(&snapshot);
+                self.seen_aborts.lock().note(before, &snapshot);
                 if let (None, Some(before)) = (&self.local, &self.seen.borrow().taken) {
                     self.seen_changes.lock().note(before, &snapshot);
                 }

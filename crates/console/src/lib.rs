@@ -45,6 +45,7 @@ mod request_context;
 mod router;
 mod saved_clusters;
 mod schema_registry;
+mod seen_aborts;
 mod seen_changes;
 mod snapshot;
 mod text;

@@ -1,5 +1,6 @@
 //! The pages, one file each: what it shows, and which forms it takes. Their HTML is in `templates/`.
 
+pub(crate) mod aborted_transactions;
 pub(crate) mod alerts;
 pub(crate) mod broker;
 pub(crate) mod cluster_new;
@@ -17,6 +18,7 @@ pub(crate) mod group;
 pub(crate) mod group_changes;
 pub(crate) mod group_reset;
 pub(crate) mod groups;
+pub(crate) mod hanging_transactions;
 pub(crate) mod lab;
 mod lab_access;
 pub(crate) mod lab_capacity;
@@ -29,6 +31,7 @@ pub(crate) mod messages;
 pub(crate) mod moves;
 pub(crate) mod overview;
 pub(crate) mod partition;
+pub(crate) mod partition_producers;
 pub(crate) mod partitions;
 pub(crate) mod produce;
 pub(crate) mod produce_many;

@@ -8,11 +8,11 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    alerts, broker, cluster_new, clusters, configs, connector, connector_changes, connector_configs, connector_new,
-    connectors, delete_records, elections, follow, group, group_changes, group_reset, groups, lab, lab_capacity,
-    lab_history, lab_progress, lab_scenario, message, messages, moves, overview, partition, partitions, produce,
-    produce_many, quorum, reassign, replicas, schema, schemas, selected_topics, topic, topic_changes, topics,
-    transaction, transaction_changes, transactions,
+    aborted_transactions, alerts, broker, cluster_new, clusters, configs, connector, connector_changes,
+    connector_configs, connector_new, connectors, delete_records, elections, follow, group, group_changes, group_reset,
+    groups, hanging_transactions, lab, lab_capacity, lab_history, lab_progress, lab_scenario, message, messages, moves,
+    overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, schema, schemas,
+    selected_topics, topic, topic_changes, topics, transaction, transaction_changes, transactions,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -58,7 +58,13 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/partitions/{topic}/{partition}/compare", get(replicas::compare))
         .route("/partitions/{topic}/{partition}/cancel", post(moves::cancel_one))
         .route("/partitions/{topic}/{partition}/elect", get(elections::unclean_form).post(elections::elect_unclean))
+        .route(
+            "/partitions/{topic}/{partition}/transactions/{start_offset}/abort",
+            get(transaction_changes::abort_form).post(transaction_changes::abort),
+        )
         .route("/quorum", get(quorum::show))
+        .route("/aborted-transactions", get(aborted_transactions::show))
+        .route("/hanging-transactions", get(hanging_transactions::show))
         .route("/transactions", get(transactions::show))
         .route("/transactions/{transactional_id}", get(transaction::show))
         .route(

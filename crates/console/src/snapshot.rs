@@ -17,7 +17,7 @@ use crate::journal_figures::JournalFigures;
 use crate::node_metrics::{Figures, OwnFigures};
 
 pub(crate) use take::take;
-pub(crate) use transactions::{Transaction, Transactions, duration_ms, is_overdue};
+pub(crate) use transactions::{Transaction, Transactions, duration_ms, is_overdue, max_timeout_ms};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {

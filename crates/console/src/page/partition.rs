@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::Response;
 use client::TopicPartition;
 
+use super::partition_producers::{Producers, Row as ProducerRow};
 use super::partitions::{Filter, is_electable, partition_href};
+use super::{Listing, Pages};
 use crate::embedded_broker::{PartitionChange, PartitionState};
 use crate::failure::{Failure, render};
-use crate::format::{bytes, count, counted, moment};
+use crate::format::{bytes, count, counted, moment, now_ms};
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
@@ -30,6 +33,11 @@ struct Page {
     tiles: Vec<(&'static str, String)>,
     findings: Vec<(&'static str, String)>,
     replicas: Vec<Row>,
+    producers: Vec<ProducerRow>,
+    has_open_transaction: bool,
+    /// Why they are not known.
+    producers_error: Option<String>,
+    pages: Pages,
     changes: Vec<ChangeRow>,
     changes_left_out: usize,
     /// Since when this console looks, where it knows nothing else.
@@ -100,20 +108,44 @@ pub(super) async fn look(context: &RequestContext) -> Result<Arc<Snapshot>, Fail
     context.snapshot_with(|snapshot| find(context, snapshot).is_ok()).await
 }
 
-pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct PartitionQuery {
+    /// A page of the producers, from 1.
+    #[serde(default)]
+    producers: usize,
+}
+
+pub(crate) async fn show(context: RequestContext, Query(asked): Query<PartitionQuery>) -> Result<Response, Failure> {
     let snapshot = look(&context).await?;
     let (of, partition) = find(&context, &snapshot)?;
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
+    let (producers, producers_error) = match partition.is_offline() {
+        true => (Producers::default(), Some("nobody leads the partition".to_owned())),
+        false => match Producers::ask(&context.cluster.client, &of).await {
+            Ok(producers) => (producers, None),
+            Err(reason) => (Producers::default(), Some(reason)),
+        },
+    };
     let tiles = vec![
         ("Leader", if partition.is_offline() { "none".to_owned() } else { format!("broker {}", partition.leader) }),
         ("Leader epoch", partition.leader_epoch.to_string()),
         ("In sync", format!("{} of {}", partition.isr.len(), partition.replicas.len())),
         ("First offset", known(partition.start)),
         ("End", known(partition.end)),
+        ("Last stable offset", known(producers.last_stable_offset)),
         ("Records", known(partition.records())),
     ];
     let (seen_since_ms, changes) = context.cluster.partition_changes(&of);
+    let mut findings = findings(&snapshot, &of, partition);
+    findings.extend(producers.finding(now_ms()));
+    let has_open_transaction = producers.has_open_transaction();
+    let listing = Listing { page: asked.producers, ..Listing::default() };
+    let (shown, pages) = listing.cut(producers.producers, "producer");
     let page = Page {
+        producers: shown.iter().map(ProducerRow::new).collect(),
+        has_open_transaction,
+        producers_error,
+        pages: pages.second("producers", "#producers"),
         changes: changes.iter().take(CHANGES_SHOWN).map(change_row).collect(),
         changes_left_out: changes.len().saturating_sub(CHANGES_SHOWN),
         seen_since: context.cluster.local.is_none().then(|| moment(seen_since_ms.unwrap_or(snapshot.at_ms))),
@@ -123,7 +155,7 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Failure> {
         href: partition_href(&context, &of),
         verdict: verdict(partition),
         tiles,
-        findings: findings(&snapshot, &of, partition),
+        findings,
         replicas: rows(&snapshot, &of, partition),
         is_offline: partition.is_offline(),
         is_moving: snapshot.reassignments.contains_key(&of),

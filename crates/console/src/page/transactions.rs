@@ -32,6 +32,7 @@ const STATES: [(&str, &str); 10] = [
 #[template(path = "transactions.html")]
 struct Page {
     layout: Layout,
+    base: String,
     events: String,
     listing: Listing,
     filter: Filter,
@@ -112,6 +113,7 @@ pub(crate) async fn show(
     let (shown, pages) = listing.cut(found, "transactional id");
     let page = Page {
         layout: context.layout(Section::Transactions),
+        base: context.base.clone(),
         events: context.events(),
         rows: shown.into_iter().map(|(id, known)| row(&context, id, known, snapshot.at_ms)).collect(),
         pages: match filter.state.as_str() {

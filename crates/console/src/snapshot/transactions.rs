@@ -99,7 +99,7 @@ pub(super) async fn take(client: &Client, gaps: &mut Vec<String>) -> Transaction
 }
 
 /// `transaction.max.timeout.ms` of a broker, if it tells.
-async fn max_timeout_ms(client: &Client, broker: i32) -> Option<i64> {
+pub(crate) async fn max_timeout_ms(client: &Client, broker: i32) -> Option<i64> {
     let names = [MAX_TIMEOUT.to_owned()];
     let described = client.describe_configs_named(&[Resource::broker(broker)], &names).await;
     let entries = described.into_values().filter_map(Result::ok).flatten();
