@@ -245,6 +245,8 @@ fn a_console_that_is_read_only_changes_nothing() {
         ("selected-topics/delete-records", "topic=orders&confirm=1+topic"),
         ("selected-topics/config", "topic=orders&name=retention.ms&value=1&action=set"),
         ("topics/orders/configs/retention.ms", "action=set&value=1"),
+        ("transactions/billing-7/terminate", "confirm=billing-7"),
+        ("partitions/orders/0/transactions/0/abort", "confirm=orders-0"),
         ("brokers/1/configs/log.retention.ms", "action=set&value=1"),
         ("lab", "suite=quick"),
         ("lab/capacity", "goal=p99+%3C%3D+20ms&record_size=1&partitions=1&replicas=1&acks=all&step=1"),

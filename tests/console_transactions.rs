@@ -117,6 +117,7 @@ fn an_open_transaction_is_shown_and_terminated_when_its_id_is_typed() {
     );
     let partition = page(address, "partitions/orders/0");
     assert!(partition.contains("(read_committed) get to offset 0: "), "{partition}");
+    assert!(partition.contains(&format!("/transactions/{PART}\">{ESCAPED}</a>")), "{partition}");
     // A coordinator has it, so that it does not hang, and is not aborted past that.
     assert!(page(address, "hanging-transactions?minutes=0").contains("No transaction hangs in "));
     let refused = confirm(address, "partitions/orders/0/transactions/0/abort", "orders-0");

@@ -79,7 +79,7 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<SearchQuer
             (minutes, Some(found(&context, &snapshot, result, now_ms)))
         }
         Some(_) => return Err(Failure::wrong(format!("from 0 to {MINUTES_MAX} minutes can be asked for"))),
-        None => (longest_ms(&context, &snapshot).await.div_euclid(MS_PER_MINUTE) + 1, None),
+        None => ((longest_ms(&context, &snapshot).await + MS_PER_MINUTE - 1) / MS_PER_MINUTE, None),
     };
     let page = Page {
         layout: context.layout(Section::Transactions),

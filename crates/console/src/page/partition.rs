@@ -1,5 +1,6 @@
 //! `/clusters/NAME/partitions/TOPIC/N`: the replicas of one partition, side by side.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
@@ -10,10 +11,11 @@ use client::TopicPartition;
 
 use super::partition_producers::{Producers, Row as ProducerRow};
 use super::partitions::{Filter, is_electable, partition_href};
+use super::transactions::href as transaction_href;
 use super::{Listing, Pages};
 use crate::embedded_broker::{PartitionChange, PartitionState};
 use crate::failure::{Failure, render};
-use crate::format::{bytes, count, counted, moment, now_ms};
+use crate::format::{bytes, count, counted, moment, name_shown, now_ms};
 use crate::layout::{Layout, Section};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Partition, Snapshot};
@@ -131,7 +133,7 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<PartitionQ
         ("Leader epoch", partition.leader_epoch.to_string()),
         ("In sync", format!("{} of {}", partition.isr.len(), partition.replicas.len())),
         ("First offset", known(partition.start)),
-        ("End", known(partition.end)),
+        ("End", known(producers.high_watermark.or(partition.end))),
         ("Last stable offset", known(producers.last_stable_offset)),
         ("Records", known(partition.records())),
     ];
@@ -141,8 +143,13 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<PartitionQ
     let has_open_transaction = producers.has_open_transaction();
     let listing = Listing { page: asked.producers, ..Listing::default() };
     let (shown, pages) = listing.cut(producers.producers, "producer");
+    let ids: BTreeMap<_, _> = snapshot.transactions.ids.iter().map(|(id, known)| (known.producer_id, id)).collect();
+    let transactional_id = |producer_id| {
+        let id = ids.get(&producer_id)?;
+        Some((name_shown(id), transaction_href(&context, id)))
+    };
     let page = Page {
-        producers: shown.iter().map(ProducerRow::new).collect(),
+        producers: shown.iter().map(|one| ProducerRow::new(one, transactional_id(one.producer_id))).collect(),
         has_open_transaction,
         producers_error,
         pages: pages.second("producers", "#producers"),

@@ -25,6 +25,8 @@ pub(crate) struct Producers {
 }
 
 pub(super) struct Row {
+    /// As it is shown, and its page; of those that the last snapshot knows.
+    pub transactional_id: Option<(String, String)>,
     pub producer_id: i64,
     pub producer_epoch: i32,
     pub last_sequence: String,
@@ -34,9 +36,10 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(producer: &PartitionProducer) -> Self {
+    pub(super) fn new(producer: &PartitionProducer, transactional_id: Option<(String, String)>) -> Self {
         let dash = || "–".to_owned();
         Self {
+            transactional_id,
             producer_id: producer.producer_id,
             producer_epoch: producer.producer_epoch,
             last_sequence: Some(producer.last_sequence).filter(|of| *of >= 0).map_or_else(dash, |of| of.to_string()),
