@@ -136,7 +136,10 @@ mod tests {
         snapshot
     }
 
-    fn seen(looks: &[Snapshot]) -> Vec<(Option<i64>, i64, i64, String, Option<i64>)> {
+    /// The look before, the first and the last with it, its state, and when it began.
+    type Told = (Option<i64>, i64, i64, String, Option<i64>);
+
+    fn seen(looks: &[Snapshot]) -> Vec<Told> {
         let mut seen = SeenAborts::default();
         let mut before = None;
         for look in looks {
