@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(ConsumerProtocolAssignment::from_bytes(&bytes.clone().into()), Ok(assignment.clone()));
         bytes[1] = 77;
         bytes.push(1);
-        assert_eq!(ConsumerProtocolAssignment::from_bytes(&bytes.into()), Ok(assignment));
+        assert_eq!(ConsumerProtocolAssignment::from_bytes(&bytes.into()), Ok(assignment.clone()));
         for (version, written) in [(1, 1), (77, 3), (-1, 0)] {
             let bytes = assignment.to_bytes_in(version);
             assert_eq!(ConsumerProtocolSubscription::version(&bytes), Ok(written));
