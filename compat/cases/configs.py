@@ -13,6 +13,11 @@ def _setting(line):
     return re.sub(r" synonyms=\{.*\}", "", line)
 
 
+def _group_setting(line):
+    """A described setting of groups of the protocols that Parshall has."""
+    return None if line.startswith(("share.", "streams.")) else _setting(line)
+
+
 @case("configs-topic-defaults")
 def topic_defaults(c):
     name = c.name("defaults")
@@ -103,3 +108,34 @@ def broker(c):
     c.tool("ConfigCommand", "--alter", *node, "--add-config", "log.dirs=/elsewhere")
     c.tool("ConfigCommand", "--alter", *node, "--add-config", "message.max.bytes=many")
     c.tool("ConfigCommand", "--describe", *node)
+
+
+@case("configs-group")
+def group(c):
+    name = c.name("tuned")
+    entity = ("--entity-type", "groups", "--entity-name", name)
+    c.tool("ConfigCommand", "--describe", *entity)
+    c.tool("ConfigCommand", "--describe", "--all", *entity, show=_group_setting, sort=True)
+    both = "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000"
+    c.tool("ConfigCommand", "--alter", *entity, "--add-config", both)
+    c.tool("ConfigCommand", "--describe", *entity, show=_setting, sort=True)
+    c.tool("ConfigCommand", "--describe", "--all", *entity, show=_group_setting, sort=True)
+    c.tool("ConfigCommand", "--describe", "--entity-type", "groups", show=lambda line: line if "tuned" in line else None)
+    c.tool("ConfigCommand", "--describe", "--group", name, show=_setting, sort=True)
+    c.tool("ConfigCommand", "--alter", *entity, "--delete-config", "consumer.session.timeout.ms")
+    c.tool("ConfigCommand", "--describe", *entity, show=_setting, sort=True)
+    for bad in (
+        "consumer.session.timeout.ms=60001",
+        "consumer.session.timeout.ms=6000",
+        "consumer.heartbeat.interval.ms=99",
+        "consumer.heartbeat.interval.ms=often",
+        "consumer.assignment.interval.ms=-1",
+        "consumer.assignment.interval.ms=15001",
+        "retention.ms=1000",
+    ):
+        c.tool("ConfigCommand", "--alter", *entity, "--add-config", bad)
+    c.tool("ConfigCommand", "--alter", *entity, "--delete-config", "consumer.session.timeout.ms")
+    c.tool("ConfigCommand", "--alter", "--group", name, "--delete-config", "consumer.heartbeat.interval.ms")
+    c.tool("ConfigCommand", "--describe", *entity)
+    everyone = ("--entity-type", "groups", "--entity-default")
+    c.tool("ConfigCommand", "--alter", *everyone, "--add-config", "consumer.session.timeout.ms=50000")

@@ -4,17 +4,22 @@ import re
 
 from harness.case import case
 
+# A console consumer that uses the consumer protocol (KIP-848).
+CONSUMER = ("--command-property", "group.protocol=consumer")
+
 
 def _member(line):
-    """Member ids end in a UUID and hosts may differ; sizes of columns were dropped already."""
-    return re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "-UUID", line)
+    """Member ids are UUIDs, or end in one, and hosts may differ; sizes of columns were dropped already."""
+    line = re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "-UUID", line)
+    return re.sub(r"(?<![\w-])[\w-]{22}(?![\w-])", "UUID", line)
 
 
-def _prepared(c):
+def _prepared(c, *more):
     topic, group = c.name("input"), c.name("app")
     c.create(topic, "--partitions", 2)
     c.produce_keyed(topic, "".join(f"{key}:{key}\n" for key in "abcdefghij"))
-    c.tool("ConsoleConsumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", 10, sort=True)
+    reader = ("ConsoleConsumer", "--topic", topic, "--group", group, *more)
+    c.tool(*reader, "--from-beginning", "--max-messages", 10, sort=True)
     return topic, group
 
 
@@ -79,3 +84,60 @@ def reset_and_delete(c):
         sort=True,
     )
     c.tool("ConsumerGroupCommand", "--describe", "--group", c.name("made"), sort=True)
+
+
+def _ours(line):
+    """The group of this run in a list."""
+    return line if re.match(r"app( |$)", line) else None
+
+
+@case("groups-consumer-describe")
+def describe_consumer(c):
+    topic, group = _prepared(c, *CONSUMER)
+    command = ("ConsumerGroupCommand", "--describe", "--group", group)
+    c.tool("ConsumerGroupCommand", "--list", show=_ours)
+    c.tool("ConsumerGroupCommand", "--list", "--type", "consumer", "--state", "empty", show=_ours)
+    c.tool("ConsumerGroupCommand", "--list", "--type", "classic", show=_ours)
+    c.tool(*command, sort=True)
+    c.tool(*command, "--state")
+    c.tool(*command, "--members")
+    c.tool("GroupsCommand", "--list", "--consumer", show=_ours)
+    # While a member is there.
+    reader = ("--topic", topic, "--group", group, "--timeout-ms", 5000, "--command-property", "client.id=reader")
+    wait = c.start("ConsoleConsumer", *reader, *CONSUMER)
+    for _ in range(40):
+        if "Stable" in c.start(*command, "--state")().out:
+            break
+    c.tool("ConsumerGroupCommand", "--list", "--type", "--state", show=_ours)
+    c.tool(*command, "--state")
+    c.tool(*command, "--state", "--verbose")
+    c.tool(*command, "--members", show=_member)
+    c.tool(*command, "--members", "--verbose", show=_member)
+    c.tool(*command, "--offsets", show=_member, sort=True)
+    c.tool(*command, "--offsets", "--verbose", show=_member, sort=True)
+    c.tool("ConsumerGroupCommand", "--delete", "--group", group)
+    c.tool("ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", topic, sort=True)
+    c.tool("ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    wait()
+
+
+@case("groups-consumer-reset-and-delete")
+def reset_and_delete_consumer(c):
+    topic, group = _prepared(c, *CONSUMER)
+    reset = ("ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic")
+    c.tool(*reset, topic, "--to-earliest", "--dry-run", sort=True)
+    c.tool(*reset, f"{topic}:1", "--to-earliest", "--execute", sort=True)
+    c.tool(*reset, f"{topic}:0", "--shift-by", -2, "--execute", sort=True)
+    c.tool("ConsumerGroupCommand", "--describe", "--group", group, sort=True)
+    # It goes on from there, with either protocol.
+    c.tool("ConsoleConsumer", "--topic", topic, "--group", group, "--max-messages", 6, *CONSUMER, sort=True)
+    c.tool(*reset, topic, "--to-offset", 3, "--execute", sort=True)
+    c.tool("ConsoleConsumer", "--topic", topic, "--group", group, "--max-messages", 4, sort=True)
+    c.tool("GroupsCommand", "--list", show=_ours)
+    c.tool("ConsoleConsumer", "--topic", topic, "--group", group, "--timeout-ms", 1500, *CONSUMER)
+    c.tool("GroupsCommand", "--list", show=_ours)
+    c.tool("ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", f"{topic}:0", sort=True)
+    c.tool("ConsumerGroupCommand", "--describe", "--group", group, sort=True)
+    c.tool("ConsumerGroupCommand", "--delete", "--group", group)
+    c.tool("ConsumerGroupCommand", "--delete", "--group", group)
+    c.tool("ConsumerGroupCommand", "--describe", "--group", group)

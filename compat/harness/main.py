@@ -18,6 +18,10 @@ EXPECT = install.COMPAT / "expect"
 # Configs that shorten a run with both brokers; all others stay at their defaults.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.min.session.timeout.ms": 2000,
     "log.retention.check.interval.ms": 1000,
     "log.cleaner.backoff.ms": 200,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,

@@ -1,12 +1,15 @@
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BiConsumer;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -22,13 +25,13 @@ final class Members implements AutoCloseable {
         final Thread thread = new Thread(this);
         final AtomicInteger assignments = new AtomicInteger();
         final AtomicInteger revoked = new AtomicInteger();
-        volatile List<Integer> held = List.of();
+        volatile List<TopicPartition> held = List.of();
         volatile boolean leaving;
         volatile Exception failure;
 
-        Member(String topic, String... settings) {
+        Member(BiConsumer<KafkaConsumer<String, String>, ConsumerRebalanceListener> subscribe, String... settings) {
             consumer = session.consumer(settings);
-            consumer.subscribe(List.of(topic), this);
+            subscribe.accept(consumer, this);
             thread.start();
         }
 
@@ -36,15 +39,22 @@ final class Members implements AutoCloseable {
         public void run() {
             try {
                 while (!leaving) {
+                    Map<TopicPartition, Long> positions = new HashMap<>();
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(50))) {
+                        TopicPartition partition = new TopicPartition(record.topic(), record.partition());
                         seen.computeIfAbsent(record.value(), value -> new AtomicInteger()).incrementAndGet();
+                        if (record.offset() < committed.getOrDefault(partition, 0L)) {
+                            again.incrementAndGet();
+                        }
+                        positions.put(partition, record.offset() + 1);
                     }
                     try {
                         consumer.commitSync();
+                        positions.forEach((partition, position) -> committed.merge(partition, position, Math::max));
                     } catch (RebalanceInProgressException e) {
                         // The next poll takes part in it, and the next commit covers this one.
                     }
-                    held = numbers(consumer.assignment());
+                    held = sorted(consumer.assignment());
                 }
             } catch (Exception e) {
                 failure = e;
@@ -75,28 +85,41 @@ final class Members implements AutoCloseable {
     private final List<Member> members = new ArrayList<>();
     /** How often each value was delivered, over all members. */
     final Map<String, AtomicInteger> seen = new ConcurrentHashMap<>();
+    /** How many records were delivered although an answered commit covered them. */
+    final AtomicInteger again = new AtomicInteger();
+    private final Map<TopicPartition, Long> committed = new ConcurrentHashMap<>();
 
     Members(Session session) {
         this.session = session;
     }
 
     Member join(String topic, String... settings) {
-        Member member = new Member(topic, settings);
+        return join((consumer, listener) -> consumer.subscribe(List.of(topic), listener), settings);
+    }
+
+    Member join(BiConsumer<KafkaConsumer<String, String>, ConsumerRebalanceListener> subscribe, String... settings) {
+        Member member = new Member(subscribe, settings);
         members.add(member);
         return member;
     }
 
-    private static List<Integer> numbers(Collection<TopicPartition> partitions) {
-        return List.copyOf(new TreeSet<>(partitions.stream().map(TopicPartition::partition).toList()));
+    private static List<TopicPartition> sorted(Collection<TopicPartition> partitions) {
+        return partitions.stream().sorted(Comparator.comparing(TopicPartition::toString)).toList();
     }
 
     /** Waits until the members together hold `partitions` partitions, none twice, each at least one; says how many each has. */
     void settled(String when, int partitions) throws Exception {
         session.until(when, () -> {
-            List<Integer> all = members.stream().flatMap(m -> m.held.stream()).toList();
-            return all.size() == partitions && new TreeSet<>(all).size() == partitions && members.stream().noneMatch(m -> m.held.isEmpty());
+            List<TopicPartition> all = members.stream().flatMap(m -> m.held.stream()).toList();
+            return all.size() == partitions && Set.copyOf(all).size() == partitions && members.stream().noneMatch(m -> m.held.isEmpty());
         });
         session.say("%s: %s", when, members.stream().map(m -> m.held.size()).sorted().toList());
+    }
+
+    /** What each has, in an order that does not depend on who has it. */
+    List<List<String>> held() {
+        return members.stream().map(m -> m.held.stream().map(TopicPartition::toString).toList())
+            .sorted(Comparator.comparing(List::toString)).toList();
     }
 
     void until(String what, BooleanSupplier condition) throws Exception {

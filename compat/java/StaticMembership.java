@@ -1,6 +1,7 @@
 import java.util.List;
 import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.MemberToRemove;
+import org.apache.kafka.common.TopicPartition;
 
 /** group.instance.id: a member that restarts keeps its partitions without a rebalance; a second one with its id fences the first. */
 public final class StaticMembership implements Scenario {
@@ -17,7 +18,7 @@ public final class StaticMembership implements Scenario {
             Members.Member stays = members.join(topic, settings(session, "a"));
             Members.Member restarts = members.join(topic, settings(session, "b"));
             members.settled("two members", 4);
-            List<Integer> before = restarts.held;
+            List<TopicPartition> before = restarts.held;
             int assignments = stays.assignments.get();
             restarts.leave();
             Members.Member again = members.join(topic, settings(session, "b"));
