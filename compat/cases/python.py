@@ -2,7 +2,9 @@
 
 from harness.case import case
 
-for section in ("admin", "exactly-once", "fencing", "groups", "produce", "refusals", "transactions"):
+SECTIONS = ("admin", "consumer-protocol", "exactly-once", "fencing", "groups", "produce", "refusals", "transactions")
+
+for section in SECTIONS:
     case(f"librdkafka-{section}")(lambda c, section=section: c.python("confluent_client.py", section))
 
 

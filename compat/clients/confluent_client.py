@@ -160,6 +160,166 @@ def groups(admin):
     attempt("delete it again", lambda: admin.delete_consumer_groups([f"{group}-range"])[f"{group}-range"].result())
 
 
+class Crew:
+    """Members of one group that are polled in turn; they commit what they have read before they poll again."""
+
+    def __init__(self):
+        self.members, self.seen, self.errors = [], set(), []
+
+    def join(self, topic, **settings):
+        everyone = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "logger": QUIET}
+        member = Consumer({**BASE, **everyone, **settings})
+        member.subscribe([topic])
+        self.members.append(member)
+        return member
+
+    def leave(self, member):
+        self.members.remove(member)
+        member.close()
+
+    def poll(self):
+        for member in self.members:
+            records = []
+            for record in member.consume(100, 0.05):
+                if record.error():
+                    self.errors.append(reason(record.error()))
+                else:
+                    records.append(record)
+            if not records:
+                continue
+            self.seen.update(record.value() for record in records)
+            try:
+                member.commit(asynchronous=False)
+            except KafkaException as error:
+                # Classic members commit again after the rebalance.
+                if error.args[0].code() not in (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION):
+                    self.errors.append(error.args[0].name())
+
+    def settled(self, when, *sizes):
+        def is_settled():
+            self.poll()
+            return sorted(len(member.assignment()) for member in self.members) == list(sizes)
+
+        wait(is_settled)
+        print(f"{when}: {sorted(len(member.assignment()) for member in self.members)}")
+
+    def deliver(self, producer, topic, partitions, count=200):
+        wanted = len(self.seen) + count
+        for number in range(count):
+            producer.produce(topic, f"{wanted}-{number}", partition=number % partitions)
+        producer.flush(20)
+
+        def is_read():
+            self.poll()
+            return len(self.seen) == wanted
+
+        wait(is_read)
+        print(f"delivered {len(self.seen)}, errors {self.errors}")
+
+    def close(self):
+        for member in list(self.members):
+            self.leave(member)
+
+
+def reason(error):
+    """The error's name; of a fatal one librdkafka's words for the code that the broker answered with."""
+    return error.str().split(": ")[2] if error.code() == KafkaError._FATAL else error.name()
+
+
+def describe(admin, crew, group):
+    """Waits until all members are where they are to be, and says what the group is."""
+
+    def described():
+        crew.poll()
+        return admin.describe_consumer_groups([group])[group].result()
+
+    wait(lambda: described().state.name == "STABLE")
+    found = described()
+    print(f"{found.type.name}, {found.state.name}, {len(found.members)} members, assignor {found.partition_assignor}")
+
+
+def consumer_protocol(admin):
+    """Groups of the consumer protocol (KIP-848): assignors, patterns, static members, and the way from the classic protocol and back."""
+    producer = Producer(BASE)
+    for assignor in ("uniform", "range"):
+        topic, group = name(f"rd-{assignor}"), name(f"rd-{assignor}")
+        settings = {"group.id": group, "group.protocol": "consumer", "group.remote.assignor": assignor}
+        create(admin, topic, 4)
+        crew = Crew()
+        first = crew.join(topic, **settings)
+        crew.settled(f"{assignor}, one", 4)
+        crew.join(topic, **settings)
+        crew.settled(f"{assignor}, two", 2, 2)
+        describe(admin, crew, group)
+        crew.deliver(producer, topic, 4)
+        crew.leave(first)
+        crew.settled(f"{assignor}, one left", 4)
+        crew.deliver(producer, topic, 4)
+        print(f"committed {sum(p.offset for p in crew.members[0].committed([TopicPartition(topic, p) for p in range(4)]))}")
+        crew.close()
+    patterns(admin)
+    static_members(admin)
+    migration(admin, producer)
+
+
+def patterns(admin):
+    for colour in ("red", "blue"):
+        create(admin, name(f"rd-{colour}"), 1)
+    crew = Crew()
+    crew.join(f"^rd-(red|[a-c]lue)-{tag}", **{"group.id": name("rd-patterns"), "group.protocol": "consumer"})
+    crew.settled("a pattern", 2)
+    crew.close()
+    crew = Crew()
+    crew.join(r"^rd-(r)\1", **{"group.id": name("rd-broken"), "group.protocol": "consumer"})
+    wait(lambda: crew.poll() or crew.errors)
+    print(f"a broken pattern: {crew.errors[:1]}")
+    crew.close()
+
+
+def static_members(admin):
+    topic = name("rd-static")
+    create(admin, topic, 4)
+    crew = Crew()
+
+    def settings(instance):
+        return {"group.id": topic, "group.protocol": "consumer", "group.instance.id": instance}
+
+    crew.join(topic, **settings("a"))
+    b = crew.join(topic, **settings("b"))
+    crew.settled("static", 2, 2)
+    had = sorted(p.partition for p in b.assignment())
+    crew.leave(b)
+    b = crew.join(topic, **settings("b"))
+    crew.settled("b is back", 2, 2)
+    print(f"with the same partitions: {sorted(p.partition for p in b.assignment()) == had}")
+    twin = crew.join(topic, **settings("b"))
+    wait(lambda: crew.poll() or crew.errors)
+    print(f"its twin: {crew.errors[:1]}")
+    crew.leave(twin)
+    crew.settled("b goes on", 2, 2)
+    crew.close()
+
+
+def migration(admin, producer):
+    topic, group = name("rd-migration"), name("rd-migration")
+    create(admin, topic, 4)
+    classic = {"group.id": group, "heartbeat.interval.ms": 200, "session.timeout.ms": 10000}
+    consumer = {"group.id": group, "group.protocol": "consumer"}
+    crew = Crew()
+    for what, settings in (("classic", classic), ("to consumer", consumer), ("to classic", classic)):
+        before = list(crew.members)
+        for number in range(2):
+            crew.join(topic, **settings)
+            crew.settled(f"{what}, one more", *{1: [4], 2: [2, 2], 3: [1, 1, 2]}[len(crew.members)])
+            if before:
+                crew.leave(before[number])
+                crew.settled(f"{what}, one less", 2, 2)
+            describe(admin, crew, group)
+            crew.deliver(producer, topic, 4)
+    print(f"committed {sum(p.offset for p in crew.members[0].committed([TopicPartition(topic, p) for p in range(4)]))}")
+    crew.close()
+
+
 def administration(admin):
     topic = name("rd-admin")
     create(admin, topic, 2, **{"retention.ms": "60000"})
@@ -330,6 +490,7 @@ def committed_values(topic, partitions, count):
 SECTIONS = {
     "produce": produce_and_consume,
     "groups": groups,
+    "consumer-protocol": consumer_protocol,
     "admin": administration,
     "refusals": refusals,
     "transactions": transactions,
