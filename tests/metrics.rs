@@ -172,6 +172,19 @@ fn groups_tell_how_far_they_are_behind() {
 }
 
 #[test]
+fn transactions_and_what_they_hold_back_are_counted() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    broker.ok(&["topic", "create", "orders"]);
+    let perf = ["perf", "produce", "--topic", "orders", "--num-records", "100", "--record-size", "10", "--throughput"];
+    broker.ok(&[&perf[..], &["-1", "--transactional-id", "payments", "--transaction-duration-ms", "60000"]].concat());
+    let page = scrape(&broker);
+    assert_eq!(value(&page, r#"parshall_transactions_total{result="commit"}"#), Some(1.0));
+    assert_eq!(value(&page, r#"parshall_transactions_total{result="abort"}"#), Some(0.0));
+    assert_eq!(value(&page, "parshall_transaction_oldest_open_seconds"), Some(0.0));
+    assert_eq!(value(&page, r#"parshall_topic_unstable_records{topic="orders"}"#), Some(0.0));
+}
+
+#[test]
 fn the_age_of_what_was_not_read_is_told() {
     let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
     broker.ok(&["topic", "create", "orders"]);

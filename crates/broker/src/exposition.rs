@@ -10,6 +10,7 @@ mod partitions;
 mod process;
 mod quorum;
 mod requests;
+mod transactions;
 
 pub use metrics::Metrics;
 pub use nodes::{NodeError, NodeReport};

@@ -9,6 +9,7 @@
 //!   [`marker_queues`] where they wait.
 //! - [`memory`]: the memory that ids take, and the addresses that caused it.
 //! - [`records`]: what is stored, in Kafka's own format; [`load`] reads it back.
+//! - [`watch`]: what metrics see, with [`decisions`].
 //! - [`interfaces`]: what the coordinator needs of the rest of the broker.
 //!
 //! Timers run on the monotonic clock; the wall clock goes into what is stored, and says after a change of the
@@ -19,6 +20,7 @@ mod brokers;
 pub mod config;
 pub mod coordinator;
 pub mod core;
+mod decisions;
 pub mod interfaces;
 mod load;
 mod marker_queues;
@@ -27,6 +29,7 @@ mod memory;
 mod records;
 mod shard;
 mod timers;
+mod watch;
 mod writes;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use super::page::Page;
-use super::{disk, groups, journal, partitions, process, quorum, requests};
+use super::{disk, groups, journal, partitions, process, quorum, requests, transactions};
 use crate::Broker;
 use crate::close_reason::{CloseReason, Limit};
 use crate::memory::Memory;
@@ -112,6 +112,7 @@ impl Collector for Exposition {
             stats.isr_expansions.get(),
         )?;
         groups::write(&mut page, &broker)?;
+        transactions::write(&mut page, &broker.transactions)?;
         quorum::write(&mut page, &broker)?;
         let is_stalled = u64::from(broker.quorum.is_disk_stalled());
         page.gauge("parshall_disk_stalled", "1 while the disk does not answer and others take over", is_stalled)?;

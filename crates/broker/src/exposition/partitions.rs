@@ -86,6 +86,11 @@ fn write_topics(page: &mut Page<'_>, topics: Vec<TopicSummary>, topics_max: usiz
         "Partitions with a replica on this node",
         topics.series(|topic| topic.partitions),
     )?;
+    page.gauges(
+        "parshall_topic_unstable_records",
+        "Records that an open transaction keeps from readers of committed records, in the partitions led here",
+        topics.series(|topic| topic.unstable_records),
+    )?;
     page.gauge("parshall_topics", "Topics with a replica on this node", count)?;
     page.gauge("parshall_topics_left_out", "Topics without series of their own", topics.left_out)?;
 

@@ -27,6 +27,7 @@ use super::core::{
     EndTxn, InitProducerId, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, ProducerIdAndEpoch, Step, Transaction,
     TransactionResult, TransactionVersion,
 };
+use super::decisions::Decisions;
 use super::interfaces::{Cluster, Leader, MarkerTransport, ProducerIds};
 use super::marker_queues::Markers;
 use super::memory::Memory;
@@ -54,6 +55,7 @@ pub struct TransactionCoordinator {
     shards: RwLock<BTreeMap<i32, Arc<Shard>>>,
     pub(super) memory: Memory,
     pub(super) markers: Markers,
+    pub(super) decisions: Decisions,
 }
 
 /// A request that has begun.
@@ -93,6 +95,7 @@ impl TransactionCoordinator {
             producer_ids,
             shards: RwLock::default(),
             markers: Markers::default(),
+            decisions: Decisions::default(),
         })
     }
 

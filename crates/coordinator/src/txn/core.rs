@@ -179,6 +179,11 @@ impl Transaction {
         self.pending.as_ref()
     }
 
+    /// For how long the transaction has been open, if it is.
+    pub fn open_ms(&self, now: Now) -> Option<i64> {
+        (self.current.state == State::Ongoing).then(|| now.monotonic_ms - self.started_ms)
+    }
+
     /// Whether the log has nothing of the id.
     pub fn is_vacant(&self) -> bool {
         self.pending.is_none() && self.current.producer_epoch == NO_PRODUCER_EPOCH

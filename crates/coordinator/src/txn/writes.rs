@@ -137,7 +137,10 @@ impl Write {
             let Some(transaction) = state.get_mut(transactional_id) else { continue };
             match transaction.written(now) {
                 Followup::Nothing => {}
-                Followup::SendMarkers => self.coordinator.send_markers(&self.shard, state, transactional_id),
+                Followup::SendMarkers => {
+                    self.coordinator.decisions.add(transaction.current().state);
+                    self.coordinator.send_markers(&self.shard, state, transactional_id);
+                }
                 Followup::Forget => state.remove(transactional_id, &self.coordinator.memory),
             }
             state.settle(transactional_id, &self.coordinator.memory);

@@ -27,6 +27,9 @@ pub struct TopicSummary {
     pub segments: u64,
     /// Of those that are led here.
     pub unsynced_bytes: u64,
+    /// Of those that are led here: records below the high watermark that readers of committed records do not get, since
+    /// a transaction before them is open.
+    pub unstable_records: u64,
     /// For how long the oldest that is durable only in the journal has been there.
     pub journaled_for_ms: u64,
 }
@@ -49,6 +52,7 @@ impl Default for TopicSummary {
             size_bytes: 0,
             segments: 0,
             unsynced_bytes: 0,
+            unstable_records: 0,
             journaled_for_ms: 0,
         }
     }
@@ -93,6 +97,8 @@ impl TopicSummary {
             self.under_min_isr += u64::from(in_sync < min_in_sync);
             self.at_min_isr += u64::from(in_sync == min_in_sync);
             self.unsynced_bytes += partition.view.unsynced_bytes();
+            let last_stable_offset = partition.last_stable_offset();
+            self.unstable_records += partition.high_watermark().saturating_sub(last_stable_offset).max(0) as u64;
         }
     }
 
@@ -111,6 +117,7 @@ impl TopicSummary {
         self.size_bytes += other.size_bytes;
         self.segments += other.segments;
         self.unsynced_bytes += other.unsynced_bytes;
+        self.unstable_records += other.unstable_records;
         self.journaled_for_ms = self.journaled_for_ms.max(other.journaled_for_ms);
     }
 }

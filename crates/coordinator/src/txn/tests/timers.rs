@@ -142,3 +142,33 @@ async fn a_jump_of_the_wall_clock_forgets_no_id() {
     sleep(8 * DAY).await;
     assert!(!known(&idle).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn transactions_are_shown_with_their_age_and_counted_when_they_are_decided() {
+    let world = World::new().await;
+    let mut producer = ready(&world.txn, "id").await;
+    producer.add(&world.txn, &[("t0", 0)]).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    let views = || {
+        let mut views = Vec::new();
+        world.txn.visit(|view| views.push((view.state, view.open_ms)));
+        views
+    };
+    assert_eq!(views(), [("Ongoing", Some(5_000))]);
+    let decisions = || {
+        let decisions = world.txn.decisions();
+        (decisions.committed.get(), decisions.aborted.get())
+    };
+    assert_eq!(decisions(), (0, 0));
+    producer.end(&world.txn, END_V1, true).await.unwrap();
+    settle().await;
+    assert_eq!((views(), decisions()), (vec![("CompleteCommit", None)], (1, 0)));
+    // What is not durable is not decided.
+    producer.add(&world.txn, &[("t0", 0)]).await.unwrap();
+    world.log.set(Fate::Refused(ErrorCode::NOT_ENOUGH_REPLICAS));
+    producer.end(&world.txn, END_V1, false).await.unwrap_err();
+    assert_eq!(decisions(), (1, 0));
+    world.log.heal();
+    sleep(Duration::from_secs(80)).await;
+    assert_eq!(decisions(), (1, 1));
+}
