@@ -1,9 +1,14 @@
 """Exactly once: what is read, worked on and written in transactions is there once, whoever is killed at any moment of it."""
 
-from harness import driver
+import contextlib
+import pathlib
+import time
+
+from harness import broker, connect, driver
 from harness.case import case
 
 RECORDS = 3000
+LINES = 1000
 
 
 @case("exactly-once-copies", needs_data=True)
@@ -46,3 +51,54 @@ def streams(c):
         c.broker.start()
         c.say("killed its broker")
         c.java("WordCounts")
+
+
+@contextlib.contextmanager
+def _worker(c):
+    """A worker of Kafka Connect with exactly-once sources. Yields the port of its REST interface."""
+    port = broker.free_port()
+    settings = {
+        "exactly_once_source_support": "enabled",
+        "plugin_discovery": "service_load",
+        "session_timeout_ms": 6000,
+        "heartbeat_interval_ms": 1000,
+        # What a worker left behind is taken over at once, but for its transaction: the next one waits for the end of that.
+        "scheduled_rebalance_max_delay_ms": 0,
+        "producer_transaction_timeout_ms": 4000,
+    }
+    home = pathlib.Path(c.home.name)
+    properties = connect.write_properties(home / f"{port}.properties", c.bootstrap, c.name("workers"), port, **settings)
+    with driver.running(connect.MAIN, properties, timeout_s=120):
+        yield port
+
+
+@case("exactly-once-connect")
+def connected(c):
+    """A worker of Kafka Connect is killed while it copies a file into a topic, a few lines in each transaction; another goes on."""
+    topic = c.name("lines")
+    c.create(topic)
+    # The connector reads the file in pieces of a KiB, and keeps to itself what is left of one after a batch until there are more.
+    lines = c.file("lines.txt", "".join(f"{number} {'.' * 200}\n" for number in range(LINES)))
+    config = {
+        "connector.class": "FileStreamSource",
+        "file": str(lines),
+        "topic": topic,
+        "tasks.max": "1",
+        "batch.size": "10",
+        "exactly.once.support": "required",
+        "transaction.boundary": "poll",
+    }
+    with _worker(c) as port:
+        connect.put_connector(port, "lines", config)
+        deadline = time.monotonic() + 30
+        while (written := _end(c, topic)) < LINES // 10:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the connector wrote {written} records")
+    c.say(f"killed in the middle: {LINES // 10 <= _end(c, topic) < LINES}")
+    with _worker(c):
+        c.java("Lines")
+
+
+def _end(c, topic):
+    """Where the topic's one partition ends."""
+    return int(c.start("GetOffsetShell", "--topic", topic)().out.strip().rsplit(":", 1)[1])

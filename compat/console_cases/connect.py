@@ -7,7 +7,7 @@ import tempfile
 import urllib.request
 
 from common import console, running, unique_name, wait_for
-from harness import broker, install
+from harness import broker, connect, install
 from playwright.sync_api import expect
 
 LOG4J = """status = error
@@ -23,25 +23,11 @@ SECRET = "open sesame"
 def connect_worker(c, home):
     """A worker alone, and the URL of its REST interface."""
     port, name = broker.free_port(), unique_name("connect")
-    string = "org.apache.kafka.connect.storage.StringConverter"
-    properties = {
-        "bootstrap.servers": c.bootstrap,
-        "group.id": name,
-        "key.converter": string,
-        "value.converter": string,
-        **{f"{what}.storage.topic": f"{name}-{what}" for what in ("offset", "config", "status")},
-        **{f"{what}.storage.replication.factor": 1 for what in ("offset", "config", "status")},
-        "offset.storage.partitions": 1,
-        "status.storage.partitions": 1,
-        "offset.flush.interval.ms": 1000,
-        "listeners": f"http://127.0.0.1:{port}",
-        "plugin.path": install.connect_plugins(),
-    }
-    (home / "worker.properties").write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    properties = connect.write_properties(home / "worker.properties", c.bootstrap, name, port)
     (home / "log4j2.properties").write_text(LOG4J)
     java = ["java", "-Xmx384M", f"-Dlog4j2.configurationFile={home}/log4j2.properties"]
-    main = ["-cp", f"{install.kafka_libs()}/*", "org.apache.kafka.connect.cli.ConnectDistributed"]
-    with running([*java, *main, home / "worker.properties"], home / "connect.log") as process:
+    main = ["-cp", f"{install.kafka_libs()}/*", connect.MAIN]
+    with running([*java, *main, properties], home / "connect.log") as process:
         wait_for(f"http://127.0.0.1:{port}/connectors", home / "connect.log")
         yield f"127.0.0.1:{port}", process
 
