@@ -102,8 +102,8 @@ def describe_consumer(c):
     c.tool(*command, "--state")
     c.tool(*command, "--members")
     c.tool("GroupsCommand", "--list", "--consumer", show=_ours)
-    # While a member is there.
-    reader = ("--topic", topic, "--group", group, "--timeout-ms", 5000, "--command-property", "client.id=reader")
+    # While a member is there, which waits for another record.
+    reader = ("--topic", topic, "--group", group, "--max-messages", 1, "--command-property", "client.id=reader")
     wait = c.start("ConsoleConsumer", *reader, *CONSUMER)
     for _ in range(40):
         if "Stable" in c.start(*command, "--state")().out:
@@ -118,7 +118,8 @@ def describe_consumer(c):
     c.tool("ConsumerGroupCommand", "--delete", "--group", group)
     c.tool("ConsumerGroupCommand", "--delete-offsets", "--group", group, "--topic", topic, sort=True)
     c.tool("ConsumerGroupCommand", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
-    wait()
+    c.start("ConsoleProducer", "--topic", topic, stdin="k\n")()
+    c.say(wait().out)
 
 
 @case("groups-consumer-reset-and-delete")

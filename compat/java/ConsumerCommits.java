@@ -17,6 +17,7 @@ import org.apache.kafka.common.TopicPartition;
 public final class ConsumerCommits implements Scenario {
     private Session session;
     private ConsumerProtocol protocol;
+    private Transactional transactional;
     private TopicPartition first;
     private TopicPartition second;
 
@@ -24,6 +25,7 @@ public final class ConsumerCommits implements Scenario {
     public void run(Session session) throws Exception {
         this.session = session;
         protocol = new ConsumerProtocol(session);
+        transactional = new Transactional(session);
         String topic = session.topic("tape", 2);
         first = new TopicPartition(topic, 0);
         second = new TopicPartition(topic, 1);
@@ -81,7 +83,7 @@ public final class ConsumerCommits implements Scenario {
     /** A transaction's offsets go with the member epoch that its producer is given: the group's, a later one, an earlier one. */
     private void epochs(String topic, KafkaConsumer<String, String> member) throws Exception {
         ConsumerGroupMetadata now = member.groupMetadata();
-        KafkaProducer<String, String> producer = new Transactional(session).producer("teller");
+        KafkaProducer<String, String> producer = transactional.producer("teller");
         producer.initTransactions();
         commit(producer, "of the member", now, first, 5);
         commit(producer, "of a later epoch", at(now, now.generationId() + 1), first, 6);
@@ -117,7 +119,8 @@ public final class ConsumerCommits implements Scenario {
         return new ConsumerGroupMetadata(member.groupId(), epoch, member.memberId(), member.groupInstanceId());
     }
 
-    private void commit(KafkaProducer<String, String> producer, String what, ConsumerGroupMetadata metadata, TopicPartition partition, long offset) {
+    private void commit(KafkaProducer<String, String> producer, String what, ConsumerGroupMetadata metadata, TopicPartition partition, long offset)
+        throws Exception {
         producer.beginTransaction();
         try {
             producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(offset)), metadata);
@@ -127,6 +130,7 @@ public final class ConsumerCommits implements Scenario {
             session.say("%s: %s", what, Session.kind(e));
             producer.abortTransaction();
         }
+        transactional.ended("teller");
     }
 
     private void automatically(String topic) throws Exception {
