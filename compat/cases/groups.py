@@ -1,6 +1,7 @@
 """kafka-consumer-groups and kafka-groups: list, describe, reset, delete."""
 
 import re
+import time
 
 from harness.case import case
 
@@ -142,3 +143,16 @@ def reset_and_delete_consumer(c):
     c.tool("ConsumerGroupCommand", "--delete", "--group", group)
     c.tool("ConsumerGroupCommand", "--delete", "--group", group)
     c.tool("ConsumerGroupCommand", "--describe", "--group", group)
+
+
+@case("groups-coordinator-crash", needs_data=True)
+def coordinator_crash(c):
+    wait = c.driver.start("case", "CoordinatorCrash", [c.bootstrap, c.tag], timeout_s=120)
+    for _ in range(200):
+        if c.start("TopicCommand", "--describe", "--topic", c.name("ready"))().code == 0:
+            break
+        time.sleep(0.1)
+    c.broker.kill()
+    c.broker.start()
+    c.create(c.name("go-on"))
+    c.say(wait().out)

@@ -122,6 +122,11 @@ final class Members implements AutoCloseable {
             .sorted(Comparator.comparing(List::toString)).toList();
     }
 
+    /** How often partitions were given to members that are still there. */
+    int assignments() {
+        return members.stream().mapToInt(member -> member.assignments.get()).sum();
+    }
+
     void until(String what, BooleanSupplier condition) throws Exception {
         session.until(what, condition::getAsBoolean);
     }
