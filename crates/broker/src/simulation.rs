@@ -16,6 +16,7 @@
 mod checks;
 mod clients;
 mod cluster;
+mod committed_readers;
 mod fault_actions;
 mod faults;
 #[cfg(feature = "injected-faults")]
@@ -26,6 +27,11 @@ mod node;
 pub(crate) mod replica;
 pub(crate) mod sockets;
 mod time;
+mod transaction_checks;
+mod transaction_history;
+mod transaction_ledger;
+mod transaction_states;
+mod transactional_clients;
 
 use platform::simulation::{run_seeds, seeds};
 
@@ -46,10 +52,21 @@ struct RunSummary {
     committed: usize,
     leaderships: usize,
     eligible_elected: usize,
+    transactions_committed: usize,
+    transactions_aborted: usize,
+    committed_read: usize,
+    offsets_fetched: usize,
 }
 
 fn run(seed: u64) -> RunSummary {
-    let mut cluster = Cluster::new(seed, (seed % 2) as i32);
+    live(Cluster::new(seed, (seed % 2) as i32))
+}
+
+fn run_with_transactions(seed: u64) -> RunSummary {
+    live(Cluster::with_transactions(seed, (seed % 2) as i32))
+}
+
+fn live(mut cluster: Cluster) -> RunSummary {
     observe(&mut cluster, |cluster| {
         cluster.create_topics();
         let until_ms = cluster.now_ms + TROUBLE_MS;
@@ -68,6 +85,10 @@ fn run(seed: u64) -> RunSummary {
         committed: cluster.ledger.committed,
         leaderships: cluster.ledger.leaderships,
         eligible_elected: cluster.ledger.eligible_elected,
+        transactions_committed: cluster.transactions.committed,
+        transactions_aborted: cluster.transactions.aborted,
+        committed_read: cluster.transactions.read,
+        offsets_fetched: cluster.transactions.offsets,
     }
 }
 
@@ -100,8 +121,28 @@ fn whatever_happens_no_promise_is_broken() {
 }
 
 #[test]
+fn whatever_happens_in_transactions_no_promise_is_broken() {
+    let seeds = seeds(10);
+    let count = (seeds.end - seeds.start) as usize;
+    let mut all = RunSummary::default();
+    for outcome in run_seeds(seeds, run_with_transactions) {
+        all.transactions_committed += outcome.transactions_committed;
+        all.transactions_aborted += outcome.transactions_aborted;
+        all.committed_read += outcome.committed_read;
+        all.offsets_fetched += outcome.offsets_fetched;
+        all.leaderships += outcome.leaderships;
+    }
+    eprintln!("{count} seeds: {all:?}");
+    let (committed, aborted) = (all.transactions_committed, all.transactions_aborted);
+    assert!(count == 1 || committed > 20 * count && aborted > 10 * count, "{all:?}");
+    assert!(count == 1 || all.committed_read > 100 * count && all.offsets_fetched > 20 * count, "{all:?}");
+}
+
+#[test]
 fn a_seed_is_a_course_of_events() {
     for seed in [1, 2] {
+        assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
+        let run = run_with_transactions;
         assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
     }
 }

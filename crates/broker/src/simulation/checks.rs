@@ -7,8 +7,8 @@ use coordinator::group::OFFSETS_TOPIC;
 use platform::simulation::START_WALL_MS;
 
 use super::clients::ClientEvent;
-use super::cluster::{Cluster, REPLICATION_FACTOR, partition_count};
-use super::ledger::{TopicPartition, topic_partition};
+use super::cluster::{Cluster, REPLICATION_FACTOR};
+use super::ledger::{TopicPartition, is_internal, topic_partition};
 use super::replica::bytes_of;
 
 impl Cluster {
@@ -34,6 +34,7 @@ impl Cluster {
                 // Of one consumer, a later number is a later record.
                 self.ledger.commits(key, number, known.max(own), number as i64);
             }
+            ClientEvent::Transaction(event) => self.observe_transaction(event),
             ClientEvent::FetchedOffset { topic_partition, leader_epoch, number } => {
                 let key = ("readers".to_owned(), topic_partition.0.to_string(), topic_partition.1);
                 self.ledger.fetches_offset(&key, leader_epoch, number);
@@ -69,8 +70,15 @@ impl Cluster {
                 let is_newest = state.leader_epoch == partition.leader_epoch();
                 if is_newest && partition.is_leader() {
                     self.ledger.looks_at_leader((id, start), &partition);
+                    if self.has_transactions() {
+                        self.transactions.walk(&partition);
+                        self.transactions.check_log((id, start), &partition);
+                    }
                 } else if is_newest && state.isr.contains(&id) && partition.followed_leader() == Some(state.leader) {
                     self.ledger.looks_at((id, start), &partition, partition.high_watermark());
+                    if self.has_transactions() {
+                        self.transactions.check_log((id, start), &partition);
+                    }
                 }
             }
         }
@@ -109,12 +117,12 @@ impl Cluster {
 
     pub(super) fn check(&mut self) {
         let led = self.led();
-        assert_eq!(led.len(), partition_count(), "every partition has one leader");
+        assert_eq!(led.len(), self.partition_count(), "every partition has one leader");
         for leader in led {
             let topic_partition = topic_partition(&leader);
             let node = self.ledger.partition(&topic_partition).map_or(-1, |partition| partition.leader);
             self.ledger.checks(node, &leader);
-            if &*topic_partition.0 != OFFSETS_TOPIC {
+            if !is_internal(&topic_partition.0) {
                 self.ledger.check_once(&leader);
             }
             let logs: Vec<_> = self.logs(&topic_partition).collect();
@@ -124,6 +132,9 @@ impl Cluster {
                 let bytes = bytes_of(&leader);
                 assert!(logs.iter().all(|log| bytes_of(log) == bytes), "{topic_partition:?}: the replicas differ");
             }
+        }
+        if self.has_transactions() {
+            self.check_transactions();
         }
     }
 }

@@ -24,15 +24,16 @@ use super::CLIENT_PORT;
 use super::ledger::TopicPartition;
 use super::sockets::address_of;
 use super::time::now_ms;
+use super::transaction_ledger::TransactionEvent;
 use crate::stream;
 
 /// How long a client waits for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(1000);
-const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(1000);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const RECORDS_MAX: u64 = 3;
 /// Versions that name topics.
 const OFFSET_COMMIT_VERSION: i16 = 9;
-const OFFSET_FETCH_VERSION: i16 = 9;
+pub(super) const OFFSET_FETCH_VERSION: i16 = 9;
 const GROUP: &str = "readers";
 
 /// The answers that clients got.
@@ -65,16 +66,20 @@ pub(super) enum ClientEvent {
         leader_epoch: i32,
         number: Option<u64>,
     },
+    Transaction(TransactionEvent),
 }
 
 /// What all clients share with the simulation.
 pub(super) struct World {
-    rng: Rng,
+    pub(super) rng: Rng,
     pub(super) newest: Arc<MetadataImage>,
     /// The epoch of the groups' partition on each node that leads it.
     pub(super) coordinator_epochs: BTreeMap<i32, i32>,
     nodes: i32,
     last_value: u64,
+    last_transaction: u64,
+    /// Transactional producers that have not come to their end.
+    pub(super) transacting: usize,
     pub(super) stops: bool,
     pub(super) client_events: Vec<ClientEvent>,
     /// By producer: how many of its batches are acknowledged, and whether it has come to its end.
@@ -90,6 +95,8 @@ impl World {
             coordinator_epochs: BTreeMap::new(),
             nodes,
             last_value: 0,
+            last_transaction: 0,
+            transacting: 0,
             stops: false,
             client_events: Vec::new(),
             acknowledged: Vec::new(),
@@ -97,8 +104,13 @@ impl World {
         }
     }
 
+    /// Whether all producers have come to their end.
+    pub(super) fn is_over(&self) -> bool {
+        self.transacting == 0 && self.is_done.iter().all(|is_done| *is_done)
+    }
+
     /// The node that a client takes for the leader.
-    fn leader(&mut self, topic_partition: &TopicPartition) -> Option<i32> {
+    pub(super) fn leader(&mut self, topic_partition: &TopicPartition) -> Option<i32> {
         if self.rng.percent(10) {
             return Some(self.rng.below(self.nodes as u64) as i32);
         }
@@ -106,8 +118,19 @@ impl World {
         (leader != NO_LEADER).then_some(leader)
     }
 
+    /// A number that nothing else has.
+    pub(super) fn next_value(&mut self) -> u64 {
+        self.last_value += 1;
+        self.last_value
+    }
+
+    pub(super) fn next_transaction(&mut self) -> u64 {
+        self.last_transaction += 1;
+        self.last_transaction
+    }
+
     /// New values in a batch, with the right time.
-    fn batch(&mut self, mut builder: BatchBuilder) -> (Batch, Vec<u64>) {
+    pub(super) fn batch(&mut self, mut builder: BatchBuilder) -> (Batch, Vec<u64>) {
         let count = 1 + self.rng.below(RECORDS_MAX);
         let values: Vec<u64> = (self.last_value + 1..=self.last_value + count).collect();
         self.last_value += count;
@@ -118,20 +141,13 @@ impl World {
     }
 }
 
-/// A client, with a connection to each node that it uses.
-struct Client {
-    world: Arc<Mutex<World>>,
-    topic_partition: TopicPartition,
-    connections: BTreeMap<i32, Connection>,
-}
+/// A client's connections, one to each node that it uses.
+#[derive(Default)]
+pub(super) struct Connections(BTreeMap<i32, Connection>);
 
-impl Client {
-    fn new(world: &Arc<Mutex<World>>, topic_partition: &TopicPartition) -> Self {
-        Self { world: Arc::clone(world), topic_partition: topic_partition.clone(), connections: BTreeMap::new() }
-    }
-
+impl Connections {
     async fn connection(&mut self, node: i32) -> Result<Connection, ConnectionError> {
-        if let Some(connection) = self.connections.get(&node).filter(|connection| connection.is_open()) {
+        if let Some(connection) = self.0.get(&node).filter(|connection| connection.is_open()) {
             return Ok(connection.clone());
         }
         let config = ConnectionConfig {
@@ -140,12 +156,31 @@ impl Client {
             ..ConnectionConfig::default()
         };
         let connection = stream::connect(&address_of(node, CLIENT_PORT).to_string(), &config).await?;
-        self.connections.insert(node, connection.clone());
+        self.0.insert(node, connection.clone());
         Ok(connection)
     }
 
-    async fn ask<R: Request>(&mut self, node: i32, request: &R, version: i16) -> Result<R::Response, ConnectionError> {
+    pub(super) async fn ask<R: Request>(
+        &mut self,
+        node: i32,
+        request: &R,
+        version: i16,
+    ) -> Result<R::Response, ConnectionError> {
         self.connection(node).await?.start_as(request, version, ANSWER_TIMEOUT)?.await
+    }
+}
+
+/// A client of one partition.
+struct Client {
+    world: Arc<Mutex<World>>,
+    topic_partition: TopicPartition,
+    connections: Connections,
+}
+
+impl Client {
+    fn new(world: &Arc<Mutex<World>>, topic_partition: &TopicPartition) -> Self {
+        let (world, topic_partition) = (Arc::clone(world), topic_partition.clone());
+        Self { world, topic_partition, connections: Connections::default() }
     }
 
     fn produce_request(&self, batch: &Batch, acks: i16) -> ProduceRequest {
@@ -168,10 +203,10 @@ impl Client {
     async fn produce(&mut self, node: i32, batch: &Batch, acks: i16) -> Option<Result<i64, ErrorCode>> {
         let (request, version) = (self.produce_request(batch, acks), *ProduceRequest::API.versions.end());
         if acks == 0 {
-            _ = self.connection(node).await.ok()?.post(&request, version);
+            _ = self.connections.connection(node).await.ok()?.post(&request, version);
             return None;
         }
-        let answer = self.ask(node, &request, version).await.ok()?;
+        let answer = self.connections.ask(node, &request, version).await.ok()?;
         let answer = answer.responses.first()?.partition_responses.first()?.clone();
         Some(if answer.error_code.is_none() { Ok(answer.base_offset) } else { Err(answer.error_code) })
     }
@@ -291,7 +326,9 @@ impl Client {
             topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],
             ..FetchRequest::default()
         };
-        let Ok(response) = self.ask(node, &request, *FetchRequest::API.versions.end()).await else { return };
+        let Ok(response) = self.connections.ask(node, &request, *FetchRequest::API.versions.end()).await else {
+            return;
+        };
         for data in response.responses.into_iter().flat_map(|topic| topic.partitions) {
             match data.error_code {
                 ErrorCode::NONE => {}
@@ -313,8 +350,7 @@ impl Client {
     async fn commit(&mut self, offset: i64) {
         let (number, coordinator) = {
             let mut world = self.world.lock();
-            world.last_value += 1;
-            (world.last_value, world.leader(&(OFFSETS_TOPIC.into(), 0)))
+            (world.next_value(), world.leader(&(OFFSETS_TOPIC.into(), 0)))
         };
         let Some(node) = coordinator else { return };
         let partition = OffsetCommitRequestPartition {
@@ -332,7 +368,7 @@ impl Client {
             }],
             ..OffsetCommitRequest::default()
         };
-        if let Ok(answer) = self.ask(node, &request, OFFSET_COMMIT_VERSION).await
+        if let Ok(answer) = self.connections.ask(node, &request, OFFSET_COMMIT_VERSION).await
             && answer.topics.iter().flat_map(|topic| &topic.partitions).all(|partition| partition.error_code.is_none())
         {
             self.world.lock().client_events.push(ClientEvent::Committed {
@@ -357,7 +393,7 @@ impl Client {
             ..OffsetFetchRequestGroup::default()
         };
         let request = OffsetFetchRequest { groups: vec![group], ..OffsetFetchRequest::default() };
-        let Ok(answer) = self.ask(node, &request, OFFSET_FETCH_VERSION).await else { return };
+        let Ok(answer) = self.connections.ask(node, &request, OFFSET_FETCH_VERSION).await else { return };
         for group in answer.groups.iter().filter(|group| group.error_code.is_none()) {
             for fetched in group.topics.iter().flat_map(|topic| &topic.partitions) {
                 if !fetched.error_code.is_none() {

@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
+use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use parking_lot::Mutex;
 use quorum::{QuorumError, QuorumStatus, Voter};
 use storage::SimDisk;
@@ -13,11 +14,12 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
 use super::faults::Faults;
-use super::ledger::{Ledger, TopicPartition, topic_partition};
+use super::ledger::{Ledger, TopicPartition, is_internal, topic_partition};
 use super::machine::{self, Machine, Process, Witnessed, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
 use super::time::set_now_ms;
+use super::transaction_ledger::TransactionLedger;
 use crate::partition::Partition;
 use crate::{Broker, StartError};
 
@@ -45,10 +47,13 @@ pub(super) const TOPICS: &[Topic] = &[
     (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
 ];
 
-/// Partitions of all topics.
-pub(super) fn partition_count() -> usize {
-    TOPICS.iter().map(|(_, partitions, _)| *partitions as usize).sum()
-}
+/// Topics of a cluster with transactions.
+pub(super) const TRANSACTIONAL_TOPICS: &[Topic] = &[
+    ("orders", 2, &[("min.insync.replicas", "2")]),
+    ("payments", 1, &[("min.insync.replicas", "2")]),
+    (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
+    (TRANSACTION_STATE_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
+];
 
 pub(super) struct Cluster {
     pub(super) seed: u64,
@@ -59,7 +64,9 @@ pub(super) struct Cluster {
     pub(super) nodes: Vec<Node>,
     pub(super) sockets: Sockets,
     pub(super) ledger: Ledger,
-    clients: Process,
+    pub(super) topics: &'static [Topic],
+    pub(super) transactions: TransactionLedger,
+    pub(super) clients: Process,
     pub(super) world: Arc<Mutex<World>>,
     starts: u64,
     /// A new disk is being filled with what was on the old one.
@@ -72,11 +79,20 @@ pub(super) struct Cluster {
 impl Cluster {
     /// Three voters, and as many brokers more.
     pub(super) fn new(seed: u64, others: i32) -> Self {
-        Self::with_lag_max(seed, others, LAG_MAX_MS)
+        Self::with_topics(seed, others, LAG_MAX_MS, TOPICS)
     }
 
     /// One in which a follower may lag for so long.
     pub(super) fn with_lag_max(seed: u64, others: i32, lag_max_ms: i64) -> Self {
+        Self::with_topics(seed, others, lag_max_ms, TOPICS)
+    }
+
+    /// One in which there are transactions.
+    pub(super) fn with_transactions(seed: u64, others: i32) -> Self {
+        Self::with_topics(seed, others, LAG_MAX_MS, TRANSACTIONAL_TOPICS)
+    }
+
+    fn with_topics(seed: u64, others: i32, lag_max_ms: i64, topics: &'static [Topic]) -> Self {
         machine::record_panics();
         _ = take_panic();
         set_now_ms(0);
@@ -95,6 +111,8 @@ impl Cluster {
             nodes: (0..count).map(|id| Node::new(id, SimDisk::new(seed * 1000 + id as u64))).collect(),
             sockets,
             ledger: Ledger::new(),
+            topics,
+            transactions: TransactionLedger::new(seed),
             clients,
             world,
             starts: 0,
@@ -109,8 +127,20 @@ impl Cluster {
         cluster
     }
 
+    pub(super) fn has_transactions(&self) -> bool {
+        self.topics.iter().any(|(topic, ..)| *topic == TRANSACTION_STATE_TOPIC)
+    }
+
+    /// Partitions of all topics.
+    pub(super) fn partition_count(&self) -> usize {
+        self.topics.iter().map(|(_, partitions, _)| *partitions as usize).sum()
+    }
+
     fn start_clients(&mut self) {
-        for (topic, partitions, _) in TOPICS.iter().filter(|(topic, ..)| *topic != OFFSETS_TOPIC) {
+        if self.has_transactions() {
+            self.start_transactional_clients();
+        }
+        for (topic, partitions, _) in self.topics.iter().filter(|(topic, ..)| !is_internal(topic)) {
             for index in 0..*partitions {
                 let topic_partition: TopicPartition = ((*topic).into(), index);
                 let rests_ms = 50 + self.rng.below(500);
@@ -123,7 +153,10 @@ impl Cluster {
                 let world = || Arc::clone(&self.world);
                 self.clients.enter(|| {
                     tokio::spawn(produce(world(), topic_partition.clone(), number, rests_ms));
-                    tokio::spawn(produce_once(world(), topic_partition.clone()));
+                    // What it sends may be lost, and something else may come instead.
+                    if !self.has_transactions() {
+                        tokio::spawn(produce_once(world(), topic_partition.clone()));
+                    }
                     tokio::spawn(consume(world(), topic_partition));
                 });
             }
@@ -333,7 +366,7 @@ impl Cluster {
     /// Makes the topics, as soon as there are brokers enough for them, and begins to use them.
     pub(super) fn create_topics(&mut self) {
         let began_ms = self.now_ms;
-        while self.ledger.newest.topics().count() < TOPICS.len() {
+        while self.ledger.newest.topics().count() < self.topics.len() {
             assert!(self.now_ms < began_ms + HEALING_MS, "no topics: {}", self.describe());
             let brokers = self.ledger.newest.brokers().filter(|broker| broker.is_active()).count();
             if brokers == self.count() && self.now_ms % 1000 == 0 {
@@ -348,7 +381,7 @@ impl Cluster {
                     configs: settings.iter().map(setting).collect(),
                     ..CreatableTopic::default()
                 };
-                let topics = TOPICS.iter().map(topic).collect();
+                let topics = self.topics.iter().map(topic).collect();
                 self.ask(CreateTopicsRequest { topics, ..CreateTopicsRequest::default() });
             }
             self.step();
@@ -424,7 +457,7 @@ impl Cluster {
         }
         self.world.lock().stops = true;
         let stopped_ms = self.now_ms;
-        while !self.world.lock().is_done.iter().all(|is_done| *is_done) || !self.is_quiet() {
+        while !self.world.lock().is_over() || !self.is_quiet() {
             (0..self.count()).for_each(|n| self.start(n));
             self.step();
             assert!(self.now_ms < stopped_ms + HEALING_MS, "the cluster does not come to rest: {}", self.describe());
@@ -470,7 +503,8 @@ impl Cluster {
     fn is_quiet(&self) -> bool {
         let led = self.led();
         self.is_healthy()
-            && led.len() == partition_count()
+            && led.len() == self.partition_count()
+            && (!self.has_transactions() || self.is_settled(&led))
             && led.iter().all(|leader| {
                 let end = leader.view().log_end_offset();
                 self.logs(&topic_partition(leader))
@@ -497,10 +531,12 @@ impl Cluster {
                     let Ok(log) = broker.partitions.find_by_name(&topic.name, index as i32) else { continue };
                     let (start, synced) = (log.log_start_offset(), log.view().synced_offset());
                     lines.push(format!(
-                        "  {}: {start} to {}, synced {synced}, high watermark {}, epoch {}, leads {}, offline {}",
+                        "  {}: {start} to {}, synced {synced}, high watermark {}, stable {}, epoch {}, leads {}, \
+                         offline {}",
                         node.id,
                         log.view().log_end_offset(),
                         log.high_watermark(),
+                        log.last_stable_offset(),
                         log.leader_epoch(),
                         log.is_leader(),
                         log.is_offline(),
@@ -526,6 +562,7 @@ impl Cluster {
             node.disk.trace().hash(&mut trace);
         }
         (self.ledger.acknowledged, self.ledger.committed, self.ledger.leaderships).hash(&mut trace);
+        (self.transactions.committed, self.transactions.aborted, self.transactions.read).hash(&mut trace);
         trace.finish()
     }
 }

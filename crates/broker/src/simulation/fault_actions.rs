@@ -12,7 +12,7 @@ use wire::api::alter_partition_reassignments::{
 };
 
 use super::DATA_DIR;
-use super::cluster::{Cluster, REPLICATION_FACTOR, TOPICS};
+use super::cluster::{Cluster, REPLICATION_FACTOR};
 use super::faults::Fault;
 
 /// What is free on a disk that is called full, at most: less than any reserve.
@@ -168,7 +168,7 @@ impl Cluster {
             return;
         }
         self.is_rebuilding = true;
-        let (topic, partitions, _) = TOPICS[self.rng.below(TOPICS.len() as u64) as usize];
+        let (topic, partitions, _) = self.topics[self.rng.below(self.topics.len() as u64) as usize];
         let lost = format!("{topic}-{}", self.rng.below(partitions as u64));
         for other in 0..self.count() {
             self.end(other, false);
@@ -223,7 +223,7 @@ impl Cluster {
         }
         let by = self.rng.below(3) as usize;
         replicas.rotate_left(by);
-        let (topic, partitions, _) = TOPICS[self.rng.below(TOPICS.len() as u64) as usize];
+        let (topic, partitions, _) = self.topics[self.rng.below(self.topics.len() as u64) as usize];
         let partition = self.rng.below(partitions as u64) as i32;
         self.log_event(format!("{topic}-{partition} goes to {replicas:?}"));
         let partitions = vec![ReassignablePartition { partition_index: partition, replicas: Some(replicas) }];

@@ -15,6 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
+use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use metadata::{MetadataImage, NO_LEADER};
 use wire::batch::Batch;
 
@@ -26,6 +27,11 @@ pub(super) type TopicPartition = (Arc<str>, i32);
 
 pub(super) fn topic_partition(partition: &Partition) -> TopicPartition {
     (Arc::clone(&partition.topic), partition.index)
+}
+
+/// Whether a topic's records are those of a coordinator.
+pub(super) fn is_internal(topic: &str) -> bool {
+    topic == OFFSETS_TOPIC || topic == TRANSACTION_STATE_TOPIC
 }
 
 /// A batch that was below a high watermark.
@@ -242,7 +248,7 @@ impl Ledger {
                  {seen:?}"
             );
         }
-        if &*partition.topic == OFFSETS_TOPIC {
+        if is_internal(&partition.topic) {
             return;
         }
         let values: BTreeMap<u64, i64> = there.iter().flat_map(values).map(|(offset, value)| (value, offset)).collect();

@@ -177,6 +177,7 @@ fn config(id: i32, lag_max_ms: i64, seed: u64) -> BrokerConfig {
         ("metadata.log.max.record.bytes.between.snapshots", "20000".to_owned()),
         ("replica.lag.time.max.ms", lag_max_ms.to_string()),
         ("offsets.topic.num.partitions", "1".to_owned()),
+        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500".to_owned()),
         ("leader.imbalance.check.interval.seconds", "3".to_owned()),
         ("log.retention.check.interval.ms", "2000".to_owned()),
         ("log.background.flush.interval.ms", "250".to_owned()),

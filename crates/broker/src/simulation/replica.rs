@@ -207,8 +207,11 @@ pub(crate) fn bytes_of(partition: &Partition) -> Vec<u8> {
     batches(partition, 0, i64::MAX).iter().flat_map(|batch| batch.bytes.to_vec()).collect()
 }
 
-/// The numbers that a batch's values are, by offset.
+/// The numbers that a batch's values are, by offset. Markers of transactions have none.
 pub(crate) fn values(batch: &Batch) -> Vec<(i64, u64)> {
+    if batch.header.attributes.is_control() {
+        return Vec::new();
+    }
     let section = batch.records(1 << 20).expect("the records are ours");
     let record = |record: Result<wire::record::Record<'_>, _>| {
         let record = record.expect("the records are ours");
