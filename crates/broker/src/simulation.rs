@@ -11,6 +11,9 @@
 //! network delays, is late, breaks connections, and is cut one way or both; wall clocks jump; partitions move. How
 //! often each happens is chosen by the seed ([`faults`]). The [`ledger`] sees everything and knows what must hold.
 //!
+//! Some clusters have transactions: [`transactional_clients`] and [`committed_readers`] live in them, and the
+//! [`transaction_ledger`] knows what must hold of what they do and read.
+//!
 //! [`replica`] is shared with the simulation of replication alone.
 
 mod checks;
@@ -122,7 +125,7 @@ fn whatever_happens_no_promise_is_broken() {
 
 #[test]
 fn whatever_happens_in_transactions_no_promise_is_broken() {
-    let seeds = seeds(10);
+    let seeds = seeds(6);
     let count = (seeds.end - seeds.start) as usize;
     let mut all = RunSummary::default();
     for outcome in run_seeds(seeds, run_with_transactions) {
@@ -142,9 +145,8 @@ fn whatever_happens_in_transactions_no_promise_is_broken() {
 fn a_seed_is_a_course_of_events() {
     for seed in [1, 2] {
         assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
-        let run = run_with_transactions;
-        assert_eq!(run(seed).trace, run(seed).trace, "seed {seed}");
     }
+    assert_eq!(run_with_transactions(1).trace, run_with_transactions(1).trace);
 }
 
 /// Longer than any of these waits.

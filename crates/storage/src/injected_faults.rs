@@ -54,6 +54,14 @@ pub enum InjectedFault {
     UnreplicatedIsStable,
     /// Recovery does not bring back what a transaction index lacks.
     RecoveryLosesAborted,
+    /// A leader appends to a transaction without asking its coordinator.
+    VerificationSkipped,
+    /// EndTxn is answered before the decision is written.
+    EndAnsweredBeforeWritten,
+    /// A transaction is called complete before its markers are written.
+    CompleteBeforeMarkers,
+    /// A coordinator that takes over does not go on with what was decided.
+    PreparedForgottenAtLoad,
 }
 
 impl InjectedFault {
@@ -72,11 +80,24 @@ impl InjectedFault {
     }
 
     /// Those of transactions in one log, which are found by its own tests.
-    pub fn is_of_transactions(self) -> bool {
+    pub fn is_of_transactions_in_log(self) -> bool {
         matches!(self, Self::UnreplicatedIsStable | Self::RecoveryLosesAborted)
     }
 
-    pub const ALL: [(Self, &str); 19] = [
+    /// Those that clusters with transactions show.
+    pub fn is_of_transactions(self) -> bool {
+        use InjectedFault::*;
+        matches!(
+            self,
+            UnreplicatedIsStable
+                | VerificationSkipped
+                | EndAnsweredBeforeWritten
+                | CompleteBeforeMarkers
+                | PreparedForgottenAtLoad
+        )
+    }
+
+    pub const ALL: [(Self, &str); 23] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -96,6 +117,10 @@ impl InjectedFault {
         (Self::JournalLosesNames, "journal-loses-names"),
         (Self::UnreplicatedIsStable, "unreplicated-is-stable"),
         (Self::RecoveryLosesAborted, "recovery-loses-aborted"),
+        (Self::VerificationSkipped, "verification-skipped"),
+        (Self::EndAnsweredBeforeWritten, "end-answered-before-written"),
+        (Self::CompleteBeforeMarkers, "complete-before-markers"),
+        (Self::PreparedForgottenAtLoad, "prepared-forgotten-at-load"),
     ];
 }
 

@@ -428,7 +428,7 @@ fn readers_of_committed_records_see_what_a_walk_over_all_batches_says() {
 #[test]
 fn every_injected_fault_is_found() {
     use storage::injected_faults::{InjectedFault, find};
-    for (fault, name) in InjectedFault::ALL.into_iter().filter(|(fault, _)| fault.is_of_transactions()) {
+    for (fault, name) in InjectedFault::ALL.into_iter().filter(|(fault, _)| fault.is_of_transactions_in_log()) {
         find(name, fault, live);
     }
 }

@@ -167,7 +167,8 @@ impl TransactionCoordinator {
         }
         state.phase = Phase::Active;
         for (transactional_id, transaction) in loaded {
-            let is_prepared = transaction.current().state.is_prepared();
+            let is_forgotten = storage::injected_fault!(PreparedForgottenAtLoad);
+            let is_prepared = transaction.current().state.is_prepared() && !is_forgotten;
             state.insert(transactional_id.clone(), transaction, None);
             state.settle(&transactional_id, &self.memory);
             if is_prepared {

@@ -61,6 +61,9 @@ impl TransactionCoordinator {
 
 impl Write {
     async fn run(mut self, mut append: BoxFuture<Result<i64, ErrorCode>>) {
+        if storage::injected_fault!(EndAnsweredBeforeWritten) {
+            self.answer(|answer| answer);
+        }
         let mut backoff = FIRST_BACKOFF;
         loop {
             let timeout = Duration::from_millis(self.coordinator.config.append_timeout_ms.max(1) as u64);

@@ -244,7 +244,8 @@ impl Transaction {
             State::PrepareAbort => State::CompleteAbort,
             State::Empty | State::Ongoing | State::CompleteCommit | State::CompleteAbort => return false,
         };
-        if self.pending.is_some() || !self.current.partitions.is_empty() {
+        let has_markers = self.current.partitions.is_empty() || storage::injected_fault!(CompleteBeforeMarkers);
+        if self.pending.is_some() || !has_markers {
             return false;
         }
         let identity = identity_after(&self.current);
