@@ -4,8 +4,8 @@
 //!   what an EndTxn was answered with. Nothing is committed that no producer has asked to commit.
 //! - Markers are where a transaction has written before it is called complete. Behind a marker there is nothing of an
 //!   older epoch, and nothing of an older epoch is written after InitProducerId was answered.
-//! - Nothing is stable that is above the high watermark, or not decided on all replicas in sync; what a leader has called
-//!   stable stays so. Consumers of committed records are told exactly which transactions were aborted.
+//! - Nothing is stable that is above the high watermark, or not decided on all replicas in sync; what a leader has
+//!   called stable stays so. Consumers of committed records are told exactly which transactions were aborted.
 //! - A group's offset is visible when its transaction is committed, and where stable ones are asked for, none is told
 //!   while a transaction may still change it.
 //! - In the end every transaction is decided and complete, only what was added to a transaction was written in it, and

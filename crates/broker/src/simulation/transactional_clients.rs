@@ -1,6 +1,6 @@
-//! Producers with transactions, which do what Java's does (`TransactionManager`): of version 2, which leave it to brokers
-//! to add partitions (KIP-890), and of version 1, which add them. They abort some transactions and abandon others, die
-//! and come again, and find that another one has taken their transactional id.
+//! Producers with transactions, which do what Java's does (`TransactionManager`): of version 2, which leave it to
+//! brokers to add partitions (KIP-890), and of version 1, which add them. They abort some transactions and abandon others,
+//! die and come again, and find that another one has taken their transactional id.
 //!
 //! What is late in version 1 may become part of a later transaction of the same epoch (KAFKA-17754), and only the
 //! producer can help that: after a request without an answer it takes a new epoch.
