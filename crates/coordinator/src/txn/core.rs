@@ -206,11 +206,13 @@ impl Transaction {
             + pending.map_or(0, |next| next.partitions.size_bytes())
     }
 
-    /// What a client is told that has to wait for a pending state. If its record cannot be written, the client learns
-    /// of the trouble and looks for another coordinator; "concurrent transactions" would be to try again here, for
-    /// ever.
+    /// What a client is told that has to wait, for a pending state or for markers. It comes before anything is said of
+    /// the producer: as long as markers are written, the id may be about to get a new producer id, which the client has
+    /// been told already (`TransactionMetadata.prepareComplete`). If a record cannot be written, the client learns of
+    /// the trouble and looks for another coordinator; "concurrent transactions" would be to try again here, for ever.
     fn check_settled(&self) -> Result<(), ErrorCode> {
         match &self.pending {
+            None if self.current.state.is_prepared() => Err(self.busy_error()),
             None => Ok(()),
             Some(pending) => Err(pending.trouble.unwrap_or(ErrorCode::CONCURRENT_TRANSACTIONS)),
         }

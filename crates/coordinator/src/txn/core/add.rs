@@ -7,8 +7,7 @@ use super::{Metadata, Partitions, ProducerIdAndEpoch, State, Step, Transaction, 
 use crate::txn::Now;
 
 impl Transaction {
-    /// Adds partitions. The pending state comes before the producer id: if the epochs are exhausted, it may be about to
-    /// change. `version` says who adds them: the producer, or the broker that it writes to.
+    /// Adds partitions. `version` says who adds them: the producer, or the broker that it writes to.
     pub fn add_partitions(
         &mut self,
         now: Now,
@@ -18,12 +17,10 @@ impl Transaction {
     ) -> Result<Step, ErrorCode> {
         self.check_settled()?;
         self.check_producer(producer)?;
-        match self.current.state {
-            State::PrepareCommit | State::PrepareAbort => return Err(self.busy_error()),
-            State::Ongoing if self.current.partitions.contains_all(partitions) => return Ok(Step::Answer(producer)),
-            State::Ongoing | State::Empty | State::CompleteCommit | State::CompleteAbort => {}
-        }
         let is_open = self.current.state == State::Ongoing;
+        if is_open && self.current.partitions.contains_all(partitions) {
+            return Ok(Step::Answer(producer));
+        }
         let mut next = Metadata {
             state: State::Ongoing,
             last_update_ms: now.wall_ms,

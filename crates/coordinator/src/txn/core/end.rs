@@ -50,7 +50,7 @@ pub(super) enum Ruling {
     Prepare,
     /// It has ended so already.
     Done,
-    /// It is about to end so.
+    /// The last one's markers are being written.
     Wait,
     Refuse(ErrorCode),
 }
@@ -64,10 +64,7 @@ pub(super) fn rule_v1(state: State, result: TransactionResult) -> Ruling {
     match (state, result) {
         (Ongoing, Commit) => Prepare,
         (Ongoing, Abort) => Prepare,
-        (PrepareCommit, Commit) => Wait,
-        (PrepareCommit, Abort) => ITS,
-        (PrepareAbort, Commit) => ITS,
-        (PrepareAbort, Abort) => Wait,
+        (PrepareCommit | PrepareAbort, _) => Wait,
         (CompleteCommit, Commit) => Done,
         (CompleteCommit, Abort) => ITS,
         (CompleteAbort, Commit) => ITS,
@@ -92,15 +89,7 @@ pub(super) fn rule_v2(state: State, result: TransactionResult, sender: Sender) -
         (Ongoing, Abort, Current) => Prepare,
         (Ongoing, Abort, Retry) => FENCED,
 
-        (PrepareCommit, Commit, Current) => FENCED,
-        (PrepareCommit, Commit, Retry) => Wait,
-        (PrepareCommit, Abort, Current) => FENCED,
-        (PrepareCommit, Abort, Retry) => ITS,
-
-        (PrepareAbort, Commit, Current) => FENCED,
-        (PrepareAbort, Commit, Retry) => ITS,
-        (PrepareAbort, Abort, Current) => FENCED,
-        (PrepareAbort, Abort, Retry) => Wait,
+        (PrepareCommit | PrepareAbort, ..) => Wait,
 
         (Empty, Commit, Current) => ITS,
         (Empty, Commit, Retry) => FENCED,

@@ -29,28 +29,22 @@ impl Transaction {
         if init.expected.is_some_and(|expected| !self.may_be(expected)) {
             return Err(ErrorCode::PRODUCER_FENCED);
         }
-        match self.current.state {
-            State::PrepareCommit | State::PrepareAbort => Err(self.busy_error()),
-            State::Ongoing => {
-                let prepared = self.abort(now, server_version, new_producer_id);
-                Ok(match prepared {
-                    Some(_) => Step::Write(Err(ErrorCode::CONCURRENT_TRANSACTIONS)),
-                    None => Step::NeedsProducerId,
-                })
-            }
-            State::Empty | State::CompleteCommit | State::CompleteAbort => {
-                let expected_epoch = init.expected.map(|expected| expected.epoch);
-                let is_current = expected_epoch.is_none_or(|epoch| epoch == self.current.producer_epoch);
-                let identity = if self.current.is_epoch_exhausted() && is_current {
-                    let Some(producer_id) = new_producer_id else { return Ok(Step::NeedsProducerId) };
-                    let last_epoch = expected_epoch.map_or(NO_PRODUCER_EPOCH, |_| self.current.producer_epoch);
-                    (ProducerIdAndEpoch { producer_id, epoch: 0 }, last_epoch)
-                } else {
-                    self.next_epoch(expected_epoch)?
-                };
-                Ok(self.begin_empty(now, init.timeout_ms, identity))
-            }
+        if self.current.state == State::Ongoing {
+            return Ok(match self.abort(now, server_version, new_producer_id) {
+                Some(_) => Step::Write(Err(ErrorCode::CONCURRENT_TRANSACTIONS)),
+                None => Step::NeedsProducerId,
+            });
         }
+        let expected_epoch = init.expected.map(|expected| expected.epoch);
+        let is_current = expected_epoch.is_none_or(|epoch| epoch == self.current.producer_epoch);
+        let identity = if self.current.is_epoch_exhausted() && is_current {
+            let Some(producer_id) = new_producer_id else { return Ok(Step::NeedsProducerId) };
+            let last_epoch = expected_epoch.map_or(NO_PRODUCER_EPOCH, |_| self.current.producer_epoch);
+            (ProducerIdAndEpoch { producer_id, epoch: 0 }, last_epoch)
+        } else {
+            self.next_epoch(expected_epoch)?
+        };
+        Ok(self.begin_empty(now, init.timeout_ms, identity))
     }
 
     /// Whether a producer may be the one that has the id: any may as long as there is none, and one whose epochs are

@@ -72,8 +72,8 @@ fn end_txn_up_to_version_4_rules_by_state() {
     use TransactionResult::{Abort, Commit};
     let table = [
         (Ongoing, Ok(Some(PrepareCommit)), Ok(Some(PrepareAbort))),
-        (PrepareCommit, Err(CONC), Err(ITS)),
-        (PrepareAbort, Err(ITS), Err(CONC)),
+        (PrepareCommit, Err(CONC), Err(CONC)),
+        (PrepareAbort, Err(CONC), Err(CONC)),
         (CompleteCommit, Ok(None), Err(ITS)),
         (CompleteAbort, Err(ITS), Ok(None)),
         (Empty, Err(ITS), Err(ITS)),
@@ -98,8 +98,8 @@ fn end_txn_since_version_5_rules_by_state_and_sender() {
     // In the order of the columns: commit by the current epoch, by a retry; abort by the current epoch, by a retry.
     let table = [
         (Ongoing, [Ok(Some(PrepareCommit)), Err(FENCED), Ok(Some(PrepareAbort)), Err(FENCED)]),
-        (PrepareCommit, [Err(FENCED), Err(CONC), Err(FENCED), Err(ITS)]),
-        (PrepareAbort, [Err(FENCED), Err(ITS), Err(FENCED), Err(CONC)]),
+        (PrepareCommit, [Err(CONC); 4]),
+        (PrepareAbort, [Err(CONC); 4]),
         (Empty, [Err(ITS), Err(FENCED), Ok(Some(PrepareAbort)), Err(FENCED)]),
         (CompleteCommit, [Err(ITS), Ok(None), Ok(Some(PrepareAbort)), Err(ITS)]),
         (CompleteAbort, [Err(ITS), Err(FENCED), Ok(Some(PrepareAbort)), Ok(None)]),
@@ -266,8 +266,12 @@ fn a_decided_transaction_is_waited_for() {
     for state in [State::PrepareCommit, State::PrepareAbort] {
         let mut transaction = in_state(state, 3, V1);
         assert_eq!(init(&mut transaction, None), Err(CONC));
-        assert_eq!(init(&mut transaction, Some(producer(99, 3))), Err(FENCED));
-        assert_eq!(transaction.add_partitions(at(5), producer(PID, 3), &Partitions::default(), V1), Err(CONC));
+        // Also by the producer that it may become.
+        for producer in [producer(PID, 3), producer(99, 0)] {
+            assert_eq!(init(&mut transaction, Some(producer)), Err(CONC));
+            assert_eq!(transaction.add_partitions(at(5), producer, &Partitions::default(), V2), Err(CONC));
+            assert_eq!(end(&mut transaction, V2, TransactionResult::Abort, producer), Err(CONC));
+        }
         assert_eq!(transaction.check_verifiable(producer(PID, 3)), Err(CONC));
     }
 }
