@@ -27,6 +27,17 @@ final class ConsumerProtocol {
         return session.admin().describeConsumerGroups(List.of(name)).describedGroups().get(name).get();
     }
 
+    /** Waits until the group consists of these members, and all are where they are to be; says how many partitions each has, and the rest. */
+    void settled(String when, Members members, String group, int partitions) throws Exception {
+        // Members that are on their way to an assignment may have all partitions, too.
+        session.until(when + ", stable", () -> {
+            ConsumerGroupDescription description = described(group);
+            return description.groupState() == GroupState.STABLE && description.members().size() == members.size();
+        });
+        members.settled(when, partitions);
+        stable(group);
+    }
+
     /** Waits until all members are where they are to be, then says what the group is and who is in it. */
     void stable(String group) throws Exception {
         session.until(group + " to be stable", () -> described(group).groupState() == GroupState.STABLE);

@@ -22,8 +22,7 @@ public final class CoordinatorCrash implements Scenario {
             members.join(topic, "group.id=" + session.name("crew"), "session.timeout.ms=30000", "heartbeat.interval.ms=200");
             members.join(topic, protocol.settings("crew", "group.instance.id=fixed"));
             members.join(topic, protocol.settings("crew"));
-            members.settled("before", PARTITIONS);
-            protocol.stable("crew");
+            protocol.settled("before", members, "crew", PARTITIONS);
             send(producer, topic, "before");
             members.until("its records", () -> members.seen.size() == 300);
             session.until("its commits", () -> protocol.committed("crew") == 300);
@@ -38,8 +37,7 @@ public final class CoordinatorCrash implements Scenario {
             send(producer, topic, "after");
             members.until("all records", () -> members.seen.size() == 600);
             session.until("all commits", () -> protocol.committed("crew") == 600);
-            members.settled("after", PARTITIONS);
-            protocol.stable("crew");
+            protocol.settled("after", members, "crew", PARTITIONS);
             session.say("same epoch %s, same partitions %s, rebalances %d", protocol.described("crew").groupEpoch().equals(epoch),
                 members.held().equals(held), members.assignments() - assignments);
             session.say("delivered %d, again after a commit %d", members.seen.size(), members.again.get());

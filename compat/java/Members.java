@@ -122,6 +122,10 @@ final class Members implements AutoCloseable {
             .sorted(Comparator.comparing(List::toString)).toList();
     }
 
+    int size() {
+        return members.size();
+    }
+
     /** How often partitions were given to members that are still there. */
     int assignments() {
         return members.stream().mapToInt(member -> member.assignments.get()).sum();

@@ -70,8 +70,7 @@ public final class Migration implements Scenario {
 
     private void settled(Members members, String group, String when) throws Exception {
         int seen = members.seen.size();
-        members.settled(when, PARTITIONS);
-        protocol.stable(group);
+        protocol.settled(when, members, group, PARTITIONS);
         members.until("records", () -> members.seen.size() > seen);
     }
 

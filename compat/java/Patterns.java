@@ -23,8 +23,7 @@ public final class Patterns implements Scenario {
             session.say("%s", members.held());
             // The same partitions by their names: patterns and names share them.
             Members.Member second = members.join(session.name("colour-red"), protocol.settings("painters"));
-            members.settled("by a pattern and by name", 3);
-            protocol.stable("painters");
+            protocol.settled("by a pattern and by name", members, "painters", 3);
             String green = session.topic("colour-green", 2);
             members.settled("a topic that appeared", 5);
             session.say("%s", members.held().stream().flatMap(List::stream).sorted().toList());

@@ -29,21 +29,18 @@ public final class RemoteAssignors implements Scenario {
         KafkaProducer<String, String> producer = session.producer();
         try (Members members = new Members(session)) {
             Members.Member first = members.join(topic, settings);
-            members.settled("one member", 6);
-            protocol.stable(group);
+            protocol.settled("one member", members, group, 6);
             send(producer, topic, 0);
             members.join(topic, settings);
-            members.settled("two members", 6);
+            protocol.settled("two members", members, group, 6);
             members.join(topic, settings);
-            members.settled("three members", 6);
-            protocol.stable(group);
+            protocol.settled("three members", members, group, 6);
             if (assignor.equals("range")) {
                 session.say("%s", members.held());
             }
             send(producer, topic, 1);
             first.leave();
-            members.settled("two members", 6);
-            protocol.stable(group);
+            protocol.settled("two members", members, group, 6);
             send(producer, topic, 2);
             members.until("all records", () -> members.seen.size() == 900);
             session.say("delivered %d, more than once %d", members.seen.size(), members.seen.values().stream().filter(times -> times.get() > 1).count());
@@ -80,15 +77,12 @@ public final class RemoteAssignors implements Scenario {
         String topic = session.topic("vote", 6);
         try (Members members = new Members(session)) {
             members.join(topic, protocol.settings("voters"));
-            members.settled("one without a wish", 6);
-            protocol.stable("voters");
+            protocol.settled("one without a wish", members, "voters", 6);
             members.join(topic, protocol.settings("voters", "group.remote.assignor=range"));
-            members.settled("one for range", 6);
-            protocol.stable("voters");
+            protocol.settled("one for range", members, "voters", 6);
             members.join(topic, protocol.settings("voters", "group.remote.assignor=uniform"));
             members.join(topic, protocol.settings("voters", "group.remote.assignor=uniform"));
-            members.settled("two for uniform", 6);
-            protocol.stable("voters");
+            protocol.settled("two for uniform", members, "voters", 6);
             members.failures();
         }
     }
