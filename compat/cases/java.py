@@ -21,6 +21,7 @@ SCENARIOS = {
     "java-remote-assignors": "RemoteAssignors",
     "java-static-consumers": "StaticConsumers",
     "java-static-membership": "StaticMembership",
+    "java-static-migration": "StaticMigration",
     "java-timestamps": "Timestamps",
     "java-transaction-fencing": "TransactionFencing",
     "java-transactions": "Transactions",
