@@ -48,7 +48,7 @@ public final class ConsumerCommits implements Scenario {
         });
         session.say("told of %d", told.get().size());
         show();
-        outsiders(topic);
+        outsiders();
         epochs(topic, member);
         member.close();
         session.say("without members: %s", protocol.described("tellers").groupState());
@@ -62,7 +62,7 @@ public final class ConsumerCommits implements Scenario {
     }
 
     /** What those who are not members may do while there is one. */
-    private void outsiders(String topic) {
+    private void outsiders() {
         String group = session.name("tellers");
         for (String kind : new String[] {"classic", "consumer"}) {
             KafkaConsumer<String, String> outsider = session.consumer("group.id=" + group, "group.protocol=" + kind);
