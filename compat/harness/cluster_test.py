@@ -21,8 +21,9 @@ import tempfile
 import time
 import traceback
 import typing
+import unittest
 
-from . import cluster, control, disks, fault_suite, ledger, network, outcome, probe, replicas, stale_leader_client
+from . import cluster, control, disks, fault_suite, install, ledger, network, outcome, probe, replicas, stale_leader_client
 from .case import Skip
 
 CASES = {}
@@ -97,7 +98,8 @@ class ClusterTest(fault_suite.Fault):
 
     # Starting.
 
-    def cluster(self, nodes=3, with_network=False, with_disks=False, settings=None):
+    def cluster(self, nodes=3, with_network=False, with_disks=False, settings=None, prepare=None):
+        """`prepare` is called with the cluster before it starts."""
         net = None
         if with_network:
             net = network.Network(nodes + 1)
@@ -112,6 +114,8 @@ class ClusterTest(fault_suite.Fault):
             cluster.jars(self.options.kafka_home) if self.kind == "kafka" else None,
         )
         self.undo.append(self.servers.kill)
+        if prepare:
+            prepare(self.servers)
         self.servers.start()
         self.servers.wait_healthy()
         self.figures["first_start_s"] = round(self.servers.start_s, 3)
@@ -376,6 +380,7 @@ def arguments():
     parser.add_argument("--keep", metavar="DIR", help="keep the nodes' logs and data of cases that failed")
     parser.add_argument("--table", nargs="+", metavar="FILE", help="run nothing: print a table of what such files hold")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--self-test", action="store_true", help="run nothing: the unit tests of the suite itself")
     options = parser.parse_args()
     options.against = "kafka" if options.kafka_home else options.against
     return options
@@ -418,6 +423,9 @@ def main():
     import cluster_cases
 
     options = arguments()
+    if options.self_test:
+        tests = unittest.defaultTestLoader.discover(install.COMPAT / "harness_tests", top_level_dir=install.COMPAT)
+        return 0 if unittest.TextTestRunner().run(tests).wasSuccessful() else 1
     if options.table:
         print(outcome.table(options.table))
         return 0

@@ -1,0 +1,1 @@
+"""Unit tests of the harness: `cluster --self-test` runs them."""
