@@ -5,7 +5,7 @@ import time
 from harness import cluster_test
 
 
-def _lose_power(t, nodes):
+def lose_power(t, nodes):
     for node in nodes:
         node.disk.lose_power()
     for node in nodes:
@@ -20,7 +20,7 @@ def one(t):
     for cycle in t.each():
         node = servers.leader("probe", cycle % cluster_test.PROBES)
         with t.pause("power loss", work.probe.led_by(node.number)):
-            _lose_power(t, [node])
+            lose_power(t, [node])
         with t.pause("return"):
             node.start()
             servers.wait_healthy()
@@ -33,6 +33,6 @@ def everything(t):
     for _ in t.each():
         time.sleep(1 + t.random.random())
         with t.pause("power loss"):
-            _lose_power(t, list(servers.nodes.values()))
+            lose_power(t, list(servers.nodes.values()))
             servers.heal()
     t.finish()

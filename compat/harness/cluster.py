@@ -44,6 +44,8 @@ class Node(broker.Broker):
         self.host = cluster.network.host(number) if cluster.network else LOOPBACK
         self.controller_port = self.port + 1
         self.disk = None
+        # The port at which clients are to find it, where that is not its own.
+        self.advertised_port = None
         self.stopped, self.exit_expected, self.reported_panics = False, False, []
         self.started_at = self.ready_s = None
 
@@ -135,6 +137,8 @@ class ParshallNode(Node):
             command += ["--controller-quorum-voters", self.cluster.voters()]
         else:
             command += ["--join", ",".join(f"{node.host}:{node.controller_port}" for node in founders)]
+        if self.advertised_port:
+            command += ["--set", f"advertised.listeners=PLAINTEXT://{self.host}:{self.advertised_port}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -156,7 +160,7 @@ class KafkaNode(Node, broker.Kafka):
             "node.id": self.number,
             "controller.quorum.voters": self.cluster.voters(),
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.host}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{self.advertised_port or self.port}",
             "offsets.topic.replication.factor": nodes,
             "transaction.state.log.replication.factor": nodes,
             "transaction.state.log.min.isr": min(2, nodes),

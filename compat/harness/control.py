@@ -281,12 +281,12 @@ class Control:
             self.leader(name, index, seconds)
         return name
 
-    def end_offset(self, topic, partition, timestamp=-1):
-        """The high watermark as the leader says it (-1), or the first offset (-2)."""
-        request = wire.header(LIST_OFFSETS, 1) + struct.pack(">ii", -1, 1) + wire.string(topic)
+    def end_offset(self, topic, partition, timestamp=-1, stable=False):
+        """The high watermark as the leader says it (-1), the last stable offset, or the first offset (-2)."""
+        request = wire.header(LIST_OFFSETS, 2) + struct.pack(">ibi", -1, stable, 1) + wire.string(topic)
         request += struct.pack(">iiq", 1, partition, timestamp)
         answer = Reader(self.ask(self.leader(topic, partition), request))
-        answer.take("ii"), answer.string()
+        answer.take("iii"), answer.string()
         _count, _partition, error, _timestamp, offset = answer.take("iihqq")
         if error:
             raise Unreachable(f"the end of {topic}-{partition}: error {error}")

@@ -42,10 +42,10 @@ class Result:
     err: str
 
 
-def _java(home):
+def java(home, heap="-Xmx768M"):
     """The command line of a JVM with the tools and cases, that logs to a file in `home`."""
     (home / "log4j2.properties").write_text(LOG4J)
-    jvm = ["-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    jvm = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     log = [f"-Ddriver.log={home}/driver.log", f"-Dlog4j2.configurationFile={home}/log4j2.properties"]
     return ["java", *jvm, *log, "-cp", f"{install.java_classes()}:{install.kafka_libs()}/*"]
 
@@ -53,7 +53,7 @@ def _java(home):
 def alone(name, *arguments, timeout_s=60):
     """Runs a tool in a JVM of its own: for tools that do work when their JVM exits."""
     with tempfile.TemporaryDirectory(prefix="compat-tool-") as home:
-        command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
+        command = [*java(pathlib.Path(home)), name, *map(str, arguments)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
         return Result(done.returncode, done.stdout, done.stderr)
 
@@ -62,7 +62,7 @@ def alone(name, *arguments, timeout_s=60):
 def running(name, *arguments, timeout_s=60):
     """Runs a program in a JVM of its own, which is killed in the end. Yields the lines that it prints, as they come."""
     with tempfile.TemporaryDirectory(prefix="compat-tool-") as home:
-        command = [*_java(pathlib.Path(home)), name, *map(str, arguments)]
+        command = [*java(pathlib.Path(home)), name, *map(str, arguments)]
         program = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -99,7 +99,7 @@ class Driver:
     def __init__(self):
         self.home = tempfile.TemporaryDirectory(prefix="compat-driver-")
         home = pathlib.Path(self.home.name)
-        command = [*_java(home), "Driver"]
+        command = [*java(home), "Driver"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(home / "stderr.log", "w"), text=True
         )

@@ -137,9 +137,9 @@ class Account:
         return text + f", {self.disorder} out of order" + (f", {self.strange} never sent" if self.strange else "")
 
 
-def read_all(bootstrap, topic, partitions, patience_s=20):
-    """Every record below the high watermarks, by a real client that checks each batch's checksum: partition -> (offset, value)
-    pairs, and the errors it met. It gives up when nothing came for `patience_s`."""
+def read_all(bootstrap, topic, partitions, patience_s=20, isolation="read_committed"):
+    """Every record below the high watermarks, or the last stable offsets, by a real client that checks each batch's checksum:
+    partition -> (offset, value) pairs, and the errors it met. It gives up when nothing came for `patience_s`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -149,6 +149,7 @@ def read_all(bootstrap, topic, partitions, patience_s=20):
             "enable.partition.eof": True,
             "check.crcs": True,
             "auto.offset.reset": "error",
+            "isolation.level": isolation,
         }
     )
     values, ended, errors = {partition: [] for partition in range(partitions)}, set(), collections.Counter()
