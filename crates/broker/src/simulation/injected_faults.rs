@@ -1,5 +1,5 @@
-//! Each of the injected faults is found, and within how many seeds. Those of the quorum, of the journal and of a log's
-//! own transactions are found in their crates.
+//! Each of the injected faults is found, and within how many seeds. Those of the quorum, of the journal and of
+//! transactions in one log are found in their crates.
 
 use platform::simulation::run_seeds;
 use storage::injected_faults::{InjectedFault, find};

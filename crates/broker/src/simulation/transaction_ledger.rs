@@ -14,10 +14,11 @@
 //! Numbers are what records and committed offsets carry; none is there twice.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use storage::simdisk::Rng;
-use wire::batch::Batches;
+use wire::batch::{Batch, Batches};
 
 use super::ledger::{TopicPartition, topic_partition};
 use super::replica::batches;
@@ -305,7 +306,7 @@ impl TransactionLedger {
         }
         let tail = batches(leader, history.end_offset, i64::MAX);
         for completed in awaited {
-            let is_its = |batch: &wire::batch::Batch| {
+            let is_its = |batch: &Batch| {
                 let header = &batch.header;
                 header.attributes.is_control()
                     && (header.producer_id, header.producer_epoch) == (completed.producer_id, completed.epoch)
@@ -380,7 +381,7 @@ impl TransactionLedger {
     }
 
     /// Checks a log when all has come to rest.
-    pub(super) fn check_rest(&mut self, node: i32, start: u64, log: &std::sync::Arc<Partition>) {
+    pub(super) fn check_rest(&mut self, node: i32, start: u64, log: &Arc<Partition>) {
         const RANGES: usize = 20;
         let of = topic_partition(log);
         for _ in 0..RANGES {

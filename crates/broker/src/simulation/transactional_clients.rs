@@ -1,11 +1,12 @@
 //! Producers with transactions, which do what Java's does (`TransactionManager`): of version 2, which leave it to
-//! brokers to add partitions (KIP-890), and of version 1, which add them. They abort some transactions and abandon others,
-//! die and come again, and find that another one has taken their transactional id.
+//! brokers to add partitions (KIP-890), and of version 1, which add them. They abort some transactions and abandon
+//! others, die and come again, and find that another one has taken their transactional id.
 //!
 //! What is late in version 1 may become part of a later transaction of the same epoch (KAFKA-17754), and only the
 //! producer can help that: after a request without an answer it takes a new epoch.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -331,7 +332,7 @@ fn transact_boxed(
     world: Arc<Mutex<World>>,
     number: usize,
     topics: Vec<TopicPartition>,
-) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(transact(world, number, topics))
 }
 
