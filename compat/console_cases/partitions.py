@@ -410,6 +410,7 @@ def case_unclean_election_loses_records(c):
         page.goto(f"{base}/partitions/{topic}/0")
         expect(page.get_by_text(f"The replica on broker {left} is not in sync")).to_be_visible()
         expect(page.locator(".tiles div", has_text="End").locator("dd")).to_have_text("3")
+        until("the console knows it", lambda: answer(base, f"/partitions/{topic}/0")["log_end_offset"] == 3)
         cluster.kill(lost)
         cluster.restart(left)
         until("the partition is offline", lambda: answer(base, f"/partitions?q={topic}&show=offline")["total"] == 1)

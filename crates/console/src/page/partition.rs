@@ -128,14 +128,16 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<PartitionQ
             Err(reason) => (Producers::default(), Some(reason)),
         },
     };
+    let end = producers.high_watermark.or(partition.end);
+    let records = end.zip(partition.start).map(|(end, start)| (end - start).max(0));
     let tiles = vec![
         ("Leader", if partition.is_offline() { "none".to_owned() } else { format!("broker {}", partition.leader) }),
         ("Leader epoch", partition.leader_epoch.to_string()),
         ("In sync", format!("{} of {}", partition.isr.len(), partition.replicas.len())),
         ("First offset", known(partition.start)),
-        ("End", known(producers.high_watermark.or(partition.end))),
+        ("End", known(end)),
         ("Last stable offset", known(producers.last_stable_offset)),
-        ("Records", known(partition.records())),
+        ("Records", known(records)),
     ];
     let (seen_since_ms, changes) = context.cluster.partition_changes(&of);
     let mut findings = findings(&snapshot, &of, partition);
