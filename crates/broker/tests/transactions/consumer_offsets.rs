@@ -1,6 +1,8 @@
 //! Offsets of consumer groups in transactions (KIP-447).
 
-use wire::api::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics};
+use wire::api::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse,
+};
 use wire::api::txn_offset_commit::{
     TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
@@ -28,7 +30,12 @@ fn committed(client: &mut TestClient, require_stable: bool) -> (ErrorCode, i64) 
         vec![OffsetFetchRequestTopics { name: TOPIC.into(), partition_indexes: vec![0], ..Default::default() }];
     let group = OffsetFetchRequestGroup { group_id: GROUP.into(), topics: Some(topics), ..Default::default() };
     let request = OffsetFetchRequest { groups: vec![group], require_stable, ..Default::default() };
-    let mut response = client.call(9, &request);
+    let mut response = OffsetFetchResponse::default();
+    let error = ask_again(|| {
+        response = client.call(9, &request);
+        response.groups[0].error_code
+    });
+    assert_eq!(error, ErrorCode::NONE);
     let partition = response.groups.remove(0).topics.remove(0).partitions.remove(0);
     (partition.error_code, partition.committed_offset)
 }
