@@ -17,6 +17,7 @@ use crate::coordination::{MarkerWriter, Verifier};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
+use crate::session::Session;
 
 /// The state that handlers share.
 pub struct Broker {
@@ -42,6 +43,7 @@ pub struct Broker {
     pub memory: Memory,
     /// How much each peer may have written to the log.
     pub log_limit: Arc<LogLimit>,
+    pub session: Arc<Session>,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
     pub(crate) shared: Shared,
 }

@@ -37,6 +37,7 @@ use self::transaction_topic::TransactionTopic;
 use crate::cluster::Peers;
 use crate::controller::Controller;
 use crate::partition::PartitionTable;
+use crate::session::Session;
 
 /// What the coordinators stand on.
 pub(crate) struct Ground {
@@ -48,6 +49,7 @@ pub(crate) struct Ground {
     pub(crate) peers: Arc<Peers>,
     pub(crate) partitions: Arc<PartitionTable>,
     pub(crate) log_limit: Arc<LogLimit>,
+    pub(crate) session: Arc<Session>,
 }
 
 /// The coordinators. They serve nothing before they follow the metadata.
@@ -71,6 +73,7 @@ impl Coordinators {
                 metadata: Arc::clone(&ground.metadata),
                 controller: ground.controller.clone(),
                 config: Arc::clone(&ground.config),
+                session: Arc::clone(&ground.session),
             })
         };
         let (offsets_topic, transaction_topic) = (topic(OFFSETS_TOPIC), topic(TRANSACTION_STATE_TOPIC));

@@ -22,6 +22,7 @@ mod partition;
 pub mod recover;
 pub mod replication;
 mod server;
+mod session;
 #[cfg(test)]
 mod simulation;
 mod stats;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use wire::ErrorCode;
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
@@ -33,13 +32,11 @@ pub enum RegistrationError {
 pub struct Lifecycle {
     broker: Arc<Broker>,
     registration: BrokerRegistrationRequest,
-    /// When the last heartbeat that a controller has accepted was sent.
-    last_taken: Mutex<Instant>,
 }
 
 impl Lifecycle {
     pub fn new(broker: Arc<Broker>, registration: BrokerRegistrationRequest) -> Self {
-        Self { broker, registration, last_taken: Mutex::new(Instant::now()) }
+        Self { broker, registration }
     }
 
     /// Registers and returns the broker's epoch, when that metadata is published here. Retriable errors are retried for
@@ -68,20 +65,20 @@ impl Lifecycle {
 
     /// Sends heartbeats until it is dropped, and registers again should the cluster have forgotten this broker.
     pub async fn run(self: Arc<Self>, mut epoch: i64) {
-        let (period, session) = self.times();
-        *self.last_taken.lock() = Instant::now();
-        let mut ticks = interval(period);
+        let session = &self.broker.session;
+        session.extend(Instant::now());
+        let mut ticks = interval(self.period());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let given = Instant::now();
+            let sent = Instant::now();
             // A heartbeat that took longer than the session does not count.
-            match timeout(session, self.heartbeat(epoch, false)).await {
+            match timeout(session.timeout(), self.heartbeat(epoch, false)).await {
                 Ok(Ok(answer)) => match answer.error_code {
-                    ErrorCode::NONE => *self.last_taken.lock() = given,
+                    ErrorCode::NONE => session.extend(sent),
                     ErrorCode::STALE_BROKER_EPOCH | ErrorCode::BROKER_ID_NOT_REGISTERED => {
                         tracing::warn!("the cluster has forgotten this broker, which registers again");
-                        match self.register(session).await {
+                        match self.register(session.timeout()).await {
                             Ok(new) => epoch = new,
                             Err(error) => tracing::error!(%error, "the broker cannot register again"),
                         }
@@ -97,16 +94,15 @@ impl Lifecycle {
     /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. If
     /// not, others may lead instead, and requests that wait for followers wait in vain.
     pub async fn watch_session(self: Arc<Self>) {
-        let (period, session) = self.times();
-        let mut ticks = interval(period);
+        let mut ticks = interval(self.period());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_over = false;
         loop {
             ticks.tick().await;
             self.look_at_disk();
-            let was_over = std::mem::replace(&mut is_over, self.last_taken.lock().elapsed() > session);
+            let was_over = std::mem::replace(&mut is_over, self.broker.session.is_over());
             if is_over {
-                self.broker.partitions.refuse_stalled(session.as_millis() as i64);
+                self.broker.partitions.refuse_stalled(self.broker.session.timeout().as_millis() as i64);
             } else if was_over {
                 self.broker.partitions.resume();
             }
@@ -133,11 +129,9 @@ impl Lifecycle {
         }
     }
 
-    /// The heartbeat interval, and the session timeout.
-    fn times(&self) -> (Duration, Duration) {
-        let config = self.broker.config();
-        let millis = |ms: i32| Duration::from_millis(u64::from(ms.unsigned_abs()));
-        (millis(config.broker_heartbeat_interval_ms), millis(config.broker_session_timeout_ms))
+    /// `broker.heartbeat.interval.ms`.
+    fn period(&self) -> Duration {
+        Duration::from_millis(self.broker.config().broker_heartbeat_interval_ms.unsigned_abs().into())
     }
 
     /// Has all leaderships that others can take over moved to them, before this broker stops.

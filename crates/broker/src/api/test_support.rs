@@ -30,6 +30,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
+use crate::session::Session;
 
 pub(crate) const NODE_ID: i32 = 1;
 pub(super) const CLUSTER_ID: &str = "test-cluster";
@@ -94,6 +95,7 @@ impl TestBroker {
         let key = voter(NODE_ID).key();
         let members = Arc::new(Members::new(key, CLUSTER_ID.to_owned(), quorum.clone(), Arc::clone(&config)));
         let log_limit = Arc::<LogLimit>::default();
+        let session = Arc::new(Session::new(&config));
         let coordinators = Coordinators::new(&coordination::Ground {
             env: env.clone(),
             node_id: NODE_ID,
@@ -103,6 +105,7 @@ impl TestBroker {
             peers: Arc::clone(&peers),
             partitions: Arc::clone(&partitions),
             log_limit: Arc::clone(&log_limit),
+            session: Arc::clone(&session),
         });
         metadata.subscribe(Arc::clone(&partitions) as _);
         coordinators.follow(&metadata, &Handle::current());
@@ -125,6 +128,7 @@ impl TestBroker {
             fetch_sessions: FetchSessions::new(10),
             memory,
             log_limit,
+            session,
             config,
             shared,
         };

@@ -20,6 +20,7 @@ use wire::batch::Batch;
 
 use crate::controller::Controller;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Terms};
+use crate::session::Session;
 use crate::threads::spawn_blocking;
 
 /// How often damaged records are read again while they are being repaired.
@@ -37,6 +38,7 @@ pub(crate) struct InternalTopic {
     pub(super) metadata: Arc<MetadataCache>,
     pub(super) controller: Controller,
     pub(super) config: Arc<ArcSwap<BrokerConfig>>,
+    pub(super) session: Arc<Session>,
 }
 
 impl InternalTopic {
@@ -120,6 +122,11 @@ pub(super) fn creatable<const N: usize>(
 }
 
 impl TopicLog for InternalTopic {
+    fn may_have_moved(&self) -> bool {
+        let is_alone = || self.metadata.load().brokers().count() <= 1;
+        self.session.is_over() && !is_alone()
+    }
+
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         self.append_as(Origin::Client, None, partition, batch)
     }

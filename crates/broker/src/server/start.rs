@@ -28,6 +28,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::replication::{Repair, Replication, isr};
+use crate::session::Session;
 use crate::threads::{Thread, keep_awake, spawn_blocking};
 
 /// Events of links that were not handled yet.
@@ -137,6 +138,7 @@ impl Starting<'_> {
         let members =
             Arc::new(Members::new(self.own.key(), self.cluster_id.clone(), quorum.clone(), Arc::clone(&config)));
         let log_limit = Arc::<LogLimit>::default();
+        let session = Arc::new(Session::new(&config));
         let coordinators = Coordinators::new(&coordination::Ground {
             env: self.env.clone(),
             node_id: self.own.node_id,
@@ -146,6 +148,7 @@ impl Starting<'_> {
             peers: Arc::clone(&peers),
             partitions: Arc::clone(&partitions),
             log_limit: Arc::clone(&log_limit),
+            session: Arc::clone(&session),
         });
         let broker = Arc::new(Broker {
             env: self.env.clone(),
@@ -168,6 +171,7 @@ impl Starting<'_> {
             ),
             memory: Memory::new(&settings, &*self.env.disk),
             log_limit,
+            session,
             config,
             shared,
         });

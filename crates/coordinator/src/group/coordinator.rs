@@ -193,7 +193,12 @@ impl GroupCoordinator {
         self.shard_of(self.partition_for(group_id))
     }
 
+    /// Clients are sent away as long as another broker may have the partition by now: positions and memberships that
+    /// they are told may be old.
     pub(super) fn shard_of(&self, partition: i32) -> Result<Arc<Shard>, ErrorCode> {
+        if self.log.may_have_moved() {
+            return Err(ErrorCode::NOT_COORDINATOR);
+        }
         self.shards.read().get(&partition).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
     }
 

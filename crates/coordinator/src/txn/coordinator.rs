@@ -198,7 +198,12 @@ impl TransactionCoordinator {
         self.shards.read().values().cloned().collect()
     }
 
+    /// The partition of an id. Its clients are sent away as long as another broker may have it by now: to some of them
+    /// an answer from old state would be fatal.
     pub(super) fn shard(&self, transactional_id: &str) -> Result<Arc<Shard>, ErrorCode> {
+        if self.log.may_have_moved() {
+            return Err(ErrorCode::NOT_COORDINATOR);
+        }
         let partition = self.partition_for(transactional_id);
         self.shards.read().get(&partition).cloned().ok_or(ErrorCode::NOT_COORDINATOR)
     }

@@ -488,6 +488,18 @@ async fn large_commits_are_split_into_batches_that_the_topic_takes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_is_told_of_positions_and_members_that_another_coordinator_may_know_better() {
+    let world = World::new(GroupConfig::default()).await;
+    let joined = world.admit("g").await;
+    world.log.may_have_moved(true);
+    assert_eq!(world.heartbeat("g", &joined), ErrorCode::NOT_COORDINATOR);
+    assert_eq!(world.fetch_request("g", false).await, Err(ErrorCode::NOT_COORDINATOR));
+    world.log.may_have_moved(false);
+    assert_eq!(world.heartbeat("g", &joined), ErrorCode::NONE);
+    assert_eq!(world.fetch_request("g", false).await, Ok(Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_wait_for_loading_and_end_with_unloading() {
     let world = World::new(GroupConfig::default()).await;
     let joined = world.admit("g").await;

@@ -38,6 +38,7 @@ pub(super) struct FakeLog(Mutex<State>);
 struct State {
     logs: BTreeMap<i32, Vec<Entry>>,
     held: bool,
+    may_have_moved: bool,
     refuse: Option<ErrorCode>,
     appends: usize,
     /// What came with the batches of transactions, and with markers.
@@ -121,6 +122,10 @@ impl FakeLog {
         log.push(Entry { batch, waiting: None });
     }
 
+    pub(super) fn may_have_moved(&self, may_have_moved: bool) {
+        self.0.lock().may_have_moved = may_have_moved;
+    }
+
     /// All bytes of a partition.
     pub(super) fn bytes(&self, partition: i32) -> Bytes {
         let state = self.0.lock();
@@ -149,6 +154,10 @@ impl FakeLog {
 }
 
 impl TopicLog for FakeLog {
+    fn may_have_moved(&self) -> bool {
+        self.0.lock().may_have_moved
+    }
+
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         let mut state = self.0.lock();
         state.appends += 1;

@@ -30,6 +30,20 @@ async fn an_id_without_a_transaction_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_another_coordinator_may_know_better_is_not_refused_for_good() {
+    let world = World::new().await;
+    let mut producer = ready(&world.txn, "id").await;
+    world.log.may_have_moved(true);
+    // What the other one may have been told since: that there are partitions.
+    assert_eq!(producer.end(&world.txn, END_V2, true).await, Err(ErrorCode::NOT_COORDINATOR));
+    let mut newer = Producer { epoch: producer.epoch + 1, ..producer.clone() };
+    assert_eq!(newer.end(&world.txn, END_V1, true).await, Err(ErrorCode::NOT_COORDINATOR));
+    world.log.may_have_moved(false);
+    assert_eq!(producer.end(&world.txn, END_V2, true).await, Err(ErrorCode::INVALID_TXN_STATE));
+    assert_eq!(newer.end(&world.txn, END_V1, true).await, Err(ErrorCode::PRODUCER_FENCED));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_open_transaction_stays_open_and_times_out_in_time() {
     let world = World::new().await;
     let mut producer = ready(&world.txn, "id").await;

@@ -46,12 +46,19 @@ struct LogState {
     entries: Vec<Entry>,
     fate: Fate,
     max_batch_bytes: usize,
+    may_have_moved: bool,
     appends: usize,
 }
 
 impl FakeLog {
     pub(super) fn new() -> Arc<Self> {
-        let state = LogState { entries: Vec::new(), fate: Fate::Durable, max_batch_bytes: 2_000, appends: 0 };
+        let state = LogState {
+            entries: Vec::new(),
+            fate: Fate::Durable,
+            max_batch_bytes: 2_000,
+            may_have_moved: false,
+            appends: 0,
+        };
         Arc::new(Self(Mutex::new(state)))
     }
 
@@ -112,6 +119,10 @@ impl FakeLog {
         self.records().into_iter().rfind(of_id).and_then(|stored| stored.value)
     }
 
+    pub(super) fn may_have_moved(&self, may_have_moved: bool) {
+        self.0.lock().may_have_moved = may_have_moved;
+    }
+
     pub(super) fn limit_batches(&self, max_batch_bytes: usize) {
         self.0.lock().max_batch_bytes = max_batch_bytes;
     }
@@ -124,6 +135,10 @@ pub(super) fn stored(bytes: Bytes) -> Vec<Stored> {
 }
 
 impl TopicLog for FakeLog {
+    fn may_have_moved(&self) -> bool {
+        self.0.lock().may_have_moved
+    }
+
     fn append(&self, _: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         let mut state = self.0.lock();
         state.appends += 1;

@@ -220,6 +220,10 @@ struct LedLog {
 }
 
 impl TopicLog for LedLog {
+    fn may_have_moved(&self) -> bool {
+        false
+    }
+
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>> {
         if self.led.load(Ordering::Relaxed) != self.leader_epoch.load(Ordering::Relaxed) {
             return Box::pin(std::future::ready(Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
