@@ -21,9 +21,9 @@ use configuration::BrokerConfig;
 use coordinator::topic_log::BoxFuture;
 use metadata::{Decided, MetadataCache, with_decided_requests};
 use platform::Random;
-use quorum::{Quorum, QuorumError, QuorumStatus};
+use quorum::{Quorum, QuorumError, QuorumStatus, StatusWatch};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
@@ -144,10 +144,10 @@ impl Controller {
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
         let max_wait = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + max_wait;
-        let mut status = self.quorum.status();
+        let mut status = self.quorum.watch_status();
         let mut attempts = 0;
         loop {
-            let known = status.borrow_and_update().clone();
+            let known = status.see();
             // With a stalled or full disk this node is the last to learn which node is the controller.
             let is_stalled = self.quorum.is_disk_stalled();
             let leader = known.leader.filter(|_| !is_stalled).or_else(|| known.other_voter(self.node_id, attempts));
@@ -185,8 +185,8 @@ impl Controller {
     }
 
     /// Whether no other node could be the controller.
-    fn is_alone(&self, status: &watch::Receiver<QuorumStatus>) -> bool {
-        status.borrow().voters.voters.len() <= 1
+    fn is_alone(&self, status: &StatusWatch) -> bool {
+        status.status().voters.voters.len() <= 1
     }
 
     /// Decides a request here.

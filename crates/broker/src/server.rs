@@ -208,10 +208,10 @@ impl Server {
     /// once is not to be trusted with more (as Kafka halts when its last log directory fails). A node alone goes on
     /// with what still works.
     pub async fn disk_failed(&self) {
-        let mut status = self.broker.quorum.status();
+        let mut status = self.broker.quorum.watch_status();
         let is_alone = || self.broker.metadata.load().brokers().count() <= 1;
         loop {
-            let quorum_failed = status.borrow_and_update().has_failed;
+            let quorum_failed = status.see().has_failed;
             if quorum_failed && !is_alone() {
                 return;
             }

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use platform::{Allowed, Count, LogLimit};
 use raft::eraftpb::Message;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::node::ELECTION_TICKS;
 use super::node::members::Joined;
 use super::node::read_index::{Confirmed, READ_INDEX_REQUESTS_MAX};
-use super::{Node, ProposalId, QuorumError, QuorumStatus, Replica, StateMachine, Voter, VoterKey, messages};
+use super::status_watch::Announcer;
+use super::{Node, ProposalId, QuorumError, Replica, StateMachine, Voter, VoterKey, messages};
 
 /// Raft's unit of time.
 const TICK: Duration = Duration::from_millis(100);
@@ -169,7 +170,7 @@ pub struct Driver<M> {
     node: Node<M>,
     commands: mpsc::Receiver<Command>,
     arrived: Arrived,
-    status: watch::Sender<QuorumStatus>,
+    status: Announcer,
     /// Proposals that were accepted, by the index of their entry.
     proposed: BTreeMap<u64, (ProposalId, Reply<i64>)>,
     /// Changes of the members that were accepted, by the index of their entry.
@@ -188,12 +189,7 @@ pub struct Driver<M> {
 }
 
 impl<M: StateMachine> Driver<M> {
-    pub(super) fn new(
-        node: Node<M>,
-        commands: mpsc::Receiver<Command>,
-        arrived: Arrived,
-        status: watch::Sender<QuorumStatus>,
-    ) -> Self {
+    pub(super) fn new(node: Node<M>, commands: mpsc::Receiver<Command>, arrived: Arrived, status: Announcer) -> Self {
         Self {
             node,
             commands,
@@ -243,12 +239,7 @@ impl<M: StateMachine> Driver<M> {
         loop {
             let driven = self.node.drive();
             // Before any caller is answered, so that a caller that learns of the end of an epoch finds it ended.
-            let status = self.node.status();
-            self.status.send_if_modified(|before| {
-                let is_new = *before != status;
-                *before = status;
-                is_new
-            });
+            self.status.set(self.node.status());
             self.answer(driven.err());
             match self.held.take() {
                 Some(proposal) if self.node.is_change_under_way() => self.held = Some(proposal),

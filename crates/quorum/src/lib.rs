@@ -32,6 +32,7 @@ mod raft_storage;
 pub mod recover;
 mod snapshot;
 mod state_file;
+mod status_watch;
 mod synced;
 #[cfg(test)]
 pub mod tests;
@@ -52,8 +53,9 @@ pub use node::{Committed, Node, ProposalId};
 use platform::{Clock, DiskWatch, Random, panics};
 use raft::eraftpb::Message;
 pub use snapshot::SnapshotId;
+pub use status_watch::{StatusWatch, Stopped};
 use storage::{Disk, LogError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 pub use voters::{Voter, VoterKey, VoterSet};
 
 /// The directory of the metadata log in a data directory.
@@ -259,7 +261,7 @@ pub struct Quorum {
     node_id: i32,
     commands: mpsc::Sender<Command>,
     events: Events,
-    status: watch::Receiver<QuorumStatus>,
+    status: StatusWatch,
     last_contacts: node::LastContacts,
     disk_watch: Arc<DiskWatch>,
 }
@@ -285,19 +287,24 @@ impl Quorum {
         }
         let (commands, queue) = mpsc::channel(driver::QUEUE_MAX);
         let (events, arrived) = Events::new();
-        let (announce, status) = watch::channel(node.status());
+        let (announcer, status) = status_watch::announce(node.status());
         let (node_id, last_contacts, disk_watch) = (node.key().node_id, node.last_contacts(), node.disk_watch());
         let quorum = Self { node_id, commands, events, status, last_contacts, disk_watch };
-        Ok((quorum, Driver::new(node, queue, arrived, announce)))
+        Ok((quorum, Driver::new(node, queue, arrived, announcer)))
     }
 
     /// The epoch that this node leads in: it has applied everything of the epochs before.
     pub fn leader_epoch(&self) -> Option<i32> {
-        self.status.borrow().own_epoch
+        self.status().own_epoch
     }
 
-    /// What is known of the quorum, and each change of it. What was answered shows here.
-    pub fn status(&self) -> watch::Receiver<QuorumStatus> {
+    /// What is known of the quorum. What was answered shows here.
+    pub fn status(&self) -> QuorumStatus {
+        self.status.status()
+    }
+
+    /// Each change of what is known.
+    pub fn watch_status(&self) -> StatusWatch {
         self.status.clone()
     }
 
@@ -336,7 +343,7 @@ impl Quorum {
 
     /// Makes an observer a voter, as [`Self::join`] does.
     pub async fn promote(&self, key: VoterKey) -> Result<(), QuorumError> {
-        let member = self.status.borrow().voters.member(key).cloned();
+        let member = self.status().voters.member(key).cloned();
         self.join(member.ok_or(QuorumError::UnknownMember(key))?, true).await
     }
 
@@ -347,11 +354,11 @@ impl Quorum {
 
     /// Hands the leadership to another voter, if one has all entries. Returns whether another one leads.
     pub async fn transfer_leadership(&self) -> bool {
-        let mut status = self.status.clone();
+        let mut status = self.watch_status();
         let is_under_way = self.ask(Command::Transfer).await.unwrap_or_default();
         let is_handed_over = |status: &QuorumStatus| status.leader.is_some_and(|leader| leader != self.node_id);
         if !is_under_way {
-            return is_handed_over(&status.borrow());
+            return is_handed_over(&status.status());
         }
         let handed_over = tokio::time::timeout(TRANSFER_TIMEOUT, status.wait_for(is_handed_over)).await;
         matches!(handed_over, Ok(Ok(_)))

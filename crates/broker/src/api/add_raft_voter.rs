@@ -43,7 +43,7 @@ async fn add(broker: &Broker, request: AddRaftVoterRequest) -> Result<(), (Error
         port: endpoint.port,
     };
     let is_voter = |status: &QuorumStatus| status.voters.voters.iter().any(|other| other.node_id == voter.node_id);
-    if is_voter(&broker.quorum.status().borrow()) {
+    if is_voter(&broker.quorum.status()) {
         let message = format!("The voter set contains node {} already.", voter.node_id);
         return Err((ErrorCode::DUPLICATE_VOTER, message));
     }
@@ -108,7 +108,7 @@ mod tests {
             assert_eq!(ask(&broker, votes_already).await, ErrorCode::DUPLICATE_VOTER);
         }
         let status = broker.quorum.status();
-        assert_eq!(status.borrow().voters.members().count(), 1, "nothing has changed");
+        assert_eq!(status.voters.members().count(), 1, "nothing has changed");
     }
 
     #[tokio::test]
@@ -116,7 +116,7 @@ mod tests {
         let broker = TestBroker::start().await;
         let any_cluster = AddRaftVoterRequest { cluster_id: None, ..request(2) };
         assert_eq!(ask(&broker, any_cluster).await, ErrorCode::NONE, "it goes on after the answer");
-        let status = broker.quorum.status().borrow().clone();
+        let status = broker.quorum.status();
         assert_eq!(status.voters.observers, [voter(2)]);
         assert!(status.voters.voter(voter(2).key()).is_none());
         // Without time left, for one that never answers.

@@ -41,7 +41,7 @@ pub(super) async fn handle(
     let Ok(replicas) = broker.quorum.replicas().await else {
         return DescribeQuorumResponse { error_code: ErrorCode::NOT_CONTROLLER, ..Default::default() };
     };
-    let status = broker.quorum.status().borrow().clone();
+    let status = broker.quorum.status();
     let states = |votes: bool| {
         let replicas = replicas.iter().filter(move |replica| replica.is_voter == votes);
         replicas.map(|replica| ReplicaState {

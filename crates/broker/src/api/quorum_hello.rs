@@ -18,7 +18,7 @@ pub(super) async fn handle(
         true => broker.quorum.confirm().await.ok(),
         false => None,
     };
-    let status = broker.quorum.status().borrow().clone();
+    let status = broker.quorum.status();
     let nodes = |members: &[Voter]| members.iter().map(node).collect();
     QuorumHelloResponse {
         node_id: broker.node_id,

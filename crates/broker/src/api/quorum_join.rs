@@ -28,7 +28,7 @@ pub(super) async fn handle(
         Ok(()) => (ErrorCode::NONE, None),
         Err((error_code, message)) => (error_code, message),
     };
-    let status = broker.quorum.status().borrow().clone();
+    let status = broker.quorum.status();
     QuorumJoinResponse { error_code, error_message, leader_id: status.leader.unwrap_or(-1), leader_epoch: status.epoch }
 }
 
@@ -81,7 +81,7 @@ mod tests {
         let response = handle(&broker, &context(0), request("other")).await;
         assert_eq!(response.error_code, ErrorCode::INCONSISTENT_CLUSTER_ID);
         assert!(response.error_message.is_some_and(|message| message.contains(CLUSTER_ID)));
-        assert_eq!(broker.quorum.status().borrow().voters.members().count(), 1);
+        assert_eq!(broker.quorum.status().voters.members().count(), 1);
     }
 
     #[tokio::test]
@@ -103,6 +103,6 @@ mod tests {
         let response = handle(&broker, &context(0), request).await;
         assert_eq!(response.error_code, ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
         assert_eq!((response.leader_id, response.error_message.is_some()), (NODE_ID, true));
-        assert_eq!(broker.quorum.status().borrow().voters.members().count(), 1);
+        assert_eq!(broker.quorum.status().voters.members().count(), 1);
     }
 }

@@ -13,7 +13,7 @@ pub(super) async fn pass_on<R: Request>(
     context: &RequestContext,
     request: &R,
 ) -> Option<Result<R::Response, ErrorCode>> {
-    let leader = broker.quorum.status().borrow().leader;
+    let leader = broker.quorum.status().leader;
     match leader {
         Some(leader) if leader == broker.node_id => None,
         // The broker that passed it on finds the new leader.

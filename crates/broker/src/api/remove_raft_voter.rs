@@ -31,7 +31,7 @@ pub(super) async fn handle(
 async fn remove(broker: &Broker, request: &RemoveRaftVoterRequest) -> Result<(), (ErrorCode, String)> {
     quorum_leader::check_cluster(broker, request.cluster_id.as_deref())?;
     let key = VoterKey { node_id: request.voter_id, directory_id: request.voter_directory_id };
-    let voters = Arc::clone(&broker.quorum.status().borrow().voters);
+    let voters = Arc::clone(&broker.quorum.status().voters);
     let Some(voter) = voters.voter(key).cloned() else {
         let message = format!("The voter set does not contain node {} with this directory.", key.node_id);
         return Err((ErrorCode::VOTER_NOT_FOUND, message));
@@ -86,7 +86,7 @@ mod tests {
             assert_eq!(response.error_code, code, "{request:?}");
             assert!(response.error_message.is_some(), "{request:?}");
         }
-        let status = broker.quorum.status().borrow().clone();
+        let status = broker.quorum.status();
         assert_eq!((status.voters.voters.len(), status.voters.observers.len()), (1, 1));
     }
 

@@ -79,7 +79,7 @@ impl TestBroker {
             listener,
             Duration::from_secs(1),
             Arc::clone(&metadata),
-            quorum.status(),
+            quorum.watch_status(),
             Handle::current(),
         ));
         let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));

@@ -42,7 +42,7 @@ impl Members {
     }
 
     pub(super) fn of_set(&self, key: VoterKey) -> Option<Voter> {
-        self.quorum.status().borrow().voters.member(key).cloned()
+        self.quorum.status().voters.member(key).cloned()
     }
 
     /// Asks all known addresses for the members, so that this node can answer them, and returns the voters. Each may
@@ -90,7 +90,7 @@ impl Members {
 
     /// Addresses of nodes that may know the leader.
     pub(super) fn addresses(&self) -> Vec<String> {
-        let status = self.quorum.status().borrow().clone();
+        let status = self.quorum.status();
         let known = status.voters.voters.iter().map(|voter| address(&voter.host, voter.port));
         let configured: Vec<String> = match self.config.load().membership() {
             Ok(Membership::Voters(voters)) => voters.iter().map(VoterAddress::address).collect(),

@@ -35,7 +35,7 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
     let incarnation_id = peers.own().incarnation_id;
     let request = QuorumJoinRequest { cluster_id: members.cluster_id.clone(), node, incarnation_id, wants_to_vote };
     let mut is_logged = false;
-    let mut status = members.quorum.status();
+    let mut status = members.quorum.watch_status();
     loop {
         let is_stranger = |status: &QuorumStatus| !status.voters.members().any(|member| member == own);
         if status.wait_for(is_stranger).await.is_err() {
@@ -76,7 +76,7 @@ pub async fn catch_up(
     let give_up = Instant::now() + max_wait;
     loop {
         if let Some(high_watermark) = confirmed_high_watermark(members, peers).await {
-            let mut status = members.quorum.status();
+            let mut status = members.quorum.watch_status();
             let caught_up = status.wait_for(|status| status.high_watermark >= high_watermark);
             if timeout_at(give_up, caught_up).await.is_ok_and(|caught_up| caught_up.is_ok()) {
                 metadata.wait_for(metadata.committed().offset()).await;
@@ -92,7 +92,7 @@ pub async fn catch_up(
 
 /// What a leader of the quorum has committed that was confirmed to lead after the request.
 async fn confirmed_high_watermark(members: &Members, peers: &Peers) -> Option<i64> {
-    let leader = members.quorum.status().borrow().leader?;
+    let leader = members.quorum.status().leader?;
     if leader == members.own.node_id {
         let confirmed = timeout(ASK_TIMEOUT, members.quorum.confirm()).await.ok()?.ok()?;
         return Some(confirmed.high_watermark);

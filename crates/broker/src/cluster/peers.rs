@@ -8,9 +8,8 @@ use client::{Connection, ConnectionConfig, ConnectionError};
 use configuration::address;
 use metadata::MetadataCache;
 use parking_lot::Mutex;
-use quorum::QuorumStatus;
+use quorum::StatusWatch;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::confirm_sender::NodeIdentity;
@@ -42,7 +41,7 @@ pub struct Peers {
     listener: String,
     config: ConnectionConfig,
     metadata: Arc<MetadataCache>,
-    quorum: watch::Receiver<QuorumStatus>,
+    quorum: StatusWatch,
     open: Mutex<HashMap<(String, Lane), Connection>>,
     /// The runtime that they run on, whichever task opens them.
     control: Handle,
@@ -54,7 +53,7 @@ impl Peers {
         listener: String,
         request_timeout: Duration,
         metadata: Arc<MetadataCache>,
-        quorum: watch::Receiver<QuorumStatus>,
+        quorum: StatusWatch,
         control: Handle,
     ) -> Self {
         let config = ConnectionConfig {
@@ -77,7 +76,7 @@ impl Peers {
         if let Some(endpoint) = image.broker(node_id).and_then(|broker| broker.endpoint(&self.listener)) {
             return Some(address(&endpoint.host, endpoint.port));
         }
-        let status = self.quorum.borrow();
+        let status = self.quorum.status();
         // Of two with one node id, the second has replaced the first.
         let member = status.voters.members().filter(|member| member.node_id == node_id).last()?;
         Some(address(&member.host, member.port))

@@ -80,7 +80,7 @@ impl World {
             listener,
             Duration::from_secs(1),
             cache.clone(),
-            quorum.status(),
+            quorum.watch_status(),
             Handle::current(),
         );
         let liveness = Arc::new(Liveness::new(Arc::new(TickingClock::default())));

@@ -47,7 +47,7 @@ pub async fn watch_brokers(controller: Controller) {
             _ = ticks.tick() => {}
             () = controller.liveness.news() => {}
         }
-        let status = controller.quorum.status().borrow().clone();
+        let status = controller.quorum.status();
         if status.own_epoch != controls_in {
             controls_in = status.own_epoch;
             elections = Elections::begin(Instant::now());

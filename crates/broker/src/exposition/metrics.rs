@@ -61,7 +61,7 @@ impl Metrics {
     /// Whether clients may be sent here.
     pub fn check_ready(&self) -> Result<(), NotReady> {
         let broker = self.broker.upgrade().ok_or(NotReady::Stopped)?;
-        let status = broker.quorum.status().borrow().clone();
+        let status = broker.quorum.status();
         if status.has_failed {
             return Err(NotReady::QuorumFailed);
         }

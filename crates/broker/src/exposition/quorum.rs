@@ -8,7 +8,7 @@ use super::page::Page;
 use crate::Broker;
 
 pub(super) fn write(page: &mut Page<'_>, broker: &Broker) -> fmt::Result {
-    let status = broker.quorum.status().borrow().clone();
+    let status = broker.quorum.status();
     let leads = u64::from(status.own_epoch.is_some());
     page.gauge("parshall_controller_active", "1 if this node is the active controller", leads)?;
     let known = u64::from(status.leader.is_some());

@@ -122,7 +122,7 @@ impl Starting<'_> {
             settings.inter_broker_listener(),
             request_timeout,
             Arc::clone(&metadata),
-            quorum.status(),
+            quorum.watch_status(),
             self.control.clone(),
         ));
         let liveness = Arc::new(Liveness::new(Arc::clone(&self.env.clock)));

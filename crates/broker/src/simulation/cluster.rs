@@ -392,7 +392,7 @@ impl Cluster {
     // --- Progress
 
     fn statuses(&self) -> Vec<QuorumStatus> {
-        self.brokers().map(|(_, broker)| broker.quorum.status().borrow().clone()).collect()
+        self.brokers().map(|(_, broker)| broker.quorum.status()).collect()
     }
 
     /// The node that controls the cluster.
@@ -545,7 +545,7 @@ impl Cluster {
             }
         }
         for node in &self.nodes {
-            let status = node.broker().map(|broker| broker.quorum.status().borrow().clone());
+            let status = node.broker().map(|broker| broker.quorum.status());
             let (is_up, serves) = (node.running.is_some(), node.serves());
             lines.push(format!("{}: up {is_up}, serves {serves}, {status:?}", node.id));
         }

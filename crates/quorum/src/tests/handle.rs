@@ -93,31 +93,31 @@ async fn propose(quorum: &Quorum, after: i64, n: usize) -> i64 {
 async fn members_come_and_go_and_see_what_is_committed() {
     let nodes = Nodes::start(3, 1);
     let leader = nodes.leader().await;
-    let id = leader.status().borrow().leader.unwrap();
+    let id = leader.status().leader.unwrap();
     let after = propose(&leader, -1, 0).await;
 
     let observer = nodes.get(4);
-    assert_eq!(observer.status().borrow().leader, None);
+    assert_eq!(observer.status().leader, None);
     let not_leader = nodes.get(id % 3 + 1);
     assert!(matches!(not_leader.join(voter(key(4)), false).await, Err(QuorumError::NotLeader)));
     leader.join(voter(key(4)), false).await.unwrap();
     leader.join(voter(key(4)), false).await.unwrap();
     let after = propose(&leader, after, 1).await;
-    let mut status = observer.status();
+    let mut status = observer.watch_status();
     let seen = timeout(Duration::from_secs(3), status.wait_for(|status| status.high_watermark > after)).await;
-    let seen = seen.unwrap().unwrap().clone();
+    let seen = seen.unwrap().unwrap();
     assert_eq!((seen.leader, seen.voters.observers.len(), seen.voters.voters.len()), (Some(id), 1, 3));
     assert_eq!(seen.own_epoch, None);
 
     let moved = Voter { port: 1, ..voter(key(4)) };
     leader.join(moved.clone(), false).await.unwrap();
-    assert_eq!(leader.status().borrow().voters.observers, [moved]);
+    assert_eq!(leader.status().voters.observers, [moved]);
     leader.promote(key(4)).await.unwrap();
-    assert_eq!(leader.status().borrow().voters.voters.len(), 4);
+    assert_eq!(leader.status().voters.voters.len(), 4);
     sleep(Duration::from_secs(1)).await;
     let replicas = leader.replicas().await.unwrap();
     assert!(replicas.iter().all(|replica| replica.is_voter && replica.last_heard_ms > 0), "{replicas:?}");
-    let end = leader.status().borrow().high_watermark;
+    let end = leader.status().high_watermark;
     assert!(replicas.iter().all(|replica| replica.log_end_offset == end), "{replicas:?}");
     assert!(leader.ms_since_contact(4).is_some_and(|ms| ms < 1000));
     assert_eq!(leader.ms_since_contact(9), None);
@@ -128,8 +128,8 @@ async fn members_come_and_go_and_see_what_is_committed() {
     leader.remove(key(id)).await.unwrap();
     assert_eq!(leader.leader_epoch(), None);
     let next = nodes.leader().await;
-    assert_ne!(next.status().borrow().leader, Some(id));
-    assert_eq!(next.status().borrow().voters.voters.len(), 2);
+    assert_ne!(next.status().leader, Some(id));
+    assert_eq!(next.status().voters.voters.len(), 2);
     propose(&next, after, 2).await;
 }
 
@@ -137,7 +137,7 @@ async fn members_come_and_go_and_see_what_is_committed() {
 async fn a_leader_that_is_known_to_be_dead_is_replaced_at_once() {
     let mut nodes = Nodes::start(5, 0);
     let leader = nodes.leader().await;
-    let id = leader.status().borrow().leader.unwrap();
+    let id = leader.status().leader.unwrap();
     sleep(Duration::from_secs(2)).await;
     nodes.kill(id);
     let killed = Instant::now();
@@ -149,7 +149,7 @@ async fn a_leader_that_is_known_to_be_dead_is_replaced_at_once() {
     assert!(next.ms_since_contact(id).is_some());
 
     // No node is dead, although one was reported: the leader goes on.
-    let (id, epoch) = (next.status().borrow().leader.unwrap(), next.leader_epoch());
+    let (id, epoch) = (next.status().leader.unwrap(), next.leader_epoch());
     let follower = nodes.get((1..=5).find(|other| *other != id && nodes.tasks.contains_key(&key(*other))).unwrap());
     follower.peer_down(id);
     sleep(Duration::from_secs(3)).await;
@@ -160,14 +160,14 @@ async fn a_leader_that_is_known_to_be_dead_is_replaced_at_once() {
 async fn a_clean_stop_hands_the_leadership_over() {
     let nodes = Nodes::start(3, 0);
     let leader = nodes.leader().await;
-    let id = leader.status().borrow().leader.unwrap();
+    let id = leader.status().leader.unwrap();
     propose(&leader, -1, 0).await;
     sleep(Duration::from_secs(1)).await;
     let began = Instant::now();
     assert!(leader.transfer_leadership().await);
     assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
     let next = nodes.leader().await;
-    assert_ne!(next.status().borrow().leader, Some(id));
+    assert_ne!(next.status().leader, Some(id));
     assert!(leader.transfer_leadership().await, "another leads already");
 
     let alone = Nodes::start(1, 0);
@@ -178,14 +178,14 @@ async fn a_clean_stop_hands_the_leadership_over() {
 async fn a_new_disk_takes_the_place_of_the_old_one() {
     let mut nodes = Nodes::start(3, 0);
     let leader = nodes.leader().await;
-    let id = leader.status().borrow().leader.unwrap();
+    let id = leader.status().leader.unwrap();
     propose(&leader, -1, 0).await;
     let wiped = id % 3 + 1;
     nodes.kill(wiped);
     let new = VoterKey { node_id: wiped, directory_id: wire::Uuid([99; 16]) };
     nodes.add(new);
     leader.join(voter(new), false).await.unwrap();
-    let mut status = leader.status();
+    let mut status = leader.watch_status();
     let is_replaced = |status: &QuorumStatus| {
         status.voters.observers.is_empty() && status.voters.voters.len() == 3 && status.voters.voter(new).is_some()
     };
@@ -195,8 +195,8 @@ async fn a_new_disk_takes_the_place_of_the_old_one() {
     nodes.add(double);
     leader.join(voter(double), false).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    assert!(leader.status().borrow().voters.voter(new).is_some());
-    assert!(leader.status().borrow().voters.observer(double).is_some());
+    assert!(leader.status().voters.voter(new).is_some());
+    assert!(leader.status().voters.observer(double).is_some());
 }
 
 /// Only a leader that most voters follow says what is committed.
@@ -204,7 +204,7 @@ async fn a_new_disk_takes_the_place_of_the_old_one() {
 async fn a_leader_that_others_do_not_follow_confirms_nothing() {
     let mut nodes = Nodes::start(3, 0);
     let leader = nodes.leader().await;
-    let id = leader.status().borrow().leader.unwrap();
+    let id = leader.status().leader.unwrap();
     let after = propose(&leader, -1, 0).await;
     let confirmed = leader.confirm().await.unwrap();
     assert_eq!((confirmed.epoch, confirmed.high_watermark), (leader.leader_epoch().unwrap(), after + 1));

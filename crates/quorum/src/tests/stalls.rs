@@ -112,7 +112,7 @@ async fn a_leader_that_has_nothing_to_write_steps_down_when_its_disk_stalls() {
     // It answers again, and follows.
     sim.set_hangs(false);
     assert!(writer.join().unwrap());
-    let mut status = nodes.nodes[&first].status();
+    let mut status = nodes.nodes[&first].watch_status();
     let follows = |status: &QuorumStatus| status.leader == Some(next) && status.high_watermark > 0;
     timeout(PATIENCE, status.wait_for(follows)).await.expect("it follows").unwrap();
     nodes.stop();
