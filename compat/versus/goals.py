@@ -1,9 +1,10 @@
 """What Parshall is meant to reach, and whether the medians of a run do. Goals whose cases were not run are left out."""
 
-from . import cases, heavy_cases, report
+from . import cases, coordinator_cases, heavy_cases, report
 
 AFTER_ALL = "after all of it"
 CPU, THROUGHPUT = "broker_cpu_us_per_record", "records_per_s"
+TRANSACTION_CPU = "broker_cpu_ms_per_transaction"
 
 
 class Ratio:
@@ -40,6 +41,20 @@ class Most:
                 yield title, goal, report.number(value), value <= self.most
 
 
+class Overhead:
+    """Parshall's figure in one case is at most so many times its figure in another one."""
+
+    def __init__(self, case, other, figure, most):
+        self.case, self.other, self.figure, self.most = case, other, figure, most
+
+    def rows(self, medians):
+        value, base = (medians.get(("parshall", case), {}).get(self.figure) for case in (self.case, self.other))
+        if value is not None and base:
+            title, goal = f"{self.case}: {report.title(self.figure)}", f"{self.most:g} times {self.other}'s or less"
+            measured = f"{value / base:.2f} ({report.number(value)} against {report.number(base)})"
+            yield title, goal, measured, value / base <= self.most
+
+
 class OneDurableWrite:
     """One record with acks=all takes what it takes with acks=1, and a write to the disk."""
 
@@ -69,6 +84,12 @@ GOALS += [
     Ratio(cases.consumed(cases.BATCHED), CPU, divisor=1.5),
     Ratio(heavy_cases.REPLICATED.format("all"), THROUGHPUT, least=3),
     Ratio(heavy_cases.REPLICATED.format("all"), CPU, divisor=4),
+    *(Ratio(name, TRANSACTION_CPU, divisor=3) for name in coordinator_cases.TRANSACTIONS),
+    *(Ratio(name, "commit_p99_us", divisor=2) for name in coordinator_cases.TRANSACTIONS),
+    Overhead(*(coordinator_cases.READ.format(f"read_{kind}") for kind in ("committed", "uncommitted")), CPU, 1.05),
+    Ratio(coordinator_cases.REBALANCE, "member_wait_s", most=1),
+    Ratio(coordinator_cases.REBALANCE, "partition_wait_s", most=1),
+    Most(coordinator_cases.HEARTBEATS, "broker_cores", 0.1),
     Most(AFTER_ALL, "memory_mib", 80),
     Most(heavy_cases.KILLED, "first_ack_s", 1),
 ]

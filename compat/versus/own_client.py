@@ -43,9 +43,9 @@ def fill(server, topic, records):
     measure.run(server, [*command, "--command-property", "acks=1"])
 
 
-def consume(server, topic, records, consumers):
+def consume(server, topic, records, consumers, *more):
     """Each of the consumers reads all of the `records`."""
-    options = ["--no-group", "--consumers", consumers, "--num-records", consumers * records, "--json"]
+    options = ["--no-group", "--consumers", consumers, "--num-records", consumers * records, "--json", *more]
     (out,), cost = measure.run(server, _perf(server, "consume", topic, *options))
     read = json.loads(out)
     if read["timed_out"]:
