@@ -14,6 +14,7 @@ JOINS, LEAVES = 0, -1
 NULL = b"\0"
 NO_TAGS = b"\0"
 REBALANCE_TIMEOUT_MS = 300_000
+LOOKUP_TIMEOUT_S = 30
 
 
 def _string(text):
@@ -58,6 +59,13 @@ class Member:
         self.group, self.topic, self.id = group, topic, str(uuid.uuid4())
         self.epoch, self.interval_s, self.owned = JOINS, None, set()
         self.asked_at = self.took_s = None
+        # The one broker coordinates, as soon as it has the topic for it.
+        lookup = wire.header(wire.FIND_COORDINATOR, 1) + wire.string(group) + b"\0"
+        end = time.monotonic() + LOOKUP_TIMEOUT_S
+        while struct.unpack_from(">h", self.connection.ask(lookup), 8)[0]:
+            if time.monotonic() > end:
+                raise RuntimeError(f"nobody coordinates {group} after {LOOKUP_TIMEOUT_S} s")
+            time.sleep(0.05)
 
     def heartbeat(self, tells_owned=False):
         """Tells the broker what it owns when that has changed, as Kafka's consumer does."""

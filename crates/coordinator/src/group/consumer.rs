@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 pub use classic::{ClassicJoin, SUBSCRIBED_TOPICS_MAX, distinct, encode_assignment};
 pub use describe::State;
 pub use heartbeat::{Answer, Heartbeat, Resolution};
-pub use member::{Assigned, ClassicProtocol, ClassicSettings, Current, MemberMetadata, MemberState};
+pub use member::{Assigned, ClassicProtocol, ClassicSettings, Current, MEMBER_BYTES_MIN, MemberMetadata, MemberState};
 pub use record::{GroupEpoch, Record, ResolvedRegex, TargetEpoch};
 use timers::Timers;
 use wire::{ErrorCode, Uuid};

@@ -20,8 +20,8 @@ use wire::{ErrorCode, Uuid};
 
 use super::assignor::Assignor;
 use super::consumer::{
-    Change, ConsumerGroup, Context, Heartbeat, JOIN_EPOCH, LEAVE_EPOCH, Record, Refusal, Resolution, ResolvedRegex,
-    STATIC_LEAVE_EPOCH, Settings,
+    Change, ConsumerGroup, Context, Heartbeat, JOIN_EPOCH, LEAVE_EPOCH, MEMBER_BYTES_MIN, Record, Refusal, Resolution,
+    ResolvedRegex, STATIC_LEAVE_EPOCH, Settings,
 };
 use super::coordinator::{Caller, GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{Group, State, sync_error};
@@ -71,7 +71,9 @@ impl GroupCoordinator {
         }
         let slot = state.groups.get(&group_id);
         let upgrade = self.check_protocol(&group_id, slot, request.member_epoch)?;
-        if request.member_epoch == JOIN_EPOCH || slot.is_some_and(|slot| slot.has_consumer(&request.member_id)) {
+        let may_grow = metadata_bytes > MEMBER_BYTES_MIN;
+        let is_member = || slot.is_some_and(|slot| slot.has_consumer(&request.member_id));
+        if request.member_epoch == JOIN_EPOCH || may_grow && is_member() {
             self.check_memory_for_consumer(&caller, slot, &request.member_id, metadata_bytes).map_err(failure)?;
         }
         if upgrade.is_some() {

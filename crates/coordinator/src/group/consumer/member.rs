@@ -23,6 +23,9 @@ pub(super) fn partitions_bytes(partitions: &Partitions) -> usize {
 const TOPIC_BYTES: usize = 64;
 const PARTITION_BYTES: usize = 8;
 
+/// What a member takes that has no names.
+pub const MEMBER_BYTES_MIN: usize = 600;
+
 /// What a member says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemberMetadata {
@@ -60,11 +63,10 @@ impl MemberMetadata {
 
     /// Estimate of the memory that it takes.
     pub(super) fn size_bytes(&self, member_id: &str) -> usize {
-        const MEMBER_BYTES: usize = 600;
         const NAME_BYTES: usize = 48;
         let optional = [&self.instance_id, &self.rack_id, &self.regex, &self.assignor];
         let protocols = self.classic.iter().flat_map(|classic| &classic.protocols);
-        MEMBER_BYTES
+        MEMBER_BYTES_MIN
             + 5 * member_id.len()
             + self.client_id.len()
             + self.client_host.len()

@@ -93,9 +93,16 @@ impl World {
 
     pub(super) fn answer(&mut self, request: ConsumerGroupHeartbeatRequest) -> Result<Answer, Refusal> {
         let (client_id, client_host) = ("client".to_owned(), "/127.0.0.1".to_owned());
-        self.change(|group, context| match group.heartbeat(context, Heartbeat { client_id, client_host, request }) {
-            Ok(answer) => (Ok(answer.clone()), answer.change),
-            Err(refusal) => (Err(refusal), Change::default()),
+        let heartbeat = Heartbeat { client_id, client_host, request };
+        self.change(|group, context| {
+            let mut other = group.clone();
+            let thorough = other.heartbeat_with_news(context, heartbeat.clone());
+            let answer = group.heartbeat(context, heartbeat);
+            assert_eq!(format!("{answer:?} {group:?}"), format!("{thorough:?} {other:?}"), "a shortcut only");
+            match answer {
+                Ok(answer) => (Ok(answer.clone()), answer.change),
+                Err(refusal) => (Err(refusal), Change::default()),
+            }
         })
     }
 

@@ -52,6 +52,16 @@ fn a_member_that_did_not_hear_the_answer_may_go_on_and_another_may_not() {
 }
 
 #[test]
+fn a_sign_of_life_counts_in_the_present_epoch_only() {
+    for other_epoch in [1, 3] {
+        let mut world = World::new();
+        world.join("a");
+        assert_eq!(world.send(silent("a", 2)).unwrap().member_epoch, 2);
+        assert_eq!(world.send(silent("a", other_epoch)), Err(ErrorCode::FENCED_MEMBER_EPOCH));
+    }
+}
+
+#[test]
 fn silent_members_and_those_that_do_not_give_up_are_put_out() {
     let mut world = World::new();
     world.join("a");
