@@ -9,6 +9,7 @@ use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatRespons
 use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
 
 use crate::Broker;
+use crate::cluster::{Members, membership};
 use crate::controller::ControllerError;
 
 /// How long it takes until a registration that was refused is tried again.
@@ -31,12 +32,13 @@ pub enum RegistrationError {
 /// Sends registrations and heartbeats.
 pub struct Lifecycle {
     broker: Arc<Broker>,
+    members: Arc<Members>,
     registration: BrokerRegistrationRequest,
 }
 
 impl Lifecycle {
-    pub fn new(broker: Arc<Broker>, registration: BrokerRegistrationRequest) -> Self {
-        Self { broker, registration }
+    pub fn new(broker: Arc<Broker>, members: Arc<Members>, registration: BrokerRegistrationRequest) -> Self {
+        Self { broker, members, registration }
     }
 
     /// Registers and returns the broker's epoch, when that metadata is published here. Retriable errors are retried for
@@ -75,7 +77,7 @@ impl Lifecycle {
             // A heartbeat that took longer than the session does not count.
             match timeout(session.timeout(), self.heartbeat(epoch, false)).await {
                 Ok(Ok(answer)) => match answer.error_code {
-                    ErrorCode::NONE => session.extend(sent),
+                    ErrorCode::NONE => self.extend_session(sent).await,
                     ErrorCode::STALE_BROKER_EPOCH | ErrorCode::BROKER_ID_NOT_REGISTERED => {
                         tracing::warn!("the cluster has forgotten this broker, which registers again");
                         match self.register(session.timeout()).await {
@@ -89,6 +91,22 @@ impl Lifecycle {
                 Err(_) => tracing::debug!("no sign of life reaches the controller in time"),
             }
         }
+    }
+
+    /// A controller has accepted a heartbeat that was sent then. After the end of a session others may lead what this
+    /// broker has led. It does not know before it has the metadata of the meantime, and does not go on until then.
+    async fn extend_session(&self, sent: Instant) {
+        let session = &self.broker.session;
+        if session.is_over() {
+            // The next heartbeat comes in time whatever becomes of this.
+            let max_wait = session.timeout() / 2;
+            let catching_up = membership::catch_up(&self.members, &self.broker.peers, &self.broker.metadata, max_wait);
+            if !matches!(timeout(max_wait, catching_up).await, Ok(Ok(()))) {
+                tracing::debug!("a new session has to wait for the metadata");
+                return;
+            }
+        }
+        session.extend(sent);
     }
 
     /// Watches whether the disk answers and a controller still takes this broker for alive, until it is dropped. If

@@ -162,7 +162,7 @@ impl Server {
         membership::catch_up(&members, &broker.peers, &broker.metadata, max_wait).await?;
         open_logs(&broker).await;
         let replication = starting.follow_metadata(&broker, &coordinators, &mut background);
-        let lifecycle = starting.register(&broker, endpoints, max_wait, &mut background).await?;
+        let lifecycle = starting.register(&broker, &members, endpoints, max_wait, &mut background).await?;
         background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);
         background.spawn(essential("the groups' clock", Arc::clone(&broker.groups).run()));
         maintenance::start(&broker, &mut background, control);

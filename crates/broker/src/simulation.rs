@@ -177,6 +177,37 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
     eprintln!("the longest: {longest_ms} ms");
 }
 
+/// Longer than a session.
+const CUT_MS: i64 = 6000;
+
+#[test]
+fn a_broker_that_was_cut_off_goes_on_when_it_knows_what_has_changed_meanwhile() {
+    for seed in seeds(8) {
+        let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
+        observe(&mut cluster, |cluster| {
+            cluster.create_topics();
+            cluster.run(3000);
+            let n = seed as usize % 3;
+            let known = |cluster: &Cluster| {
+                let of_node = cluster.brokers().find(|(node, _)| node.id == n as i32);
+                of_node.expect("it runs").1.metadata.load().offset()
+            };
+            let before = known(cluster);
+            cluster.cut_off(n);
+            cluster.run(CUT_MS);
+            assert!(!cluster.has_session(n));
+            let newest = cluster.ledger.newest.offset();
+            assert!(newest > before, "others have taken over");
+            cluster.sockets.heal();
+            while !cluster.has_session(n) {
+                cluster.step();
+            }
+            assert!(known(cluster) >= newest, "seed {seed}: it goes on at {} of {newest}", known(cluster));
+            cluster.heal();
+        });
+    }
+}
+
 /// How long the others may wait for a node with a full disk: until it is cordoned, and others have taken over.
 const FULL_MS: i64 = 1500;
 

@@ -239,6 +239,7 @@ impl Starting<'_> {
     pub(super) async fn register(
         &self,
         broker: &Arc<Broker>,
+        members: &Arc<Members>,
         endpoints: Vec<Endpoint>,
         max_wait: Duration,
         background: &mut JoinSet<()>,
@@ -253,7 +254,8 @@ impl Starting<'_> {
             lost_replicas: broker.partitions.lost_replicas(),
         };
         let previous_epoch = broker.metadata.load().broker(broker.node_id).map(|broker| broker.epoch);
-        let lifecycle = Arc::new(Lifecycle::new(Arc::clone(broker), registration.to_request(previous_epoch)));
+        let lifecycle =
+            Arc::new(Lifecycle::new(Arc::clone(broker), Arc::clone(members), registration.to_request(previous_epoch)));
         let epoch = lifecycle.register(max_wait).await?;
         background.spawn_on(essential("what gives signs of life", Arc::clone(&lifecycle).run(epoch)), self.control);
         let watching = Arc::clone(&lifecycle).watch_session();

@@ -182,6 +182,15 @@ impl Cluster {
         self.nodes[n].running.is_some()
     }
 
+    /// Whether a node goes on as if others did not lead what it leads.
+    pub(super) fn has_session(&self, n: usize) -> bool {
+        let running = self.nodes[n].running.as_ref();
+        running.is_some_and(|running| {
+            let is_over = |broker: Arc<Broker>| running.process.enter(|| broker.session.is_over());
+            running.broker().is_some_and(|broker| !is_over(broker))
+        })
+    }
+
     pub(super) fn start(&mut self, n: usize) {
         if self.is_up(n) {
             return;

@@ -121,6 +121,12 @@ impl Cluster {
         self.nodes[n].hangs_until_ms = self.now_ms + for_ms;
     }
 
+    /// No other node hears of a node, and it of none.
+    pub(super) fn cut_off(&mut self, n: usize) {
+        self.log_event(format!("{n} is cut off"));
+        self.sockets.split(self.count() as i32, 1 << n);
+    }
+
     /// Something else takes the space of a node's disk, but for so much.
     pub(super) fn fill(&mut self, n: usize, free_bytes: u64) {
         self.log_event(format!("the disk of {n} is full but for {free_bytes} bytes"));
