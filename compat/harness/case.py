@@ -139,6 +139,17 @@ class Context:
         if done.returncode:
             self.say(f"exit {done.returncode}: {done.stderr[-2000:]}")
 
+    def go(self, program, scenario, timeout_s=90):
+        """Runs a scenario of a program of compat/go; what it prints is the transcript."""
+        built = install.go_program(program)
+        if not built:
+            raise Skip("there is no Go")
+        command = [built, self.bootstrap, self.tag, scenario]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
+        self.say(done.stdout)
+        if done.returncode:
+            self.say(f"exit {done.returncode}: {done.stderr[-2000:]}")
+
 
 def _is_error_text(line):
     return bool(

@@ -144,6 +144,20 @@ def java_classes():
     return directory
 
 
+def go_program(name):
+    """The program of compat/go, built against the modules that its go.sum names; None where there is no Go."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if not go:
+        return None
+    sources = [COMPAT / "go/go.mod", COMPAT / "go/go.sum", *sorted((COMPAT / "go" / name).glob("*.go"))]
+    directory = CACHE / f"go-{name}-{_digest([path.read_bytes() for path in sources])}"
+    with _once(directory) as fill:
+        if fill:
+            note(f"building compat/go/{name}")
+            _run([go, "build", "-o", directory / name, f"./{name}"], cwd=COMPAT / "go")
+    return directory / name
+
+
 def _environment(name, packages):
     directory = CACHE / f"{name}-{_digest((packages, sys.version))}"
     with _once(directory) as fill:

@@ -15,6 +15,8 @@ NULL = b"\0"
 NO_TAGS = b"\0"
 REBALANCE_TIMEOUT_MS = 300_000
 LOOKUP_TIMEOUT_S = 30
+# A coordinator that is loading says so in several ways.
+TRY_AGAIN, TRY_AGAIN_S = (14, 15, 16), 0.1
 
 
 def _string(text):
@@ -86,6 +88,9 @@ class Member:
         (error,) = struct.unpack_from(">h", answer, 9)
         length, at = _unsigned_varint(answer, 11)
         reason, at = answer[at : at + max(0, length - 1)], at + max(0, length - 1)
+        if error in TRY_AGAIN and self.epoch == JOINS:
+            self.interval_s = TRY_AGAIN_S
+            return None
         if error:
             raise RuntimeError(f"a heartbeat was answered with {error}: {reason.decode()}")
         length, at = _unsigned_varint(answer, at)
