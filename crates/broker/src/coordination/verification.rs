@@ -26,6 +26,10 @@ use wire::api::add_partitions_to_txn::{
 
 use crate::cluster::{Lane, Peers};
 
+/// How long the first pause is before the coordinator is asked again about a transaction whose predecessor is being
+/// ended. Most take a few milliseconds, and a producer that commits often waits for each.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
 /// How the producer's request takes part in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionSupport {
@@ -104,6 +108,7 @@ impl Verifier {
         let request_timeout = Duration::from_millis(config.request_timeout_ms.unsigned_abs().into());
         drop(config);
         let retry_until = Instant::now() + retry_max.min(request_timeout);
+        let mut pause = FIRST_PAUSE.min(backoff);
         loop {
             let errors = self.verify_once(producer, partitions, support).await;
             // The transaction before has its markers written at this moment.
@@ -111,7 +116,8 @@ impl Verifier {
             if !is_early || support != TransactionSupport::AddsPartitions || Instant::now() >= retry_until {
                 return errors;
             }
-            sleep(backoff).await;
+            sleep(pause).await;
+            pause = (2 * pause).min(backoff);
         }
     }
 
