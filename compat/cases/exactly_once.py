@@ -2,9 +2,10 @@
 
 import contextlib
 import pathlib
+import subprocess
 import time
 
-from harness import broker, connect, driver
+from harness import broker, connect, driver, install
 from harness.case import case
 
 RECORDS = 3000
@@ -51,6 +52,23 @@ def streams(c):
         c.broker.start()
         c.say("killed its broker")
         c.java("WordCounts")
+
+
+@case("exactly-once-flink")
+def flink(c):
+    """Apache Flink copies a topic with checkpoints, fails in the middle and goes on from its last one."""
+    source, target = c.name("originals"), c.name("copies")
+    c.create(source, "--partitions", 2)
+    c.create(target, "--partitions", 2)
+    numbers = "".join(f"{number}\n" for number in range(RECORDS))
+    c.tool("ConsoleProducer", "--topic", source, "--command-property", "batch.size=200", stdin=numbers)
+    options = ["-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.util=ALL-UNNAMED"]
+    program = ["FlinkCopies", c.bootstrap, source, target, c.name("flink"), RECORDS]
+    command = list(map(str, ["java", *options, "-cp", install.flink(), *program]))
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    c.say(done.stdout)
+    if done.returncode:
+        c.say(f"exit {done.returncode}: {done.stderr[-2000:]}")
 
 
 @contextlib.contextmanager

@@ -263,9 +263,6 @@ def case_single_record(c):
 
 
 def case_transaction_markers_are_skipped(c):
-    if not c.is_kafka:
-        # Only Apache Kafka has transactions.
-        return
     page, console_url, broker = c.page, c.console, c.bootstrap
     topic = new_topic(broker)
     producer = Producer({"bootstrap.servers": broker, "transactional.id": topic})

@@ -16,6 +16,8 @@ import venv
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"
+FLINK_VERSION = "2.2.1"
+FLINK_CONNECTORS = [("flink-connector-base", FLINK_VERSION), ("flink-connector-kafka", "5.0.0-2.2")]
 PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0", "prometheus-client==0.26.0"]
 BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8", PYTHON_CLIENTS[0]]
 
@@ -127,6 +129,24 @@ def connect_plugins():
         if fill:
             _resolve(directory, [("org.apache.kafka", "connect-file", KAFKA_VERSION)], "-DexcludeTransitive=true")
     return directory
+
+
+def flink():
+    """The class path with Apache Flink, its Kafka connector and compat/flink."""
+    artifacts = [("org.apache.flink", name, FLINK_VERSION) for name in ("flink-clients", "flink-streaming-java")]
+    artifacts += [("org.apache.flink", name, version) for name, version in FLINK_CONNECTORS]
+    libraries = CACHE / f"flink-{FLINK_VERSION}-{_digest(artifacts)}"
+    with _once(libraries) as fill:
+        if fill:
+            _require("java", "default-jdk-headless")
+            _resolve(libraries, artifacts)
+    sources = sorted((COMPAT / "flink").glob("*.java"))
+    classes = CACHE / f"flink-classes-{_digest([path.read_bytes() for path in sources])}"
+    with _once(classes) as fill:
+        if fill:
+            javac = _require("javac", "default-jdk-headless")
+            _run([javac, "-nowarn", "-d", classes, "-cp", f"{libraries}/*", *sources])
+    return f"{classes}:{libraries}/*"
 
 
 def java_classes():
