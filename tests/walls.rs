@@ -21,8 +21,9 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of the broker from the ground up. Each may use those before it.
-const BROKER: [&str; 24] = [
+const BROKER: [&str; 25] = [
     "close_reason",
+    "session",
     "memory",
     "frame",
     "stream",

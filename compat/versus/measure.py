@@ -44,7 +44,7 @@ def run(server, *commands):
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=1800)
         if done.returncode:
             shown = " ".join(words[:2])
-            raise RuntimeError(f"{shown} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+            raise RuntimeError(f"{shown} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-5000:]}")
         return done
 
     os.sync()

@@ -13,8 +13,8 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The partitions of an internal topic that this broker leads.
 pub trait TopicLog: Send + Sync + 'static {
-    /// Whether other brokers may lead the partitions by now without this one's having heard of it: it was stopped, or is
-    /// cut off from them. What the coordinator knows may be old then.
+    /// Whether other brokers may lead the partitions by now without this one's having heard of it: it was stopped, or
+    /// is cut off from them. What the coordinator knows may be old then.
     fn may_have_moved(&self) -> bool;
 
     /// Appends one batch and resolves to the offset of its first record once it is as durable as `acks=all` makes it.

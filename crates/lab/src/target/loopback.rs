@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use client::{Client, ClientConfig};
@@ -13,6 +15,14 @@ use super::node::Node;
 /// One try to see the cluster; between tries is a look at whether the processes still run.
 const TRY_MAX: Duration = Duration::from_secs(1);
 const TRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Below the ports that outgoing connections get: one of those may be taken before the broker listens on it.
+const SEARCHED: Range<u16> = 10_000..32_768;
+
+/// How far from each other those begin who search at the same time: processes, and searches of one process.
+const PROCESS_STRIDE: usize = 4099;
+const SEARCH_STRIDE: usize = 64;
+static SEARCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// The ports of one broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +43,12 @@ impl Ports {
 
     /// Free ports. Another process may still be faster; that broker then says so and ends.
     pub fn free(brokers: u16) -> io::Result<Vec<Self>> {
-        // Held to the end, so that no two are the same.
-        let mut listeners = Vec::new();
-        let mut free_port = || -> io::Result<u16> {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            let port = listener.local_addr()?.port();
-            listeners.push(listener);
-            Ok(port)
-        };
-        (0..brokers).map(|_| Ok(Self { clients: free_port()?, brokers: free_port()? })).collect()
+        let searches = SEARCHES.fetch_add(1, Ordering::Relaxed);
+        let first = std::process::id() as usize * PROCESS_STRIDE + searches * SEARCH_STRIDE;
+        let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+        let mut ports = SEARCHED.cycle().skip(first % SEARCHED.len()).take(SEARCHED.len()).filter(is_free);
+        let mut port = || ports.next().ok_or(io::ErrorKind::AddrInUse);
+        (0..brokers).map(|_| Ok(Self { clients: port()?, brokers: port()? })).collect()
     }
 }
 
@@ -86,6 +93,13 @@ mod tests {
             all.dedup();
             assert_eq!(all.len(), 6);
         }
+    }
+
+    #[test]
+    fn free_ports_are_none_that_outgoing_connections_or_another_search_get() {
+        let ports = [(); 2].map(|()| Ports::free(1).unwrap()[0]).map(|ports| [ports.clients, ports.brokers]).concat();
+        assert!(ports.iter().all(|port| SEARCHED.contains(port)), "{ports:?}");
+        assert!(ports[0] != ports[2] && ports[1] != ports[3], "{ports:?}");
     }
 
     #[test]
