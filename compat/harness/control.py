@@ -93,9 +93,9 @@ def compact_array(items):
     return unsigned(len(items) + 1) + b"".join(items)
 
 
-def flexible(api, version, body):
+def flexible(api, version, body, client="faults"):
     """A request of a flexible version: tagged fields end its header and its body."""
-    return wire.header(api, version, client="faults") + b"\0" + body + b"\0"
+    return wire.header(api, version, client=client) + b"\0" + body + b"\0"
 
 
 @dataclasses.dataclass

@@ -22,8 +22,9 @@ use crate::page::messages;
 use crate::page::moves::Progress;
 use crate::page::partitions::Filter;
 use crate::page::quorum::health_name;
+use crate::reconciliation::{self, Holder, Standing, Step};
 use crate::request_context::RequestContext;
-use crate::snapshot::{Broker, Group, Partition, Topic};
+use crate::snapshot::{Broker, Group, Member, Partition, Topic};
 use crate::{Console, page};
 
 pub(crate) fn routes() -> Router<Arc<Console>> {
@@ -379,8 +380,14 @@ async fn quorum(context: ContextResult) -> Answer {
 struct GroupJson<'a> {
     id: &'a str,
     state: &'a str,
+    /// None from brokers that do not tell.
+    #[serde(rename = "type")]
+    kind: Option<&'a str>,
     protocol_type: &'a str,
     protocol: &'a str,
+    /// These are of groups of the consumer protocol (KIP-848).
+    group_epoch: Option<i32>,
+    assignment_epoch: Option<i32>,
     coordinator: i32,
     members: usize,
     topics: usize,
@@ -399,8 +406,11 @@ impl<'a> GroupJson<'a> {
         Self {
             id,
             state: &group.state,
+            kind: Some(group.kind.as_str()).filter(|kind| !kind.is_empty()),
             protocol_type: &group.protocol_type,
             protocol: &group.protocol,
+            group_epoch: group.epochs.map(|epochs| epochs.group),
+            assignment_epoch: group.epochs.map(|epochs| epochs.assignment),
             coordinator: group.coordinator,
             members: group.members.len(),
             lag_records: group.lag_records(),
@@ -442,20 +452,53 @@ async fn group(context: ContextResult) -> Answer {
             "member_id": readers.get(partition).map(|member| &member.id),
         })
     });
-    let members = group.members.iter().map(|member| {
-        json!({
-            "member_id": member.id,
-            "group_instance_id": member.instance_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "partitions": member.assigned.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        })
-    });
+    let members = group.members.iter().map(|member| member_json(group, member));
+    let holders = reconciliation::holders(group);
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == *id).collect();
     Ok(Json(json!({
         "group": GroupJson::new(&context.cluster.history(), id, group),
         "members": members.collect::<Vec<_>>(),
+        "held_up_by": holders.iter().map(holder_json).collect::<Vec<_>>(),
+        "note": reconciliation::note(group),
         "partitions": positions.collect::<Vec<_>>(),
         "rebalances": rebalances,
     })))
+}
+
+/// As `topic-0` each.
+fn names<'a>(partitions: impl IntoIterator<Item = &'a TopicPartition>) -> Vec<String> {
+    partitions.into_iter().map(ToString::to_string).collect()
+}
+
+fn member_json(group: &Group, member: &Member) -> Value {
+    let progress = member.progress.as_ref();
+    let standing = group.epochs.and_then(|epochs| Standing::of(member, epochs));
+    json!({
+        "member_id": member.id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "partitions": names(&member.assigned),
+        "is_classic": progress.and_then(|progress| progress.is_classic),
+        "member_epoch": progress.map(|progress| progress.epoch),
+        "subscribed_topics": progress.map(|progress| &progress.topics),
+        "subscribed_regex": progress.and_then(|progress| progress.regex.as_ref()),
+        "target_partitions": progress.map(|progress| names(&progress.target)),
+        "step": standing.as_ref().map(|standing| standing.step.name()),
+        "is_reconciling": standing.as_ref().map(|standing| standing.step != Step::Stable),
+        "to_release": standing.as_ref().map(|standing| names(standing.to_release.iter().copied())),
+        "awaited": standing.as_ref().map(|standing| names(standing.awaited.iter().copied())),
+    })
+}
+
+fn holder_json(holder: &Holder<'_>) -> Value {
+    json!({
+        "member_id": holder.member.id,
+        "step": holder.step.name(),
+        "partitions": names(holder.partitions.iter().copied()),
+        "is_presumed": holder.is_presumed,
+        "waiting": holder.waiting.iter().map(|member| &member.id).collect::<Vec<_>>(),
+        "what": holder.text(),
+        "advice": holder.advice(),
+    })
 }

@@ -40,6 +40,7 @@ mod production;
 mod reading;
 mod reassignment;
 mod rebalances;
+mod reconciliation;
 mod record_template;
 mod request_context;
 mod router;

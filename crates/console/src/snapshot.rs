@@ -110,10 +110,14 @@ pub(crate) struct Partition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub state: String,
+    /// `classic`, `consumer` (KIP-848) and the like. Empty from brokers that do not tell.
+    pub kind: String,
     pub protocol_type: String,
     /// The assignor of its partitions.
     pub protocol: String,
     pub coordinator: i32,
+    /// Of a group of the consumer protocol.
+    pub epochs: Option<client::GroupEpochs>,
     pub members: Vec<Member>,
     pub positions: BTreeMap<TopicPartition, Position>,
 }
@@ -124,7 +128,10 @@ pub(crate) struct Member {
     pub instance_id: Option<String>,
     pub client_id: String,
     pub client_host: String,
+    /// Sorted.
     pub assigned: Vec<TopicPartition>,
+    /// In a group of the consumer protocol.
+    pub progress: Option<client::MemberProgress>,
 }
 
 /// Where a group stands in a partition.

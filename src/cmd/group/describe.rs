@@ -343,7 +343,12 @@ mod tests {
             client_id: client_id.to_owned(),
             client_host: "/127.0.0.1".to_owned(),
             assigned: Some(of_t(partitions)),
-            progress: Some(MemberProgress { epoch: 2, target: of_t(partitions), is_classic: Some(is_classic) }),
+            progress: Some(MemberProgress {
+                epoch: 2,
+                target: of_t(partitions),
+                is_classic: Some(is_classic),
+                ..MemberProgress::default()
+            }),
             ..GroupMember::default()
         };
         GroupDescription {

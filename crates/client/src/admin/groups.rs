@@ -80,7 +80,7 @@ pub struct GroupMember {
 }
 
 /// How far a member of a group of the consumer protocol has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberProgress {
     /// That of the assignment which it has reached.
     pub epoch: i32,
@@ -88,6 +88,10 @@ pub struct MemberProgress {
     pub target: Vec<TopicPartition>,
     /// Whether it has come from the classic protocol, and uses that. None from brokers that do not tell.
     pub is_classic: Option<bool>,
+    /// The topics that it asks for by name.
+    pub topics: Vec<String>,
+    /// The pattern of further topics.
+    pub regex: Option<String>,
 }
 
 impl Client {
@@ -313,7 +317,13 @@ impl GroupMember {
             client_id: member.client_id,
             client_host: member.client_host,
             assigned: Some(partitions(member.assignment)),
-            progress: Some(MemberProgress { epoch: member.member_epoch, target, is_classic }),
+            progress: Some(MemberProgress {
+                epoch: member.member_epoch,
+                target,
+                is_classic,
+                topics: member.subscribed_topic_names,
+                regex: member.subscribed_topic_regex.filter(|regex| !regex.is_empty()),
+            }),
         }
     }
 }

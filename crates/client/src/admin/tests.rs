@@ -258,6 +258,8 @@ fn described_consumers(question: &Question) -> Option<BytesMut> {
         member_id: "m".to_owned(),
         instance_id: Some("i".to_owned()),
         member_epoch: 3,
+        subscribed_topic_names: vec!["t".to_owned()],
+        subscribed_topic_regex: Some(String::new()),
         assignment: assignment(&[1, 0]),
         target_assignment: assignment(&[0]),
         member_type: 0,
@@ -299,7 +301,8 @@ async fn groups_of_either_protocol_are_described() {
     assert_eq!(protocol, ("consumer", "uniform", 2));
     assert_eq!(group.epochs, Some(GroupEpochs { group: 5, assignment: 4 }));
     let of_t = |partitions: &[i32]| partitions.iter().map(|p| TopicPartition::new("t", *p)).collect::<Vec<_>>();
-    let progress = MemberProgress { epoch: 3, target: of_t(&[0]), is_classic: Some(true) };
+    let topics = vec!["t".to_owned()];
+    let progress = MemberProgress { epoch: 3, target: of_t(&[0]), is_classic: Some(true), topics, regex: None };
     let member = &group.members[0];
     assert_eq!((member.assigned.as_deref(), &member.progress), (Some(&*of_t(&[0, 1])), &Some(progress)));
     assert_eq!(groups["g3"].as_ref().unwrap().epochs, None);

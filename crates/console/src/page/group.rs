@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use client::TopicPartition;
+use client::{GroupEpochs, TopicPartition};
 
 use super::{Listing, Pages, ROWS};
 use crate::embedded_broker::Rebalance;
@@ -15,12 +15,17 @@ use crate::health_findings::groups::{falls_behind, is_left_alone};
 use crate::history::History;
 use crate::layout::{Layout, Section};
 use crate::rebalances::cause_text;
+use crate::reconciliation::{Holder, PARTITIONS_NAMED, Standing, Step, holders, note, partitions_text};
 use crate::request_context::RequestContext;
 use crate::snapshot::{Group, Member, Position, Snapshot};
 
 /// Consumers commit every few seconds, and so long ago the last commit may be.
 const KEEPS_UP_SECONDS: f64 = 15.0;
 const REBALANCES_SHOWN: usize = 25;
+/// Members that hold the group up.
+const HOLDERS_SHOWN: usize = 5;
+/// Topics of a member's subscription.
+const TOPICS_SHOWN: usize = 10;
 
 #[derive(Template)]
 #[template(path = "group.html")]
@@ -36,6 +41,12 @@ struct Page {
     state_class: &'static str,
     tiles: Vec<(&'static str, String, &'static str)>,
     facts: Vec<(&'static str, String)>,
+    /// Who holds up the rebalance, what to do where it stays so, and how that looks.
+    holders: Vec<(String, &'static str, &'static str)>,
+    holders_left_out: usize,
+    note: Option<String>,
+    /// Whether its members have epochs and targets (KIP-848).
+    has_targets: bool,
     listing: Listing,
     partitions: Vec<PartitionRow>,
     pages: Pages,
@@ -65,6 +76,19 @@ struct MemberRow {
     client_host: String,
     partitions: String,
     assigned: String,
+    progress: Option<ProgressRow>,
+}
+
+/// How far a member of a group of the consumer protocol is.
+struct ProgressRow {
+    topics: String,
+    regex: Option<String>,
+    epoch: i32,
+    is_classic: bool,
+    state: String,
+    state_class: &'static str,
+    /// Empty where it is what it has.
+    target: String,
 }
 
 pub(super) struct RebalanceRow {
@@ -121,6 +145,7 @@ pub(crate) async fn show(
     let members_pages = members_pages.with(format!("page={}", pages.page)).second("members", "#members");
     let pages = pages.with(format!("members={}", members_pages.page));
     let rebalances: Vec<_> = snapshot.rebalances.iter().rev().filter(|of| of.group == id).collect();
+    let holders = holders(group);
     let page = Page {
         layout: context.layout(Section::Groups),
         base: context.base.clone(),
@@ -132,10 +157,14 @@ pub(crate) async fn show(
         state_class: state_class(&group.state),
         tiles: tiles(&context.cluster.history(), id, group),
         facts: facts(group),
+        holders_left_out: holders.len().saturating_sub(HOLDERS_SHOWN),
+        holders: holders.iter().take(HOLDERS_SHOWN).map(holder_notice).collect(),
+        note: note(group),
+        has_targets: group.epochs.is_some(),
         listing,
         partitions: partitions.into_iter().map(|of| partition_row(&context, of)).collect(),
         pages,
-        members: members.into_iter().map(member_row).collect(),
+        members: members.into_iter().map(|member| member_row(member, group)).collect(),
         members_pages,
         rebalances_note: rebalances_note(&snapshot, group, rebalances.len()),
         rebalances: rebalance_rows(&context.base, &rebalances, REBALANCES_SHOWN, snapshot.at_ms),
@@ -154,7 +183,7 @@ pub(super) fn state_class(state: &str) -> &'static str {
     }
 }
 
-/// Those of a group of another protocol than the classic one are not told.
+/// Those of share and streams groups are not told.
 pub(super) fn members_text(group: &Group) -> String {
     match group.members.len() {
         0 if !group.is_unused() => "–".to_owned(),
@@ -200,26 +229,47 @@ fn tiles(history: &History, id: &str, group: &Group) -> Vec<(&'static str, Strin
 }
 
 fn facts(group: &Group) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("Coordinator", format!("broker {}", group.coordinator))];
+    let mut facts = Vec::new();
+    if !group.kind.is_empty() {
+        facts.push(("Type", kind_text(&group.kind)));
+    }
+    facts.push(("Coordinator", format!("broker {}", group.coordinator)));
     if !group.protocol.is_empty() {
-        facts.push(("Assignor", name_shown(&group.protocol)));
+        let by = if group.epochs.is_some() { " (of the broker)" } else { "" };
+        facts.push(("Assignor", format!("{}{by}", name_shown(&group.protocol))));
+    }
+    if let Some(epochs) = group.epochs {
+        facts.push(("Group epoch", epochs.group.to_string()));
+        facts.push(("Assignment epoch", epochs.assignment.to_string()));
     }
     if !group.protocol_type.is_empty() {
-        facts.push(("Protocol", name_shown(&group.protocol_type)));
+        facts.push(("Protocol type", name_shown(&group.protocol_type)));
     }
     facts.push(("Topics", count(group.topics().len() as u64)));
     facts
 }
 
-type Standing<'a> = (&'a TopicPartition, &'a Position, Option<&'a Member>);
+fn kind_text(kind: &str) -> String {
+    match kind {
+        "consumer" => "consumer (KIP-848)".to_owned(),
+        kind => name_shown(kind),
+    }
+}
+
+/// What it says, what to do, and how that looks.
+fn holder_notice(holder: &Holder<'_>) -> (String, &'static str, &'static str) {
+    (holder.text(), holder.advice(), if holder.waiting.is_empty() { "" } else { "warn" })
+}
+
+type ReadPartition<'a> = (&'a TopicPartition, &'a Position, Option<&'a Member>);
 
 /// Its partitions whose topic or reader was asked for.
-fn found<'a>(group: &'a Group, listing: &Listing) -> Vec<Standing<'a>> {
+fn found<'a>(group: &'a Group, listing: &Listing) -> Vec<ReadPartition<'a>> {
     let part = listing.q.trim().to_lowercase();
     let has = |text: &str| text.to_lowercase().contains(&part);
     let readers = group.readers();
     let standing = group.positions.iter().map(|(of, position)| (of, position, readers.get(of).copied()));
-    let mut found: Vec<Standing<'_>> = standing
+    let mut found: Vec<ReadPartition<'_>> = standing
         .filter(|(of, _, reader)| {
             has(&of.topic) || reader.is_some_and(|member| has(&member.client_id) || has(&member.client_host))
         })
@@ -236,7 +286,7 @@ fn found<'a>(group: &'a Group, listing: &Listing) -> Vec<Standing<'a>> {
     found
 }
 
-fn partition_row(context: &RequestContext, (of, position, reader): Standing<'_>) -> PartitionRow {
+fn partition_row(context: &RequestContext, (of, position, reader): ReadPartition<'_>) -> PartitionRow {
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
     PartitionRow {
         topic: of.topic.clone(),
@@ -255,33 +305,50 @@ pub(super) fn host_shown(host: &str) -> String {
     name_shown(host.trim_start_matches('/'))
 }
 
-fn member_row(member: &Member) -> MemberRow {
+fn member_row(member: &Member, group: &Group) -> MemberRow {
     MemberRow {
         id: name_shown(&member.id),
         instance_id: member.instance_id.as_deref().map(name_shown),
         client_id: name_shown(&member.client_id),
         client_host: host_shown(&member.client_host),
         partitions: count(member.assigned.len() as u64),
-        assigned: assigned_text(&member.assigned),
+        assigned: partitions_text(member.assigned.iter(), ROWS),
+        progress: group.epochs.and_then(|epochs| progress_row(member, epochs)),
     }
 }
 
-/// The numbers of partitions by topic, as far as there is room: `orders 0, 1, 2; payments 3`.
-fn assigned_text(assigned: &[TopicPartition]) -> String {
-    let mut text = String::new();
-    for (at, of) in assigned.iter().enumerate() {
-        if at == ROWS {
-            text.push_str(" …");
-            break;
-        }
-        match at.checked_sub(1).map(|before| &assigned[before].topic) {
-            Some(topic) if *topic == of.topic => text.push_str(", "),
-            Some(_) => text.push_str(&format!("; {} ", of.topic)),
-            None => text.push_str(&format!("{} ", of.topic)),
-        }
-        text.push_str(&of.partition.to_string());
+fn progress_row(member: &Member, epochs: GroupEpochs) -> Option<ProgressRow> {
+    let (progress, standing) = (member.progress.as_ref()?, Standing::of(member, epochs)?);
+    let topics: Vec<_> = progress.topics.iter().take(TOPICS_SHOWN).map(|topic| name_shown(topic)).collect();
+    let topics = match progress.topics.len().saturating_sub(TOPICS_SHOWN) {
+        0 => topics.join(", "),
+        more => format!("{} and {more} more", topics.join(", ")),
+    };
+    let (state, state_class) = step_text(&standing);
+    Some(ProgressRow {
+        topics,
+        regex: progress.regex.as_deref().map(name_shown),
+        epoch: progress.epoch,
+        is_classic: progress.is_classic == Some(true),
+        state,
+        state_class,
+        target: match progress.target == member.assigned {
+            true => String::new(),
+            false if progress.target.is_empty() => "none".to_owned(),
+            false => partitions_text(progress.target.iter(), ROWS),
+        },
+    })
+}
+
+fn step_text(standing: &Standing<'_>) -> (String, &'static str) {
+    let named = |partitions: &[&TopicPartition]| partitions_text(partitions.iter().copied(), PARTITIONS_NAMED);
+    match standing.step {
+        Step::Stable => ("stable".to_owned(), "good"),
+        Step::Left => ("left, may come back".to_owned(), "muted"),
+        Step::Releasing => (format!("has to release {}", named(&standing.to_release)), "warn"),
+        Step::Behind => ("has not heard of the assignment".to_owned(), "warn"),
+        Step::Waiting => (format!("waits for {}", named(&standing.awaited)), "warn"),
     }
-    text
 }
 
 /// The first of them, which are the newest.
@@ -321,6 +388,10 @@ fn rebalances_note(snapshot: &Snapshot, group: &Group, rebalances: usize) -> Str
             format!("The last {REBALANCES_SHOWN} of {} that its coordinator remembers.", count(rebalances as u64))
         }
         (_, 1..) => String::new(),
+        _ if group.epochs.is_some() => {
+            "Only those of the classic protocol are remembered. Here members move one by one, as their list shows."
+                .to_owned()
+        }
         (Some(figures), 0) => format!(
             "None that its coordinator remembers: broker {coordinator} began {} ago, and knows the last thousand.",
             duration(figures.counters.uptime_seconds)
@@ -351,6 +422,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::reconciliation::tests::{group as reconciling, member};
     use crate::snapshot::Age;
 
     fn group(lag: i64, age: Age) -> Group {
@@ -379,12 +451,33 @@ mod tests {
     }
 
     #[test]
-    fn assigned_partitions_are_told_by_topic() {
-        let of = |topic: &str, partition| TopicPartition::new(topic, partition);
-        assert_eq!(assigned_text(&[]), "");
-        assert_eq!(assigned_text(&[of("a", 0), of("a", 2), of("b", 1)]), "a 0, 2; b 1");
-        let many: Vec<_> = (0..1000).map(|partition| of("a", partition)).collect();
-        assert!(assigned_text(&many).ends_with(", 49 …"));
+    fn a_group_of_the_consumer_protocol_has_epochs_and_each_member_a_target() {
+        let mut slow = member("slow", 3, &[0, 1], &[0]);
+        if let Some(progress) = &mut slow.progress {
+            progress.topics = (0..12).map(|at| format!("t{at}")).collect();
+            progress.regex = Some("t.*".to_owned());
+        }
+        let group = Group {
+            kind: "consumer".to_owned(),
+            protocol: "uniform".to_owned(),
+            ..reconciling((5, 4), vec![slow, member("b", 4, &[], &[1]), member("c", 4, &[2], &[2])])
+        };
+        let facts: Vec<_> = facts(&group).into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!(facts[0], "Type: consumer (KIP-848)");
+        assert_eq!(facts[2..5], ["Assignor: uniform (of the broker)", "Group epoch: 5", "Assignment epoch: 4"]);
+        let row = |at: usize| member_row(&group.members[at], &group);
+        let progress = |at: usize| row(at).progress.unwrap();
+        assert_eq!(progress(0).topics, "t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more");
+        assert_eq!((progress(0).regex.as_deref(), progress(0).epoch), (Some("t.*"), 3));
+        assert_eq!([0, 1, 2].map(|at| progress(at).state), ["has to release t 1", "waits for t 1", "stable"]);
+        assert_eq!([0, 1, 2].map(|at| progress(at).target), ["t 0", "t 1", ""]);
+        assert_eq!([0, 1, 2].map(|at| row(at).assigned), ["t 0, 1", "", "t 2"]);
+        assert_eq!(holders(&group).iter().map(|holder| holder_notice(holder).2).collect::<Vec<_>>(), ["warn"]);
+        // A group of the classic protocol has none of it.
+        let classic = Group { members: vec![Member::default()], kind: "classic".to_owned(), ..Group::default() };
+        assert!(member_row(&classic.members[0], &classic).progress.is_none());
+        assert_eq!(super::facts(&classic)[0], ("Type", "classic".to_owned()));
+        assert_eq!(super::facts(&Group::default())[0].0, "Coordinator");
     }
 
     #[test]

@@ -329,6 +329,7 @@ async fn groups(client: &Client) -> Result<BTreeMap<String, Group>, ClientError>
     let groups = listed.groups.into_iter().map(|(id, listed)| {
         let mut group = Group {
             state: listed.state,
+            kind: listed.group_type.to_lowercase(),
             protocol_type: listed.protocol_type,
             coordinator: listed.coordinator,
             ..Group::default()
@@ -337,6 +338,7 @@ async fn groups(client: &Client) -> Result<BTreeMap<String, Group>, ClientError>
             group.state = described.state;
             group.protocol = described.protocol;
             group.coordinator = described.coordinator.id;
+            group.epochs = described.epochs;
             group.members = described.members.into_iter().map(Member::from).collect();
         }
         if let Some(Ok(committed)) = committed.remove(&id) {
@@ -362,6 +364,7 @@ impl From<client::GroupMember> for Member {
             client_id: member.client_id,
             client_host: member.client_host,
             assigned: member.assigned.unwrap_or_default(),
+            progress: member.progress,
         }
     }
 }
