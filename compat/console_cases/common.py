@@ -38,6 +38,13 @@ def cluster_url(page, console):
     return page.url.split("?")[0].rstrip("/")
 
 
+def until(what, is_so, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
 @contextlib.contextmanager
 def running(command, log):
     with open(log, "wb") as out:

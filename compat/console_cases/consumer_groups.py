@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848): their epochs, what each member has and is to have, who holds up a rebalance."""
+"""Groups of the consumer protocol (KIP-848): what members have and are to have, who holds up a rebalance."""
 
 import contextlib
 import threading

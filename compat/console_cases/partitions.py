@@ -12,10 +12,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.request
 
-from common import PARSHALL, cluster_url, parshall, unique_name
+from common import PARSHALL, cluster_url, parshall, unique_name, until
 from playwright.sync_api import expect
 
 SECONDS = 1000
@@ -25,13 +24,6 @@ def answer(base, path):
     origin, cluster = base.split("/clusters/")
     with urllib.request.urlopen(f"{origin}/api/v1/clusters/{cluster}{path}", timeout=30) as response:
         return json.load(response)
-
-
-def until(what, is_so, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
 
 
 def free_ports(count):

@@ -29,8 +29,11 @@ struct Row {
     id: String,
     href: String,
     state: String,
-    when: String,
+    /// The look before it was seen first.
+    after: Option<String>,
+    first_seen: String,
     last_seen: String,
+    ago: String,
     started: String,
     producer_id: i64,
     producer_epoch: String,
@@ -56,16 +59,14 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
 
 fn row(context: &RequestContext, seen: &SeenAbort, now_ms: i64) -> Row {
     let dash = || "–".to_owned();
-    let ago = duration((now_ms - seen.last_seen_ms).max(0) as f64 / 1000.0);
     Row {
         id: name_shown(&seen.transactional_id),
         href: href(context, &seen.transactional_id),
         state: seen.state.clone(),
-        when: match seen.after_ms {
-            Some(after_ms) => format!("{} to {}", moment(after_ms), moment(seen.first_seen_ms)),
-            None => format!("before {}", moment(seen.first_seen_ms)),
-        },
-        last_seen: format!("{} ({ago} ago)", moment(seen.last_seen_ms)),
+        after: seen.after_ms.map(moment),
+        first_seen: moment(seen.first_seen_ms),
+        last_seen: moment(seen.last_seen_ms),
+        ago: duration((now_ms - seen.last_seen_ms).max(0) as f64 / 1000.0),
         started: seen.started_ms.map_or_else(dash, moment),
         producer_id: seen.producer_id,
         producer_epoch: seen.producer_epoch.map_or_else(dash, |epoch| epoch.to_string()),
