@@ -12,7 +12,9 @@
 //! often each happens is chosen by the seed ([`faults`]). The [`ledger`] sees everything and knows what must hold.
 //!
 //! Some clusters have transactions: [`transactional_clients`] and [`committed_readers`] live in them, and the
-//! [`transaction_ledger`] knows what must hold of what they do and read.
+//! [`transaction_ledger`] knows what must hold of what they do and read. Half of these have [`copiers`], whose
+//! [`group_members`] share partitions; the [`group_ledger`] knows what must hold of their group, and the
+//! [`copy_ledger`] what they have to have copied.
 //!
 //! [`replica`] is shared with the simulation of replication alone.
 
@@ -20,8 +22,13 @@ mod checks;
 mod clients;
 mod cluster;
 mod committed_readers;
+mod copiers;
+mod copy_ledger;
 mod fault_actions;
 mod faults;
+mod group_checks;
+mod group_ledger;
+mod group_members;
 #[cfg(feature = "injected-faults")]
 mod injected_faults;
 mod ledger;
@@ -35,6 +42,7 @@ mod transaction_history;
 mod transaction_ledger;
 mod transaction_states;
 mod transactional_clients;
+mod transactional_producer;
 
 use platform::simulation::{run_seeds, seeds};
 
@@ -59,6 +67,9 @@ struct RunSummary {
     transactions_aborted: usize,
     committed_read: usize,
     offsets_fetched: usize,
+    copied: usize,
+    group_epochs: usize,
+    member_commits: usize,
 }
 
 fn run(seed: u64) -> RunSummary {
@@ -92,6 +103,9 @@ fn live(mut cluster: Cluster) -> RunSummary {
         transactions_aborted: cluster.transactions.aborted,
         committed_read: cluster.transactions.read,
         offsets_fetched: cluster.transactions.offsets,
+        copied: cluster.transactions.copies.count(),
+        group_epochs: cluster.groups.epochs,
+        member_commits: cluster.groups.commits,
     }
 }
 
@@ -133,6 +147,9 @@ fn whatever_happens_in_transactions_no_promise_is_broken() {
         all.transactions_aborted += outcome.transactions_aborted;
         all.committed_read += outcome.committed_read;
         all.offsets_fetched += outcome.offsets_fetched;
+        all.copied += outcome.copied;
+        all.group_epochs += outcome.group_epochs;
+        all.member_commits += outcome.member_commits;
         all.leaderships += outcome.leaderships;
     }
     eprintln!("{count} seeds: {all:?}");

@@ -35,6 +35,7 @@ impl Cluster {
                 self.ledger.commits(key, number, known.max(own), number as i64);
             }
             ClientEvent::Transaction(event) => self.observe_transaction(event),
+            ClientEvent::Group(event) => self.observe_group(event),
             ClientEvent::FetchedOffset { topic_partition, leader_epoch, number } => {
                 let key = ("readers".to_owned(), topic_partition.0.to_string(), topic_partition.1);
                 self.ledger.fetches_offset(&key, leader_epoch, number);
@@ -72,6 +73,9 @@ impl Cluster {
                     self.ledger.looks_at_leader((id, start), &partition);
                     if self.has_transactions() {
                         self.transactions.walk(&partition);
+                        if self.has_copiers() && &*partition.topic == OFFSETS_TOPIC {
+                            self.groups.walk(&partition);
+                        }
                         self.transactions.check_log((id, start), &partition);
                     }
                 } else if is_newest && state.isr.contains(&id) && partition.followed_leader() == Some(state.leader) {
@@ -135,6 +139,9 @@ impl Cluster {
         }
         if self.has_transactions() {
             self.check_transactions();
+        }
+        if self.has_copiers() {
+            self.check_groups();
         }
     }
 }

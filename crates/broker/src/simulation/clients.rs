@@ -21,6 +21,7 @@ use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
+use super::group_ledger::{GroupEvent, Owned};
 use super::ledger::TopicPartition;
 use super::sockets::address_of;
 use super::time::now_ms;
@@ -67,6 +68,7 @@ pub(super) enum ClientEvent {
         number: Option<u64>,
     },
     Transaction(TransactionEvent),
+    Group(GroupEvent),
 }
 
 /// What all clients share with the simulation.
@@ -80,6 +82,13 @@ pub(super) struct World {
     last_transaction: u64,
     /// Transactional producers that have not come to their end.
     pub(super) transacting: usize,
+    /// Copiers that have not, and whether there is nothing more to copy for them.
+    pub(super) copying: usize,
+    pub(super) is_copied: bool,
+    /// Members of groups: the epoch of each, and what it has.
+    pub(super) members: BTreeMap<String, (i32, Owned)>,
+    /// Nothing goes wrong any more.
+    pub(super) is_calm: bool,
     pub(super) stops: bool,
     pub(super) client_events: Vec<ClientEvent>,
     /// By producer: how many of its batches are acknowledged, and whether it has come to its end.
@@ -97,6 +106,10 @@ impl World {
             last_value: 0,
             last_transaction: 0,
             transacting: 0,
+            copying: 0,
+            is_copied: false,
+            members: BTreeMap::new(),
+            is_calm: false,
             stops: false,
             client_events: Vec::new(),
             acknowledged: Vec::new(),
@@ -106,7 +119,7 @@ impl World {
 
     /// Whether all producers have come to their end.
     pub(super) fn is_over(&self) -> bool {
-        self.transacting == 0 && self.is_done.iter().all(|is_done| *is_done)
+        self.transacting == 0 && self.copying == 0 && self.is_done.iter().all(|is_done| *is_done)
     }
 
     /// The node that a client takes for the leader.
@@ -129,16 +142,25 @@ impl World {
         self.last_transaction
     }
 
-    /// New values in a batch, with the right time.
-    pub(super) fn batch(&mut self, mut builder: BatchBuilder) -> (Batch, Vec<u64>) {
+    /// New values for a batch.
+    pub(super) fn next_values(&mut self) -> Vec<u64> {
         let count = 1 + self.rng.below(RECORDS_MAX);
-        let values: Vec<u64> = (self.last_value + 1..=self.last_value + count).collect();
-        self.last_value += count;
-        for value in &values {
-            builder.push(START_WALL_MS + now_ms(), None, Some(&value.to_be_bytes()), &[]);
-        }
-        (builder.build(), values)
+        (0..count).map(|_| self.next_value()).collect()
     }
+
+    /// New values in a batch.
+    fn batch(&mut self, builder: BatchBuilder) -> (Batch, Vec<u64>) {
+        let values = self.next_values();
+        (filled(builder, &values), values)
+    }
+}
+
+/// Values in a batch, with the right time.
+pub(super) fn filled(mut builder: BatchBuilder, values: &[u64]) -> Batch {
+    for value in values {
+        builder.push(START_WALL_MS + now_ms(), None, Some(&value.to_be_bytes()), &[]);
+    }
+    builder.build()
 }
 
 /// A client's connections, one to each node that it uses.

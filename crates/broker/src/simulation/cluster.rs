@@ -13,7 +13,9 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 
 use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
+use super::copiers::COPIES;
 use super::faults::Faults;
+use super::group_ledger::GroupLedger;
 use super::ledger::{Ledger, TopicPartition, is_internal, topic_partition};
 use super::machine::{self, Machine, Process, Witnessed, take_panic};
 use super::node::{Ended, Node, Running};
@@ -55,6 +57,15 @@ pub(super) const TRANSACTIONAL_TOPICS: &[Topic] = &[
     (TRANSACTION_STATE_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
 ];
 
+/// Those of one in which there are also consumers that copy.
+pub(super) const COPYING_TOPICS: &[Topic] = &[
+    ("orders", 2, &[("min.insync.replicas", "2")]),
+    ("payments", 1, &[("min.insync.replicas", "2")]),
+    (COPIES, 1, &[("min.insync.replicas", "2")]),
+    (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
+    (TRANSACTION_STATE_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
+];
+
 pub(super) struct Cluster {
     pub(super) seed: u64,
     pub(super) lag_max_ms: i64,
@@ -66,6 +77,7 @@ pub(super) struct Cluster {
     pub(super) ledger: Ledger,
     pub(super) topics: &'static [Topic],
     pub(super) transactions: TransactionLedger,
+    pub(super) groups: GroupLedger,
     pub(super) clients: Process,
     pub(super) world: Arc<Mutex<World>>,
     starts: u64,
@@ -87,9 +99,10 @@ impl Cluster {
         Self::with_topics(seed, others, lag_max_ms, TOPICS)
     }
 
-    /// One in which there are transactions.
+    /// One in which there are transactions, and in every other one consumers that copy.
     pub(super) fn with_transactions(seed: u64, others: i32) -> Self {
-        Self::with_topics(seed, others, LAG_MAX_MS, TRANSACTIONAL_TOPICS)
+        let copies = seed / 2 % 2 == 0;
+        Self::with_topics(seed, others, LAG_MAX_MS, if copies { COPYING_TOPICS } else { TRANSACTIONAL_TOPICS })
     }
 
     fn with_topics(seed: u64, others: i32, lag_max_ms: i64, topics: &'static [Topic]) -> Self {
@@ -113,6 +126,7 @@ impl Cluster {
             ledger: Ledger::new(),
             topics,
             transactions: TransactionLedger::new(seed),
+            groups: GroupLedger::default(),
             clients,
             world,
             starts: 0,
@@ -140,7 +154,10 @@ impl Cluster {
         if self.has_transactions() {
             self.start_transactional_clients();
         }
-        for (topic, partitions, _) in self.topics.iter().filter(|(topic, ..)| !is_internal(topic)) {
+        if self.has_copiers() {
+            self.start_copiers();
+        }
+        for (topic, partitions, _) in self.topics.iter().filter(|(topic, ..)| !is_internal(topic) && *topic != COPIES) {
             for index in 0..*partitions {
                 let topic_partition: TopicPartition = ((*topic).into(), index);
                 let rests_ms = 50 + self.rng.below(500);
@@ -244,6 +261,13 @@ impl Cluster {
     pub(super) fn logs<'a>(&'a self, topic_partition: &'a TopicPartition) -> impl Iterator<Item = Arc<Partition>> {
         self.brokers()
             .filter_map(|(_, broker)| broker.partitions.find_by_name(&topic_partition.0, topic_partition.1).ok())
+    }
+
+    /// Asks the coordinator whose partition of a topic is led somewhere, in its process.
+    pub(super) fn coordinate<T>(&self, topic: &str, ask: impl FnOnce(&Broker) -> T) -> Option<T> {
+        let leads = |broker: &Broker| broker.partitions.find_by_name(topic, 0).is_ok_and(|log| log.is_leader());
+        let (node, broker) = self.brokers().find(|(_, broker)| leads(broker))?;
+        Some(node.running.as_ref()?.process.enter(|| ask(&broker)))
     }
 
     // --- Time
@@ -458,7 +482,11 @@ impl Cluster {
         self.log_event("all is set right".to_owned());
         let healed_ms = self.now_ms;
         let before: u64 = self.acknowledged().iter().sum();
-        while !self.is_healthy() || self.acknowledged().iter().sum::<u64>() < before + 25 {
+        self.world.lock().is_calm = true;
+        while !self.is_healthy()
+            || self.acknowledged().iter().sum::<u64>() < before + 25
+            || self.has_copiers() && !self.has_converged()
+        {
             // One may have had leave to stop.
             (0..self.count()).for_each(|n| self.start(n));
             self.step();
@@ -469,6 +497,9 @@ impl Cluster {
         while !self.world.lock().is_over() || !self.is_quiet() {
             (0..self.count()).for_each(|n| self.start(n));
             self.step();
+            if self.has_copiers() && self.now_ms % LOOK_MS == 0 {
+                self.may_end_copiers();
+            }
             assert!(self.now_ms < stopped_ms + HEALING_MS, "the cluster does not come to rest: {}", self.describe());
         }
         self.check();
@@ -571,6 +602,7 @@ impl Cluster {
             node.disk.trace().hash(&mut trace);
         }
         (self.ledger.acknowledged, self.ledger.committed, self.ledger.leaderships).hash(&mut trace);
+        (self.transactions.copies.count(), self.groups.epochs, self.groups.commits).hash(&mut trace);
         (self.transactions.committed, self.transactions.aborted, self.transactions.read).hash(&mut trace);
         trace.finish()
     }

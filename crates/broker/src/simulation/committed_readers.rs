@@ -1,7 +1,7 @@
 //! Who reads what transactions have made: consumers of committed records, which leave out what was aborted as Java's
 //! does (`CompletedFetch`), and readers of the offsets that groups have.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::ledger::TopicPartition;
 use super::replica::values;
 use super::time::now_ms;
 use super::transaction_history::marker_of;
-use super::transaction_ledger::TransactionEvent;
+use super::transaction_ledger::{OffsetOf, TransactionEvent};
 
 const READ_COMMITTED: i8 = 1;
 
@@ -28,49 +28,66 @@ pub(super) async fn consume_committed(world: Arc<Mutex<World>>, topic_partition:
     let mut connections = Connections::default();
     let mut offset = 0;
     loop {
-        let (rests_ms, begins_anew, leader, topic_id) = {
+        let (rests_ms, begins_anew) = {
             let mut world = world.lock();
-            let topic_id = world.newest.topic(&topic_partition.0).map(|topic| topic.id).unwrap_or_default();
-            (20 + world.rng.below(200), world.rng.percent(3), world.leader(&topic_partition), topic_id)
+            (20 + world.rng.below(200), world.rng.percent(3))
         };
         sleep(Duration::from_millis(rests_ms)).await;
-        let Some(node) = leader else { continue };
         if begins_anew {
             offset = world.lock().rng.below(offset as u64 + 1) as i64;
         }
-        let partition = FetchPartition {
-            partition: topic_partition.1,
-            current_leader_epoch: -1,
-            fetch_offset: offset,
-            last_fetched_epoch: -1,
-            log_start_offset: -1,
-            partition_max_bytes: 2000,
-            ..FetchPartition::default()
-        };
-        let request = FetchRequest {
-            max_bytes: 10_000,
-            max_wait_ms: 100,
-            min_bytes: 1,
-            isolation_level: READ_COMMITTED,
-            session_epoch: -1,
-            topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],
-            ..FetchRequest::default()
-        };
-        let version = *FetchRequest::API.versions.end();
-        let Ok(response) = connections.ask(node, &request, version).await else { continue };
-        for data in response.responses.into_iter().flat_map(|topic| topic.partitions) {
-            if data.error_code == ErrorCode::OFFSET_OUT_OF_RANGE {
-                offset = 0;
-            }
-            let (from, high_watermark) = (offset, data.high_watermark);
-            let numbers = committed(data, &mut offset);
-            let topic_partition = topic_partition.clone();
-            let read = TransactionEvent::ReadCommitted { topic_partition, from, to: offset, high_watermark, numbers };
-            if offset > from {
-                world.lock().client_events.push(ClientEvent::Transaction(read));
-            }
-        }
+        read_committed(&world, &mut connections, &topic_partition, &mut offset).await;
     }
+}
+
+/// Reads committed records from an offset on, which it moves.
+pub(super) async fn read_committed(
+    world: &Arc<Mutex<World>>,
+    connections: &mut Connections,
+    topic_partition: &TopicPartition,
+    offset: &mut i64,
+) -> Vec<(i64, u64)> {
+    let (leader, topic_id) = {
+        let mut world = world.lock();
+        let topic_id = world.newest.topic(&topic_partition.0).map(|topic| topic.id).unwrap_or_default();
+        (world.leader(topic_partition), topic_id)
+    };
+    let Some(node) = leader else { return Vec::new() };
+    let partition = FetchPartition {
+        partition: topic_partition.1,
+        current_leader_epoch: -1,
+        fetch_offset: *offset,
+        last_fetched_epoch: -1,
+        log_start_offset: -1,
+        partition_max_bytes: 2000,
+        ..FetchPartition::default()
+    };
+    let request = FetchRequest {
+        max_bytes: 10_000,
+        max_wait_ms: 100,
+        min_bytes: 1,
+        isolation_level: READ_COMMITTED,
+        session_epoch: -1,
+        topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],
+        ..FetchRequest::default()
+    };
+    let Ok(response) = connections.ask(node, &request, *FetchRequest::API.versions.end()).await else {
+        return Vec::new();
+    };
+    let Some(data) = response.responses.into_iter().flat_map(|topic| topic.partitions).next() else {
+        return Vec::new();
+    };
+    if data.error_code == ErrorCode::OFFSET_OUT_OF_RANGE {
+        *offset = 0;
+    }
+    let (from, high_watermark) = (*offset, data.high_watermark);
+    let numbers = committed(data, offset);
+    if *offset > from {
+        let (topic_partition, numbers) = (topic_partition.clone(), numbers.clone());
+        let read = TransactionEvent::ReadCommitted { topic_partition, from, to: *offset, high_watermark, numbers };
+        world.lock().client_events.push(ClientEvent::Transaction(read));
+    }
+    numbers
 }
 
 /// What a consumer makes of what it has fetched from an offset on, which it moves.
@@ -104,39 +121,49 @@ fn committed(data: PartitionData, offset: &mut i64) -> Vec<(i64, u64)> {
 }
 
 /// Asks now and then what a group has committed of a partition.
-pub(super) async fn read_offsets(world: Arc<Mutex<World>>, group: String, topic_partition: TopicPartition) {
+pub(super) async fn read_offsets(world: Arc<Mutex<World>>, offset_of: OffsetOf) {
     let mut connections = Connections::default();
     loop {
-        let (rests_ms, is_stable, coordinator) = {
+        let (rests_ms, is_stable) = {
             let mut world = world.lock();
-            (50 + world.rng.below(400), world.rng.percent(60), world.leader(&(OFFSETS_TOPIC.into(), 0)))
+            (50 + world.rng.below(400), world.rng.percent(60))
         };
         sleep(Duration::from_millis(rests_ms)).await;
-        let Some(node) = coordinator else { continue };
-        let Some(leader_epoch) = world.lock().coordinator_epochs.get(&node).copied() else { continue };
-        let topic = OffsetFetchRequestTopics {
-            name: topic_partition.0.to_string(),
-            partition_indexes: vec![topic_partition.1],
-            ..OffsetFetchRequestTopics::default()
-        };
-        let asked = OffsetFetchRequestGroup {
-            group_id: group.clone(),
-            topics: Some(vec![topic]),
-            ..OffsetFetchRequestGroup::default()
-        };
-        let request =
-            OffsetFetchRequest { groups: vec![asked], require_stable: is_stable, ..OffsetFetchRequest::default() };
-        let asked_ms = now_ms();
-        let Ok(answer) = connections.ask(node, &request, OFFSET_FETCH_VERSION).await else { continue };
-        let answered: BTreeMap<_, _> = answer.groups.iter().map(|group| (&group.group_id, group)).collect();
-        let Some(answered) = answered.get(&group).filter(|group| group.error_code.is_none()) else { continue };
-        let fetched = answered.topics.iter().flat_map(|topic| &topic.partitions);
-        for fetched in fetched.filter(|fetched| fetched.error_code.is_none()) {
-            let metadata = fetched.metadata.as_deref().filter(|_| fetched.committed_offset >= 0);
-            let number = metadata.map(|number| number.parse().expect("the number of a commit"));
-            let group = group.clone();
-            let event = TransactionEvent::FetchedOffset { group, leader_epoch, is_stable, asked_ms, number };
-            world.lock().client_events.push(ClientEvent::Transaction(event));
-        }
+        _ = fetch_offset(&world, &mut connections, &offset_of, None, is_stable).await;
     }
+}
+
+/// The offset that a group has committed, if there is an answer, for anybody or for a member in its epoch. It is -1 if
+/// there is none.
+pub(super) async fn fetch_offset(
+    world: &Arc<Mutex<World>>,
+    connections: &mut Connections,
+    offset_of: &OffsetOf,
+    member: Option<(String, i32)>,
+    is_stable: bool,
+) -> Option<i64> {
+    let node = world.lock().leader(&(OFFSETS_TOPIC.into(), 0))?;
+    let leader_epoch = world.lock().coordinator_epochs.get(&node).copied()?;
+    let (group, (topic, index)) = offset_of;
+    let topics = OffsetFetchRequestTopics {
+        name: topic.to_string(),
+        partition_indexes: vec![*index],
+        ..OffsetFetchRequestTopics::default()
+    };
+    let (member_id, member_epoch) = member.map_or((None, -1), |(id, epoch)| (Some(id), epoch));
+    let asked =
+        OffsetFetchRequestGroup { group_id: group.clone(), member_id, member_epoch, topics: Some(vec![topics]) };
+    let request =
+        OffsetFetchRequest { groups: vec![asked], require_stable: is_stable, ..OffsetFetchRequest::default() };
+    let asked_ms = now_ms();
+    let answer = connections.ask(node, &request, OFFSET_FETCH_VERSION).await.ok()?;
+    let answered = answer.groups.into_iter().find(|answered| answered.group_id == *group)?;
+    let mut fetched = answered.topics.into_iter().flat_map(|topic| topic.partitions);
+    let fetched = fetched.next().filter(|fetched| answered.error_code.is_none() && fetched.error_code.is_none())?;
+    let metadata = fetched.metadata.as_deref().filter(|_| fetched.committed_offset >= 0);
+    let number = metadata.map(|number| number.parse().expect("the number of a commit"));
+    let offset_of = offset_of.clone();
+    let event = TransactionEvent::FetchedOffset { offset_of, leader_epoch, is_stable, asked_ms, number };
+    world.lock().client_events.push(ClientEvent::Transaction(event));
+    Some(fetched.committed_offset)
 }

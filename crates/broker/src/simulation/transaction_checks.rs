@@ -8,6 +8,7 @@ use wire::api::describe_transactions::DescribeTransactionsRequest;
 
 use super::cluster::Cluster;
 use super::committed_readers::{consume_committed, read_offsets};
+use super::copiers::COPIES;
 use super::ledger::{TopicPartition, is_internal};
 use super::transaction_ledger::TransactionEvent;
 use super::transactional_clients::{group_of, transact};
@@ -17,7 +18,7 @@ use crate::partition::Partition;
 const PRODUCERS: usize = 4;
 
 impl Cluster {
-    /// The partitions that transactions write to.
+    /// The partitions that have records of transactions.
     fn transactional_partitions(&self) -> Vec<TopicPartition> {
         let topics = self.topics.iter().filter(|(topic, ..)| !is_internal(topic));
         topics.flat_map(|(topic, partitions, _)| (0..*partitions).map(|index| ((*topic).into(), index))).collect()
@@ -25,12 +26,14 @@ impl Cluster {
 
     pub(super) fn start_transactional_clients(&mut self) {
         let partitions = self.transactional_partitions();
+        let mut written = partitions.clone();
+        written.retain(|(topic, _)| &**topic != COPIES);
         self.world.lock().transacting = PRODUCERS;
         let world = || Arc::clone(&self.world);
         self.clients.enter(|| {
             for number in 0..PRODUCERS {
-                tokio::spawn(transact(world(), number, partitions.clone()));
-                tokio::spawn(read_offsets(world(), group_of(number), partitions[0].clone()));
+                tokio::spawn(transact(world(), number, written.clone()));
+                tokio::spawn(read_offsets(world(), (group_of(number), written[0].clone())));
             }
             for topic_partition in &partitions {
                 tokio::spawn(consume_committed(world(), topic_partition.clone()));
@@ -43,10 +46,11 @@ impl Cluster {
         match event {
             TransactionEvent::Begins { transaction, is_v2 } => self.transactions.begins(transaction, is_v2),
             TransactionEvent::Sends { transaction, numbers } => self.transactions.sends(transaction, numbers),
-            TransactionEvent::CommitsOffset { transaction, group, number, node } => {
+            TransactionEvent::Copies { transaction, copies } => self.transactions.copies.sends(transaction, copies),
+            TransactionEvent::CommitsOffset { transaction, offset_of, number, node } => {
                 let known = self.ledger.partition(&offsets).map_or(0, |partition| partition.leader_epoch);
                 let own = self.world.lock().coordinator_epochs.get(&node).copied().unwrap_or(0);
-                self.transactions.commits_offset(transaction, group, number, known.max(own), self.now_ms);
+                self.transactions.commits_offset(transaction, offset_of, number, known.max(own), self.now_ms);
             }
             TransactionEvent::Ends { transaction, is_commit } => self.transactions.ends(transaction, is_commit),
             TransactionEvent::Ended { transaction, is_commit } => {
@@ -63,17 +67,17 @@ impl Cluster {
             TransactionEvent::ReadCommitted { topic_partition, from, to, high_watermark, numbers } => {
                 self.transactions.reads_committed(topic_partition, (from, to), high_watermark, numbers);
             }
-            TransactionEvent::FetchedOffset { group, leader_epoch, is_stable, asked_ms, number } => {
+            TransactionEvent::FetchedOffset { offset_of, leader_epoch, is_stable, asked_ms, number } => {
                 let end_offset = self.greatest_end_offset(&offsets);
                 let asked = (is_stable, asked_ms);
-                self.transactions.fetches_offset(&offsets, &group, leader_epoch, asked, number, end_offset);
+                self.transactions.fetches_offset(&offsets, &offset_of, leader_epoch, asked, number, end_offset);
             }
         }
     }
 
     /// Everything that was ever appended in a partition, and still is in the log of a node that runs or of one that may
     /// start, is below.
-    fn greatest_end_offset(&self, topic_partition: &TopicPartition) -> i64 {
+    pub(super) fn greatest_end_offset(&self, topic_partition: &TopicPartition) -> i64 {
         let left = self.nodes.iter().filter_map(|node| node.left.get(topic_partition)).map(|(_, end)| *end);
         let running = self.logs(topic_partition).map(|log| log.view().log_end_offset());
         left.chain(running).max().unwrap_or(0)
@@ -102,13 +106,9 @@ impl Cluster {
         }
         self.transactions.check_decisions();
         let states = self.transactions.states();
-        let is_coordinator = |broker: &crate::Broker| {
-            broker.partitions.find_by_name(TRANSACTION_STATE_TOPIC, 0).is_ok_and(|partition| partition.is_leader())
-        };
-        let coordinator = self.brokers().map(|(_, broker)| broker).find(|broker| is_coordinator(broker));
         let request = DescribeTransactionsRequest { transactional_ids: states.ids().cloned().collect() };
-        let described = coordinator.expect("every partition has a leader").transactions.describe(request);
-        for described in described.transaction_states {
+        let described = self.coordinate(TRANSACTION_STATE_TOPIC, |broker| broker.transactions.describe(request));
+        for described in described.expect("every partition has a leader").transaction_states {
             assert!(described.error_code.is_none(), "{described:?}");
             states.check(&described);
         }

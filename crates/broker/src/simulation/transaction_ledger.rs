@@ -20,6 +20,7 @@ use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use storage::simdisk::Rng;
 use wire::batch::{Batch, Batches};
 
+use super::copy_ledger::CopyLedger;
 use super::ledger::{TopicPartition, topic_partition};
 use super::replica::batches;
 use super::transaction_history::{History, Replayed, replay};
@@ -37,10 +38,15 @@ pub(super) enum TransactionEvent {
         transaction: u64,
         numbers: Vec<u64>,
     },
+    /// Records are about to be sent that are copies: their numbers, and those of what they are copies of.
+    Copies {
+        transaction: u64,
+        copies: Vec<(u64, u64)>,
+    },
     /// An offset was acknowledged.
     CommitsOffset {
         transaction: u64,
-        group: String,
+        offset_of: OffsetOf,
         number: u64,
         node: i32,
     },
@@ -69,13 +75,16 @@ pub(super) enum TransactionEvent {
     },
     /// The coordinator had at least this epoch.
     FetchedOffset {
-        group: String,
+        offset_of: OffsetOf,
         leader_epoch: i32,
         is_stable: bool,
         asked_ms: i64,
         number: Option<u64>,
     },
 }
+
+/// What an offset is of: a group, and a partition.
+pub(super) type OffsetOf = (String, TopicPartition);
 
 #[derive(Debug, Default)]
 struct Transaction {
@@ -118,7 +127,8 @@ pub(super) struct TransactionLedger {
     reads: BTreeMap<TopicPartition, Vec<Read>>,
     /// By node, the number of its start, and partition: the leader epoch and the last stable offset.
     stable: BTreeMap<(i32, u64, TopicPartition), (i32, i64)>,
-    groups: BTreeMap<String, Vec<CommittedOffset>>,
+    offsets_of: BTreeMap<OffsetOf, Vec<CommittedOffset>>,
+    pub(super) copies: CopyLedger,
     pub(super) committed: usize,
     pub(super) aborted: usize,
     pub(super) read: usize,
@@ -136,7 +146,8 @@ impl TransactionLedger {
             awaited: BTreeMap::new(),
             reads: BTreeMap::new(),
             stable: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            offsets_of: BTreeMap::new(),
+            copies: CopyLedger::default(),
             committed: 0,
             aborted: 0,
             read: 0,
@@ -170,7 +181,7 @@ impl TransactionLedger {
             decided.is_none_or(|decided| decided == is_commit),
             "transaction {transaction} is answered as committed {is_commit}, but its marker says {decided:?}"
         );
-        for offset in self.groups.values_mut().flatten().filter(|offset| offset.transaction == transaction) {
+        for offset in self.offsets_of.values_mut().flatten().filter(|offset| offset.transaction == transaction) {
             offset.answered_ms = Some(now_ms).filter(|_| is_commit);
         }
     }
@@ -183,13 +194,13 @@ impl TransactionLedger {
     pub(super) fn commits_offset(
         &mut self,
         transaction: u64,
-        group: String,
+        offset_of: OffsetOf,
         number: u64,
         leader_epoch: i32,
         acknowledged_ms: i64,
     ) {
         let offset = CommittedOffset { transaction, number, leader_epoch, acknowledged_ms, answered_ms: None };
-        self.groups.entry(group).or_default().push(offset);
+        self.offsets_of.entry(offset_of).or_default().push(offset);
     }
 
     // --- Readers
@@ -223,7 +234,7 @@ impl TransactionLedger {
     pub(super) fn fetches_offset(
         &mut self,
         of: &TopicPartition,
-        group: &str,
+        offset_of: &OffsetOf,
         leader_epoch: i32,
         asked: (bool, i64),
         number: Option<u64>,
@@ -231,14 +242,14 @@ impl TransactionLedger {
     ) {
         let (is_stable, asked_ms) = asked;
         if let Some(number) = number {
-            self.reads(number, group);
+            self.reads(number, &format!("{offset_of:?}"));
         }
         self.offsets += 1;
         if !is_stable {
             return;
         }
         let history = self.histories.entry(of.clone()).or_default();
-        let offsets = self.groups.get(group).map(Vec::as_slice).unwrap_or_default();
+        let offsets = self.offsets_of.get(offset_of).map(Vec::as_slice).unwrap_or_default();
         for offset in offsets {
             if offset.leader_epoch > leader_epoch || offset.acknowledged_ms >= asked_ms {
                 continue;
@@ -246,7 +257,7 @@ impl TransactionLedger {
             let is_committed = offset.answered_ms.is_some_and(|answered_ms| answered_ms < asked_ms);
             assert!(
                 !is_committed || number.is_some_and(|number| number >= offset.number),
-                "{group}: {offset:?} is committed, but a coordinator of epoch {leader_epoch} answers with {number:?}"
+                "{offset_of:?}: {offset:?} is committed, but a coordinator of epoch {leader_epoch} answers with {number:?}"
             );
             history.ended_below(offset.transaction, end_offset);
         }
@@ -295,6 +306,9 @@ impl TransactionLedger {
         assert!(is_commit || !known.is_read, "{of:?}: transaction {transaction} was read, and is aborted: {known:?}");
         let count = if is_commit { &mut self.committed } else { &mut self.aborted };
         *count += usize::from(is_first);
+        if is_first && is_commit {
+            self.copies.committed(transaction);
+        }
     }
 
     /// The newest leader has the markers of what is called complete.
@@ -372,6 +386,31 @@ impl TransactionLedger {
 
     // --- At the end
 
+    /// Whether all that is committed in partitions is copied, and nothing there is undecided. They are given with the
+    /// ends of their logs.
+    pub(super) fn is_copied(&self, sources: &[(TopicPartition, i64)]) -> bool {
+        sources.iter().all(|(of, end_offset)| {
+            let Some(history) = self.histories.get(of) else { return *end_offset == 0 };
+            history.end_offset == *end_offset
+                && history.last_stable_offset(*end_offset) == Some(*end_offset)
+                && self.committed_numbers(history).all(|number| self.copies.is_copied(number))
+        })
+    }
+
+    fn committed_numbers<'a>(&'a self, history: &'a History) -> impl Iterator<Item = u64> + use<'a> {
+        let is_committed = |transaction| self.transactions.get(&transaction).is_some_and(|t| t.decided == Some(true));
+        let records = history.records(0, i64::MAX);
+        records.filter(move |(.., transaction)| transaction.is_none_or(is_committed)).map(|(_, number, _)| number)
+    }
+
+    /// Checks that a log of copies has one of everything that is committed where they are from.
+    pub(super) fn check_copies(&self, copies: &TopicPartition, sources: &[TopicPartition]) {
+        let found = self.histories.get(copies).into_iter().flat_map(|history| self.committed_numbers(history));
+        let histories = sources.iter().filter_map(|of| self.histories.get(of));
+        let expected = histories.flat_map(|history| self.committed_numbers(history));
+        self.copies.check(found, expected);
+    }
+
     pub(super) fn is_settled(&self, states_end_offset: i64) -> bool {
         self.states.end_offset >= states_end_offset && self.states.is_settled()
     }
@@ -403,7 +442,7 @@ impl TransactionLedger {
     pub(super) fn check_decisions(&self) {
         let unread: Vec<_> = self.reads.iter().filter(|(_, reads)| !reads.is_empty()).map(|(of, _)| of).collect();
         assert!(unread.is_empty(), "consumers of {unread:?} have read what is in no log");
-        let acknowledged = self.groups.values().flatten();
+        let acknowledged = self.offsets_of.values().flatten();
         for offset in acknowledged {
             let transaction = &self.transactions[&offset.transaction];
             let is_kept = transaction.answered.is_none() || transaction.decided == transaction.answered;
