@@ -14,7 +14,8 @@
 //! Some clusters have transactions: [`transactional_clients`] and [`committed_readers`] live in them, and the
 //! [`transaction_ledger`] knows what must hold of what they do and read. Half of these have [`copiers`], whose
 //! [`group_members`] share partitions; the [`group_ledger`] knows what must hold of their group, and the
-//! [`copy_ledger`] what they have to have copied.
+//! [`copy_ledger`] what they have to have copied. The other half have [`keepers`], who write to a compacted topic, and the
+//! [`key_ledger`] knows what it has to keep.
 //!
 //! [`replica`] is shared with the simulation of replication alone.
 
@@ -31,12 +32,16 @@ mod group_ledger;
 mod group_members;
 #[cfg(feature = "injected-faults")]
 mod injected_faults;
+mod keepers;
+mod key_checks;
+mod key_ledger;
 mod ledger;
 pub(crate) mod machine;
 mod node;
 pub(crate) mod replica;
 pub(crate) mod sockets;
 mod time;
+mod topics;
 mod transaction_checks;
 mod transaction_history;
 mod transaction_ledger;
@@ -70,6 +75,8 @@ struct RunSummary {
     copied: usize,
     group_epochs: usize,
     member_commits: usize,
+    keys_written: usize,
+    key_passes: usize,
 }
 
 fn run(seed: u64) -> RunSummary {
@@ -106,6 +113,8 @@ fn live(mut cluster: Cluster) -> RunSummary {
         copied: cluster.transactions.copies.count(),
         group_epochs: cluster.groups.epochs,
         member_commits: cluster.groups.commits,
+        keys_written: cluster.keys.written,
+        key_passes: cluster.keys.passes,
     }
 }
 
@@ -150,6 +159,8 @@ fn whatever_happens_in_transactions_no_promise_is_broken() {
         all.copied += outcome.copied;
         all.group_epochs += outcome.group_epochs;
         all.member_commits += outcome.member_commits;
+        all.keys_written += outcome.keys_written;
+        all.key_passes += outcome.key_passes;
         all.leaderships += outcome.leaderships;
     }
     eprintln!("{count} seeds: {all:?}");

@@ -62,6 +62,20 @@ pub enum InjectedFault {
     CompleteBeforeMarkers,
     /// A coordinator that takes over does not go on with what was decided.
     PreparedForgottenAtLoad,
+    /// The offsets of an aborted transaction become visible.
+    AbortedOffsetsVisible,
+    /// A reader of stable offsets is told one that an open transaction may replace.
+    PendingOffsetIsStable,
+    /// Who has been put out of a group commits offsets.
+    FencedMemberCommits,
+    /// A partition is given to a member before another one has given it up.
+    AssignBeforeRelease,
+    /// A member is answered before what it is given is written.
+    MemberAnsweredBeforeWritten,
+    /// A coordinator that takes over reads that members have partitions, and not that they have gone.
+    GoneMembersLoaded,
+    /// Compaction takes records for committed whose transaction is aborted behind what it cleans.
+    AbortBehindCleanedMissed,
 }
 
 impl InjectedFault {
@@ -94,10 +108,17 @@ impl InjectedFault {
                 | EndAnsweredBeforeWritten
                 | CompleteBeforeMarkers
                 | PreparedForgottenAtLoad
+                | AbortedOffsetsVisible
+                | PendingOffsetIsStable
+                | FencedMemberCommits
+                | AssignBeforeRelease
+                | MemberAnsweredBeforeWritten
+                | GoneMembersLoaded
+                | AbortBehindCleanedMissed
         )
     }
 
-    pub const ALL: [(Self, &str); 23] = [
+    pub const ALL: [(Self, &str); 30] = [
         (Self::AckBeforeSync, "ack-before-sync"),
         (Self::ReadBeforeSync, "read-before-sync"),
         (Self::AckBeforeInSyncReplicas, "ack-before-in-sync-replicas"),
@@ -121,6 +142,13 @@ impl InjectedFault {
         (Self::EndAnsweredBeforeWritten, "end-answered-before-written"),
         (Self::CompleteBeforeMarkers, "complete-before-markers"),
         (Self::PreparedForgottenAtLoad, "prepared-forgotten-at-load"),
+        (Self::AbortedOffsetsVisible, "aborted-offsets-visible"),
+        (Self::PendingOffsetIsStable, "pending-offset-is-stable"),
+        (Self::FencedMemberCommits, "fenced-member-commits"),
+        (Self::AssignBeforeRelease, "assign-before-release"),
+        (Self::MemberAnsweredBeforeWritten, "member-answered-before-written"),
+        (Self::GoneMembersLoaded, "gone-members-loaded"),
+        (Self::AbortBehindCleanedMissed, "abort-behind-cleaned-missed"),
     ];
 }
 

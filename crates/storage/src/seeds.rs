@@ -8,12 +8,13 @@ use std::thread::{available_parallelism, scope};
 
 use parking_lot::Mutex;
 
-/// The seeds of a test: `PARSHALL_SEEDS` says how many, `PARSHALL_SEED` shows one again.
+/// The seeds of a test: `PARSHALL_SEEDS` says how many, `PARSHALL_SEED` shows one again, and both together say from
+/// which on and how many.
 pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
-    match number("PARSHALL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("PARSHALL_SEEDS").unwrap_or(default),
+    match (number("PARSHALL_SEED"), number("PARSHALL_SEEDS")) {
+        (Some(seed), count) => seed..seed + count.unwrap_or(1),
+        (None, count) => 0..count.unwrap_or(default),
     }
 }
 

@@ -8,8 +8,9 @@ use platform::simulation::START_WALL_MS;
 
 use super::clients::ClientEvent;
 use super::cluster::{Cluster, REPLICATION_FACTOR};
-use super::ledger::{TopicPartition, is_internal, topic_partition};
+use super::ledger::{TopicPartition, topic_partition};
 use super::replica::bytes_of;
+use super::topics::{is_compacted, is_internal};
 
 impl Cluster {
     /// An answer to a client is a promise.
@@ -19,6 +20,9 @@ impl Cluster {
                 let epoch = self.led_epoch(node, &topic_partition);
                 let newest = self.ledger.partition(&topic_partition).map_or(0, |partition| partition.leader_epoch);
                 (node, base_offset, values.len()).hash(&mut self.trace);
+                if is_compacted(&topic_partition.0) {
+                    self.keys.acknowledges(base_offset, &values);
+                }
                 self.ledger.acknowledges(&topic_partition, epoch.unwrap_or(newest), base_offset, &values);
             }
             // A node that does not know that it leads no more knows nothing of what has been acknowledged since.
@@ -36,6 +40,7 @@ impl Cluster {
             }
             ClientEvent::Transaction(event) => self.observe_transaction(event),
             ClientEvent::Group(event) => self.observe_group(event),
+            ClientEvent::Keys(event) => self.observe_keys(event),
             ClientEvent::FetchedOffset { topic_partition, leader_epoch, number } => {
                 let key = ("readers".to_owned(), topic_partition.0.to_string(), topic_partition.1);
                 self.ledger.fetches_offset(&key, leader_epoch, number);
@@ -71,7 +76,7 @@ impl Cluster {
                 let is_newest = state.leader_epoch == partition.leader_epoch();
                 if is_newest && partition.is_leader() {
                     self.ledger.looks_at_leader((id, start), &partition);
-                    if self.has_transactions() {
+                    if self.has_transactions() && !is_compacted(&partition.topic) {
                         self.transactions.walk(&partition);
                         if self.has_copiers() && &*partition.topic == OFFSETS_TOPIC {
                             self.groups.walk(&partition);
@@ -80,7 +85,7 @@ impl Cluster {
                     }
                 } else if is_newest && state.isr.contains(&id) && partition.followed_leader() == Some(state.leader) {
                     self.ledger.looks_at((id, start), &partition, partition.high_watermark());
-                    if self.has_transactions() {
+                    if self.has_transactions() && !is_compacted(&partition.topic) {
                         self.transactions.check_log((id, start), &partition);
                     }
                 }
@@ -124,15 +129,16 @@ impl Cluster {
         assert_eq!(led.len(), self.partition_count(), "every partition has one leader");
         for leader in led {
             let topic_partition = topic_partition(&leader);
+            let is_compacted = is_compacted(&topic_partition.0);
             let node = self.ledger.partition(&topic_partition).map_or(-1, |partition| partition.leader);
             self.ledger.checks(node, &leader);
-            if !is_internal(&topic_partition.0) {
+            if !is_internal(&topic_partition.0) && !is_compacted {
                 self.ledger.check_once(&leader);
             }
             let logs: Vec<_> = self.logs(&topic_partition).collect();
             assert_eq!(logs.len(), REPLICATION_FACTOR as usize, "{topic_partition:?}");
             let start = logs.iter().map(|log| log.log_start_offset()).max().unwrap_or(0);
-            if logs.iter().all(|log| log.log_start_offset() == start) {
+            if !is_compacted && logs.iter().all(|log| log.log_start_offset() == start) {
                 let bytes = bytes_of(&leader);
                 assert!(logs.iter().all(|log| bytes_of(log) == bytes), "{topic_partition:?}: the replicas differ");
             }
@@ -142,6 +148,9 @@ impl Cluster {
         }
         if self.has_copiers() {
             self.check_groups();
+        }
+        if self.has_keys() {
+            self.check_keys();
         }
     }
 }

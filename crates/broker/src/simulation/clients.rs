@@ -22,6 +22,7 @@ use wire::{ErrorCode, Records};
 
 use super::CLIENT_PORT;
 use super::group_ledger::{GroupEvent, Owned};
+use super::key_ledger::KeyEvent;
 use super::ledger::TopicPartition;
 use super::sockets::address_of;
 use super::time::now_ms;
@@ -69,6 +70,7 @@ pub(super) enum ClientEvent {
     },
     Transaction(TransactionEvent),
     Group(GroupEvent),
+    Keys(KeyEvent),
 }
 
 /// What all clients share with the simulation.

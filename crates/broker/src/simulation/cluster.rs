@@ -13,14 +13,15 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 
 use super::VOTERS;
 use super::clients::{World, consume, produce, produce_once};
-use super::copiers::COPIES;
 use super::faults::Faults;
 use super::group_ledger::GroupLedger;
-use super::ledger::{Ledger, TopicPartition, is_internal, topic_partition};
+use super::key_ledger::KeyLedger;
+use super::ledger::{Ledger, TopicPartition, topic_partition};
 use super::machine::{self, Machine, Process, Witnessed, take_panic};
 use super::node::{Ended, Node, Running};
 use super::sockets::Sockets;
 use super::time::set_now_ms;
+use super::topics::{COMPACTING_TOPICS, COPYING_TOPICS, TOPICS, Topic, is_open};
 use super::transaction_ledger::TransactionLedger;
 use crate::partition::Partition;
 use crate::{Broker, StartError};
@@ -39,33 +40,6 @@ const RETENTION_MS: i64 = 10_000;
 /// How long a cluster may take to be well again.
 const HEALING_MS: i64 = 60_000;
 
-/// A topic: its name, how many partitions it has, and its settings.
-pub(super) type Topic = (&'static str, i32, &'static [(&'static str, &'static str)]);
-
-pub(super) const TOPICS: &[Topic] = &[
-    ("strict", 2, &[("min.insync.replicas", "2")]),
-    ("lenient", 2, &[("min.insync.replicas", "1")]),
-    ("aging", 1, &[("min.insync.replicas", "2"), ("retention.ms", "10000")]),
-    (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
-];
-
-/// Topics of a cluster with transactions.
-pub(super) const TRANSACTIONAL_TOPICS: &[Topic] = &[
-    ("orders", 2, &[("min.insync.replicas", "2")]),
-    ("payments", 1, &[("min.insync.replicas", "2")]),
-    (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
-    (TRANSACTION_STATE_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
-];
-
-/// Those of one in which there are also consumers that copy.
-pub(super) const COPYING_TOPICS: &[Topic] = &[
-    ("orders", 2, &[("min.insync.replicas", "2")]),
-    ("payments", 1, &[("min.insync.replicas", "2")]),
-    (COPIES, 1, &[("min.insync.replicas", "2")]),
-    (OFFSETS_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
-    (TRANSACTION_STATE_TOPIC, 1, &[("min.insync.replicas", "2"), ("cleanup.policy", "compact")]),
-];
-
 pub(super) struct Cluster {
     pub(super) seed: u64,
     pub(super) lag_max_ms: i64,
@@ -78,6 +52,7 @@ pub(super) struct Cluster {
     pub(super) topics: &'static [Topic],
     pub(super) transactions: TransactionLedger,
     pub(super) groups: GroupLedger,
+    pub(super) keys: KeyLedger,
     pub(super) clients: Process,
     pub(super) world: Arc<Mutex<World>>,
     starts: u64,
@@ -99,10 +74,10 @@ impl Cluster {
         Self::with_topics(seed, others, lag_max_ms, TOPICS)
     }
 
-    /// One in which there are transactions, and in every other one consumers that copy.
+    /// One in which there are transactions, and either consumers that copy or a compacted topic.
     pub(super) fn with_transactions(seed: u64, others: i32) -> Self {
-        let copies = seed / 2 % 2 == 0;
-        Self::with_topics(seed, others, LAG_MAX_MS, if copies { COPYING_TOPICS } else { TRANSACTIONAL_TOPICS })
+        let copies = (seed / 2).is_multiple_of(2);
+        Self::with_topics(seed, others, LAG_MAX_MS, if copies { COPYING_TOPICS } else { COMPACTING_TOPICS })
     }
 
     fn with_topics(seed: u64, others: i32, lag_max_ms: i64, topics: &'static [Topic]) -> Self {
@@ -127,6 +102,7 @@ impl Cluster {
             topics,
             transactions: TransactionLedger::new(seed),
             groups: GroupLedger::default(),
+            keys: KeyLedger::default(),
             clients,
             world,
             starts: 0,
@@ -157,7 +133,10 @@ impl Cluster {
         if self.has_copiers() {
             self.start_copiers();
         }
-        for (topic, partitions, _) in self.topics.iter().filter(|(topic, ..)| !is_internal(topic) && *topic != COPIES) {
+        if self.has_keys() {
+            self.start_keepers();
+        }
+        for (topic, partitions, _) in self.topics.iter().filter(|(topic, ..)| is_open(topic)) {
             for index in 0..*partitions {
                 let topic_partition: TopicPartition = ((*topic).into(), index);
                 let rests_ms = 50 + self.rng.below(500);
@@ -603,6 +582,7 @@ impl Cluster {
         }
         (self.ledger.acknowledged, self.ledger.committed, self.ledger.leaderships).hash(&mut trace);
         (self.transactions.copies.count(), self.groups.epochs, self.groups.commits).hash(&mut trace);
+        (self.keys.written, self.keys.passes).hash(&mut trace);
         (self.transactions.committed, self.transactions.aborted, self.transactions.read).hash(&mut trace);
         trace.finish()
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use coordinator::group::OFFSETS_TOPIC;
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -47,12 +48,33 @@ pub(super) async fn read_committed(
     topic_partition: &TopicPartition,
     offset: &mut i64,
 ) -> Vec<(i64, u64)> {
+    let from = *offset;
+    let Some((data, batches)) = fetch_committed(world, connections, topic_partition, offset).await else {
+        return Vec::new();
+    };
+    let numbers: Vec<_> = batches.iter().flat_map(values).filter(|(offset, _)| *offset >= from).collect();
+    if *offset > from {
+        let (topic_partition, numbers, high_watermark) =
+            (topic_partition.clone(), numbers.clone(), data.high_watermark);
+        let read = TransactionEvent::ReadCommitted { topic_partition, from, to: *offset, high_watermark, numbers };
+        world.lock().client_events.push(ClientEvent::Transaction(read));
+    }
+    numbers
+}
+
+/// Fetches committed records from an offset on, which is moved: the answer, and the batches that are visible.
+pub(super) async fn fetch_committed(
+    world: &Arc<Mutex<World>>,
+    connections: &mut Connections,
+    topic_partition: &TopicPartition,
+    offset: &mut i64,
+) -> Option<(PartitionData, Vec<Batch>)> {
     let (leader, topic_id) = {
         let mut world = world.lock();
         let topic_id = world.newest.topic(&topic_partition.0).map(|topic| topic.id).unwrap_or_default();
         (world.leader(topic_partition), topic_id)
     };
-    let Some(node) = leader else { return Vec::new() };
+    let node = leader?;
     let partition = FetchPartition {
         partition: topic_partition.1,
         current_leader_epoch: -1,
@@ -71,31 +93,24 @@ pub(super) async fn read_committed(
         topics: vec![FetchTopic { topic_id, partitions: vec![partition], ..FetchTopic::default() }],
         ..FetchRequest::default()
     };
-    let Ok(response) = connections.ask(node, &request, *FetchRequest::API.versions.end()).await else {
-        return Vec::new();
-    };
-    let Some(data) = response.responses.into_iter().flat_map(|topic| topic.partitions).next() else {
-        return Vec::new();
-    };
+    let response = connections.ask(node, &request, *FetchRequest::API.versions.end()).await.ok()?;
+    let mut data = response.responses.into_iter().flat_map(|topic| topic.partitions).next()?;
     if data.error_code == ErrorCode::OFFSET_OUT_OF_RANGE {
         *offset = 0;
     }
-    let (from, high_watermark) = (*offset, data.high_watermark);
-    let numbers = committed(data, offset);
-    if *offset > from {
-        let (topic_partition, numbers) = (topic_partition.clone(), numbers.clone());
-        let read = TransactionEvent::ReadCommitted { topic_partition, from, to: *offset, high_watermark, numbers };
-        world.lock().client_events.push(ClientEvent::Transaction(read));
-    }
-    numbers
+    let Some(Records::Inline(bytes)) = data.records.take().filter(|_| data.error_code.is_none()) else {
+        return Some((data, Vec::new()));
+    };
+    let aborted = data.aborted_transactions.iter().flatten();
+    let aborted = aborted.map(|aborted| (aborted.producer_id, aborted.first_offset)).collect();
+    let batches = visible(bytes, aborted, offset);
+    Some((data, batches))
 }
 
-/// What a consumer makes of what it has fetched from an offset on, which it moves.
-fn committed(data: PartitionData, offset: &mut i64) -> Vec<(i64, u64)> {
-    let from = *offset;
-    let Some(Records::Inline(bytes)) = data.records.filter(|_| data.error_code.is_none()) else { return Vec::new() };
-    let mut to_come: Vec<_> = data.aborted_transactions.expect("it reads committed records");
-    to_come.sort_by_key(|aborted| aborted.first_offset);
+/// What is visible of what was fetched from an offset on, which is moved. Aborted transactions are given by their
+/// producer ids and first offsets. A batch may begin before the offset.
+pub(super) fn visible(bytes: Bytes, mut to_come: Vec<(i64, i64)>, offset: &mut i64) -> Vec<Batch> {
+    to_come.sort_by_key(|(_, first_offset)| *first_offset);
     let mut to_come = to_come.into_iter().peekable();
     let mut aborted = BTreeSet::new();
     let is_visible = |aborted: &BTreeSet<i64>, batch: &Batch| {
@@ -104,18 +119,16 @@ fn committed(data: PartitionData, offset: &mut i64) -> Vec<(i64, u64)> {
     let mut read = Vec::new();
     // The last one may be cut off.
     for batch in Batches::new(bytes).map_while(Result::ok) {
-        while let Some(next) = to_come.next_if(|next| next.first_offset <= batch.header.last_offset()) {
-            aborted.insert(next.producer_id);
+        while let Some((producer_id, _)) = to_come.next_if(|(_, first)| *first <= batch.header.last_offset()) {
+            aborted.insert(producer_id);
         }
+        *offset = batch.header.next_offset();
         match marker_of(&batch) {
             Some(marker) if !marker.is_commit => _ = aborted.remove(&batch.header.producer_id),
             Some(_) => {}
-            None if is_visible(&aborted, &batch) => {
-                read.extend(values(&batch).into_iter().filter(|(offset, _)| *offset >= from));
-            }
+            None if is_visible(&aborted, &batch) => read.push(batch),
             None => {}
         }
-        *offset = batch.header.next_offset();
     }
     read
 }

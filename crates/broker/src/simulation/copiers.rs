@@ -17,14 +17,11 @@ use super::committed_readers::{fetch_offset, read_committed};
 use super::group_ledger::{Attempt, GroupEvent};
 use super::group_members::Member;
 use super::ledger::TopicPartition;
+use super::topics::{COPIES, SOURCES};
 use super::transaction_ledger::TransactionEvent;
 use super::transactional_producer::{Failure, SentOffset, TransactionalProducer};
 
 pub(super) const COPYING_GROUP: &str = "copiers";
-/// What is copied, and where to.
-pub(super) const SOURCES: &[&str] = &["orders", "payments"];
-pub(super) const COPIES: &str = "copies";
-
 const NAME: &str = "copier";
 /// How long it rests after it has looked at all its partitions.
 const REST_MIN_MS: u64 = 100;

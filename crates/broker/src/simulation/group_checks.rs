@@ -7,9 +7,10 @@ use coordinator::group::OFFSETS_TOPIC;
 use wire::api::consumer_group_describe::DescribedGroup;
 
 use super::cluster::Cluster;
-use super::copiers::{COPIES, COPYING_GROUP, SOURCES, copy};
+use super::copiers::{COPYING_GROUP, copy};
 use super::group_ledger::{GroupEvent, Owned, owned};
 use super::ledger::{TopicPartition, topic_partition};
+use super::topics::{COPIES, SOURCES};
 use crate::partition::Partition;
 
 /// Transactional ids of copiers.

@@ -14,12 +14,11 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use coordinator::group::OFFSETS_TOPIC;
-use coordinator::txn::TRANSACTION_STATE_TOPIC;
 use metadata::{MetadataImage, NO_LEADER};
 use wire::batch::Batch;
 
 use super::replica::{batches, values};
+use super::topics::{is_compacted, is_internal};
 use crate::partition::Partition;
 
 /// A partition by its topic's name.
@@ -27,11 +26,6 @@ pub(super) type TopicPartition = (Arc<str>, i32);
 
 pub(super) fn topic_partition(partition: &Partition) -> TopicPartition {
     (Arc::clone(&partition.topic), partition.index)
-}
-
-/// Whether a topic's records are those of a coordinator.
-pub(super) fn is_internal(topic: &str) -> bool {
-    topic == OFFSETS_TOPIC || topic == TRANSACTION_STATE_TOPIC
 }
 
 /// A batch that was below a high watermark.
@@ -210,6 +204,10 @@ impl Ledger {
             *looked_at = LookedAt { leader_epoch, offset: 0 };
         }
         let history = self.partitions.entry(topic_partition.clone()).or_default();
+        // Its batches change.
+        if is_compacted(&partition.topic) {
+            return;
+        }
         for batch in batches(partition, looked_at.offset, to) {
             history.see(&topic_partition, &format!("the log of {node}"), leader_epoch, &batch);
         }
@@ -236,6 +234,10 @@ impl Ledger {
         let (topic_partition, leader_epoch) = (topic_partition(partition), partition.leader_epoch());
         let history = self.partitions.entry(topic_partition.clone()).or_default();
         let start = partition.log_start_offset();
+        // What it keeps of them is the business of others.
+        if is_compacted(&partition.topic) {
+            return;
+        }
         let there = batches(partition, 0, i64::MAX);
         let hashes: BTreeMap<i64, u64> =
             there.iter().map(|batch| (batch.header.base_offset, hash_of(&batch.bytes[..]))).collect();

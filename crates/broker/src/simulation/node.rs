@@ -177,6 +177,7 @@ fn config(id: i32, lag_max_ms: i64, seed: u64) -> BrokerConfig {
         ("metadata.log.max.record.bytes.between.snapshots", "20000".to_owned()),
         ("replica.lag.time.max.ms", lag_max_ms.to_string()),
         ("offsets.topic.num.partitions", "1".to_owned()),
+        ("log.cleaner.backoff.ms", "400".to_owned()),
         ("group.consumer.min.session.timeout.ms", "1".to_owned()),
         ("group.consumer.session.timeout.ms", "2500".to_owned()),
         ("group.consumer.min.heartbeat.interval.ms", "1".to_owned()),

@@ -8,8 +8,8 @@ use wire::api::describe_transactions::DescribeTransactionsRequest;
 
 use super::cluster::Cluster;
 use super::committed_readers::{consume_committed, read_offsets};
-use super::copiers::COPIES;
-use super::ledger::{TopicPartition, is_internal};
+use super::ledger::TopicPartition;
+use super::topics::{is_compacted, is_internal, is_open};
 use super::transaction_ledger::TransactionEvent;
 use super::transactional_clients::{group_of, transact};
 use crate::partition::Partition;
@@ -26,8 +26,7 @@ impl Cluster {
 
     pub(super) fn start_transactional_clients(&mut self) {
         let partitions = self.transactional_partitions();
-        let mut written = partitions.clone();
-        written.retain(|(topic, _)| &**topic != COPIES);
+        let written: Vec<_> = partitions.iter().filter(|(topic, _)| is_open(topic)).cloned().collect();
         self.world.lock().transacting = PRODUCERS;
         let world = || Arc::clone(&self.world);
         self.clients.enter(|| {
@@ -35,7 +34,7 @@ impl Cluster {
                 tokio::spawn(transact(world(), number, written.clone()));
                 tokio::spawn(read_offsets(world(), (group_of(number), written[0].clone())));
             }
-            for topic_partition in &partitions {
+            for topic_partition in partitions.iter().filter(|(topic, _)| !is_compacted(topic)) {
                 tokio::spawn(consume_committed(world(), topic_partition.clone()));
             }
         });
@@ -54,6 +53,9 @@ impl Cluster {
             }
             TransactionEvent::Ends { transaction, is_commit } => self.transactions.ends(transaction, is_commit),
             TransactionEvent::Ended { transaction, is_commit } => {
+                if is_commit {
+                    self.keys.committed(transaction);
+                }
                 self.transactions.ended(transaction, is_commit, self.now_ms);
             }
             TransactionEvent::Initialized { producer_id, epoch } => {
@@ -101,7 +103,7 @@ impl Cluster {
             .filter_map(|node| Some((node.id, node.running.as_ref()?.start, node.broker()?)))
             .flat_map(|(id, start, broker)| broker.partitions.all().into_iter().map(move |log| (id, start, log)))
             .collect();
-        for (node, start, log) in logs {
+        for (node, start, log) in logs.into_iter().filter(|(.., log)| !is_compacted(&log.topic)) {
             self.transactions.check_rest(node, start, &log);
         }
         self.transactions.check_decisions();

@@ -98,6 +98,12 @@ struct Transaction {
     is_read: bool,
 }
 
+impl Transaction {
+    fn may_be_committed(&self) -> bool {
+        self.asked == Some(true) && self.answered != Some(false) && self.decided != Some(false)
+    }
+}
+
 /// An offset that was acknowledged in a transaction.
 #[derive(Debug)]
 struct CommittedOffset {
@@ -206,13 +212,15 @@ impl TransactionLedger {
     // --- Readers
 
     /// Somebody has read what a transaction has written, as committed.
-    fn reads(&mut self, number: u64, who: &str) {
+    pub(super) fn reads(&mut self, number: u64, who: &str) {
         let Some(transaction) = self.by_number.get(&number).copied() else { return };
         let known = self.transaction(transaction);
         known.is_read = true;
-        let may_be_committed =
-            known.asked == Some(true) && known.answered != Some(false) && known.decided != Some(false);
-        assert!(may_be_committed, "{who} reads {number} of transaction {transaction}, which is {known:?}");
+        assert!(known.may_be_committed(), "{who} reads {number} of transaction {transaction}, which is {known:?}");
+    }
+
+    pub(super) fn may_be_committed(&self, transaction: u64) -> bool {
+        self.transactions.get(&transaction).is_some_and(Transaction::may_be_committed)
     }
 
     pub(super) fn reads_committed(

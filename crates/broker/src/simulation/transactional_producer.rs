@@ -156,6 +156,17 @@ impl TransactionalProducer {
         topic_partition: TopicPartition,
         values: Vec<u64>,
     ) -> Result<(), Failure> {
+        self.produce_batch(transaction, topic_partition, values.clone(), |builder| filled(builder, &values)).await
+    }
+
+    /// Writes a batch whose records have these numbers.
+    pub(super) async fn produce_batch(
+        &mut self,
+        transaction: u64,
+        topic_partition: TopicPartition,
+        values: Vec<u64>,
+        build: impl FnOnce(BatchBuilder) -> Batch,
+    ) -> Result<(), Failure> {
         let deadline = Some(Instant::now() + STEP_TIMEOUT);
         let (topic, index) = (topic_partition.0.to_string(), topic_partition.1);
         if !self.is_v2 {
@@ -175,7 +186,7 @@ impl TransactionalProducer {
         }
         let sequence = self.sequences.get(&topic_partition).copied().unwrap_or(0);
         let builder = BatchBuilder::new().producer(self.id, self.epoch, sequence).transactional();
-        let batch = filled(builder, &values);
+        let batch = build(builder);
         self.tell(TransactionEvent::Sends { transaction, numbers: values.clone() });
         let request = self.produce_request(&topic_partition, &batch);
         let version = if self.is_v2 { *ProduceRequest::API.versions.end() } else { PRODUCE_V1 };

@@ -181,6 +181,9 @@ impl GroupCoordinator {
         if change.records.is_empty() {
             answers.into_iter().for_each(Answer::give);
         } else {
+            if storage::injected_fault!(MemberAnsweredBeforeWritten) {
+                std::mem::take(&mut answers).into_iter().for_each(Answer::give);
+            }
             let classic = self.downgraded(&consumers.group, context);
             self.write_consumers(shard, group_id, slot, Written { change, answers, classic });
         }

@@ -14,7 +14,7 @@ use wire::ErrorCode;
 use wire::batch::{Batch, BatchHeader};
 use wire::state::control::ControlType;
 
-use super::consumer::ConsumerGroup;
+use super::consumer::{ConsumerGroup, Record};
 use super::core::Group;
 use super::records::{self, Stored};
 use super::{GroupConfig, Now};
@@ -105,6 +105,10 @@ impl Replay {
                 }
             }
             Stored::Consumer { group_id, record } => {
+                let says_gone = matches!(record, Record::Current { current: None, .. });
+                if says_gone && storage::injected_fault!(GoneMembersLoaded) {
+                    return;
+                }
                 self.consumers.entry(group_id).or_default().apply(record);
             }
         }

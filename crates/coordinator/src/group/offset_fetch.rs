@@ -188,7 +188,8 @@ impl GroupCoordinator {
             let (Some(name), Some(group)) = (&name, group) else {
                 return fetched_partition(partition, None, error_code);
             };
-            if require_stable && group.offsets.is_pending(name, partition) {
+            let is_pending = group.offsets.is_pending(name, partition);
+            if require_stable && is_pending && !storage::injected_fault!(PendingOffsetIsStable) {
                 return unstable_partition(partition);
             }
             let committed = group.offsets.get(name, partition).filter(|committed| is_of(committed, current));

@@ -26,6 +26,7 @@ use super::Now;
 use super::coordinator::{GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{CommittedOffset, Group, OffsetWrite};
 use super::memory::Use;
+use super::queue::Consumers;
 use super::records::Batcher;
 use super::shard::{Shard, ShardState};
 use super::transactions::Producer;
@@ -259,7 +260,8 @@ impl GroupCoordinator {
         // A simple consumer's first commit creates its group.
         let slot = state.slot_or_new(group_id, now, client_host);
         let (member_id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
-        if let Some(consumers) = slot.consumers.as_ref() {
+        let checks = |_: &&Consumers| !storage::injected_fault!(FencedMemberCommits);
+        if let Some(consumers) = slot.consumers.as_ref().filter(checks) {
             let api_version = producer.is_none().then_some(api_version);
             let checked = consumers.group.check_commit(api_version, member_id, instance_id, generation)?;
             let is_own = |commit: &Accepted| checked.partition(commit.topic_id, commit.partition.partition_index);

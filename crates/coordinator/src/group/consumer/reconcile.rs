@@ -110,7 +110,8 @@ impl Destination<'_> {
     /// Whether nobody else has a partition. The member itself may just have given it up.
     fn is_free(&self, current: &Current, topic: Uuid, partition: i32) -> bool {
         let own = current.pending_revocation.get(&topic).is_some_and(|pending| pending.contains_key(&partition));
-        self.owners.get(&(topic, partition)).is_none_or(|&owners| owners <= usize::from(own))
+        let owners = self.owners.get(&(topic, partition)).copied().unwrap_or(0);
+        owners <= usize::from(own) || storage::injected_fault!(AssignBeforeRelease)
     }
 }
 

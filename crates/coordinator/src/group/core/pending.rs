@@ -84,7 +84,8 @@ impl Offsets {
                 let slot = self.slot_mut(&topic, partition);
                 let Some(PendingOffset { value, sequence }) = slot.pending.remove(&producer_id) else { continue };
                 let held = Self::PENDING_BYTES + value.metadata.len();
-                let grown = if is_committed { slot.show(sequence, Some(value)) } else { 0 };
+                let is_visible = is_committed || storage::injected_fault!(AbortedOffsetsVisible);
+                let grown = if is_visible { slot.show(sequence, Some(value)) } else { 0 };
                 self.bytes = self.bytes.saturating_add_signed(grown) - held;
                 self.drop_unused_slot(&topic, partition);
             }

@@ -1,0 +1,145 @@
+//! A record of what is written to a compacted topic, and of what it therefore has to keep: whoever reads committed
+//! records from its beginning on finds of each key the last one that is committed.
+//!
+//! A key has one writer, which ends each transaction before the next, so that of two committed records of a key the one
+//! with the greater number is the later one.
+
+use std::collections::BTreeMap;
+
+/// A record that is about to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyRecord {
+    pub(super) key: u64,
+    pub(super) number: u64,
+    pub(super) is_tombstone: bool,
+}
+
+/// What a reader has found last of each key: where, and its number, or nothing if that is a tombstone.
+pub(super) type Found = BTreeMap<u64, (i64, Option<u64>)>;
+
+/// What writers and readers of the topic do.
+pub(super) enum KeyEvent {
+    Sends {
+        transaction: u64,
+        records: Vec<KeyRecord>,
+    },
+    /// Everything was read, from the beginning on up to an offset.
+    Reads {
+        end_offset: i64,
+        found: Found,
+    },
+}
+
+#[derive(Default)]
+struct Key {
+    /// By number: the transaction, and whether it is a tombstone.
+    written: BTreeMap<u64, (u64, bool)>,
+    /// Offsets and numbers that are known to be committed.
+    committed: Vec<(i64, u64)>,
+}
+
+#[derive(Default)]
+pub(super) struct KeyLedger {
+    keys: BTreeMap<u64, Key>,
+    by_transaction: BTreeMap<u64, Vec<KeyRecord>>,
+    /// By number.
+    offsets: BTreeMap<u64, i64>,
+    pub(super) written: usize,
+    pub(super) passes: usize,
+}
+
+impl KeyLedger {
+    pub(super) fn sends(&mut self, transaction: u64, records: Vec<KeyRecord>) {
+        self.written += records.len();
+        for record in &records {
+            let key = self.keys.entry(record.key).or_default();
+            key.written.insert(record.number, (transaction, record.is_tombstone));
+        }
+        self.by_transaction.entry(transaction).or_default().extend(records);
+    }
+
+    pub(super) fn acknowledges(&mut self, base_offset: i64, numbers: &[u64]) {
+        self.offsets.extend(numbers.iter().copied().zip(base_offset..));
+    }
+
+    /// A transaction's commit was answered. All that it has written was acknowledged.
+    pub(super) fn committed(&mut self, transaction: u64) {
+        for record in self.by_transaction.remove(&transaction).unwrap_or_default() {
+            let committed = (self.offsets[&record.number], record.number);
+            self.keys.entry(record.key).or_default().committed.push(committed);
+        }
+    }
+
+    /// Somebody has read everything below an offset, which is all decided. What is found has to be the last that is
+    /// known to be committed there, or later. What was read was committed, so that nobody finds anything older from now
+    /// on.
+    pub(super) fn reads(&mut self, who: &str, end_offset: i64, found: &Found, may_be_committed: impl Fn(u64) -> bool) {
+        self.passes += 1;
+        for (name, key) in &mut self.keys {
+            let known = key.committed.iter().filter(|(offset, _)| *offset < end_offset);
+            let Some(last) = known.map(|(_, number)| *number).max() else { continue };
+            if let Some((offset, Some(number))) = found.get(name).copied() {
+                assert!(number >= last, "{who} finds {number} of key {name}, but {last} is committed");
+                key.committed.push((offset, number));
+                continue;
+            }
+            let is_removed = key
+                .written
+                .range(last..)
+                .any(|(_, (transaction, is_tombstone))| *is_tombstone && may_be_committed(*transaction));
+            assert!(is_removed, "{who} finds nothing of key {name}, but {last} is committed: {:?}", key.written);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> KeyLedger {
+        let record = |number, is_tombstone| KeyRecord { key: 1, number, is_tombstone };
+        let mut ledger = KeyLedger::default();
+        ledger.sends(1, vec![record(10, false)]);
+        ledger.acknowledges(100, &[10]);
+        ledger.committed(1);
+        ledger.sends(2, vec![record(11, false)]);
+        ledger.acknowledges(200, &[11]);
+        ledger.committed(2);
+        ledger.sends(3, vec![record(12, true)]);
+        ledger
+    }
+
+    fn reads(ledger: &mut KeyLedger, end_offset: i64, offset: i64, number: Option<u64>) {
+        ledger.reads("a reader", end_offset, &[(1, (offset, number))].into(), |transaction| transaction != 3);
+    }
+
+    #[test]
+    fn the_last_is_found() {
+        let mut ledger = ledger();
+        reads(&mut ledger, 150, 100, Some(10));
+        reads(&mut ledger, 300, 200, Some(11));
+        // Whoever has read less need not find it.
+        reads(&mut ledger, 150, 100, Some(10));
+        ledger.reads("a reader", 400, &Found::new(), |_| true);
+    }
+
+    #[test]
+    #[should_panic = "finds 10 of key 1, but 11 is committed"]
+    fn an_older_one_is_found_out() {
+        reads(&mut ledger(), 300, 100, Some(10));
+    }
+
+    #[test]
+    #[should_panic = "finds 11 of key 1, but 13 is committed"]
+    fn what_was_read_stays_read() {
+        let mut ledger = ledger();
+        reads(&mut ledger, 400, 300, Some(13));
+        reads(&mut ledger, 400, 200, Some(11));
+    }
+
+    #[test]
+    #[should_panic = "finds nothing of key 1, but 11 is committed"]
+    fn a_lost_key_is_found_out() {
+        reads(&mut ledger(), 300, 250, None);
+    }
+}
