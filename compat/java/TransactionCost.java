@@ -38,6 +38,9 @@ public final class TransactionCost {
                     producer.send(new ProducerRecord<>(topic, record % partitions, null, value));
                 }
                 long committing = System.nanoTime();
+                // Kafka 4.3.1's producer may otherwise send EndTxn before the records: it looks whether there are records to be sent, may
+                // then have to wait while they are added, and is told INVALID_TXN_STATE by any broker.
+                producer.flush();
                 producer.commitTransaction();
                 if (n >= 0) {
                     tookNs[n] = System.nanoTime() - committing;
