@@ -53,16 +53,17 @@ impl Member {
 
     /// Says that it is there, and follows the answer.
     pub(super) async fn heartbeat(&mut self) {
-        let joins = self.epoch == JOIN_EPOCH;
+        // Everything is said again where it is not sure what has arrived: only then the answer has all that it has.
+        let is_full = self.epoch == JOIN_EPOCH || self.told.is_none();
         let names = || self.topics.iter().map(|topic| (*topic).to_owned()).collect();
         let is_known = self.told.as_ref() == Some(&self.owned);
         let request = ConsumerGroupHeartbeatRequest {
             group_id: self.group.to_owned(),
             member_id: self.id.clone(),
             member_epoch: self.epoch,
-            rebalance_timeout_ms: if joins { REBALANCE_TIMEOUT_MS } else { -1 },
-            subscribed_topic_names: joins.then(names),
-            topic_partitions: (joins || !is_known).then(|| by_topic(&self.owned)),
+            rebalance_timeout_ms: if is_full { REBALANCE_TIMEOUT_MS } else { -1 },
+            subscribed_topic_names: is_full.then(names),
+            topic_partitions: (is_full || !is_known).then(|| by_topic(&self.owned)),
             ..ConsumerGroupHeartbeatRequest::default()
         };
         self.told = None;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use wire::api::Request;
 use wire::api::add_offsets_to_txn::AddOffsetsToTxnRequest;
 use wire::api::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnTopic};
-use wire::api::end_txn::EndTxnRequest;
+use wire::api::end_txn::{EndTxnRequest, EndTxnResponse};
 use wire::api::init_producer_id::InitProducerIdRequest;
 use wire::api::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 use wire::api::txn_offset_commit::{
@@ -275,7 +275,14 @@ impl TransactionalProducer {
         };
         let version = if self.is_v2 { *EndTxnRequest::API.versions.end() } else { END_TXN_V1 };
         let coordinator = (TRANSACTION_STATE_TOPIC, 0);
-        let (_, answer) = self.ask(coordinator, &request, version, None, |answer| answer.error_code).await?;
+        // Nothing may have been added yet to what is aborted. Only the second version takes that.
+        let may_be_unknown = !self.is_v2 && !is_commit;
+        let error = |answer: &EndTxnResponse| {
+            let is_unknown = answer.error_code == ErrorCode::INVALID_TXN_STATE;
+            assert!(!is_unknown || may_be_unknown, "a producer is told that there is no transaction {transaction}");
+            answer.error_code
+        };
+        let (_, answer) = self.ask(coordinator, &request, version, None, error).await?;
         self.tell(TransactionEvent::Ended { transaction, is_commit });
         if self.is_v2 {
             (self.id, self.epoch) = (answer.producer_id, answer.producer_epoch);
@@ -301,10 +308,10 @@ fn failure(error: ErrorCode) -> Option<Failure> {
         | ErrorCode::REQUEST_TIMED_OUT
         | ErrorCode::NETWORK_EXCEPTION
         | ErrorCode::KAFKA_STORAGE_ERROR => None,
-        ErrorCode::PRODUCER_FENCED
-        | ErrorCode::INVALID_TXN_STATE
-        | ErrorCode::INVALID_PRODUCER_ID_MAPPING
-        | ErrorCode::UNKNOWN_SERVER_ERROR => Some(Failure::Fatal),
+        ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_TXN_STATE | ErrorCode::INVALID_PRODUCER_ID_MAPPING => {
+            Some(Failure::Fatal)
+        }
+        ErrorCode::UNKNOWN_SERVER_ERROR => panic!("a producer is told {error}"),
         _ => Some(Failure::Abortable),
     }
 }
