@@ -83,10 +83,13 @@ impl KeyLedger {
                 key.committed.push((offset, number));
                 continue;
             }
-            let is_removed = key
-                .written
-                .range(last..)
-                .any(|(_, (transaction, is_tombstone))| *is_tombstone && may_be_committed(*transaction));
+            // A later one that is committed has it removed, and is a tombstone, or behind what was read: after power
+            // losses a high watermark is for a moment where it was checkpointed last, and has been farther before.
+            let offsets = &self.offsets;
+            let is_removed = key.written.range(last..).any(|(number, (transaction, is_tombstone))| {
+                let is_behind = *number > last && offsets.get(number).is_none_or(|offset| *offset >= end_offset);
+                (*is_tombstone || is_behind) && may_be_committed(*transaction)
+            });
             assert!(is_removed, "{who} finds nothing of key {name}, but {last} is committed: {:?}", key.written);
         }
     }
@@ -141,5 +144,30 @@ mod tests {
     #[should_panic = "finds nothing of key 1, but 11 is committed"]
     fn a_lost_key_is_found_out() {
         reads(&mut ledger(), 300, 250, None);
+    }
+
+    /// A record behind what is read first has removed the one before.
+    fn ledger_with_one_more() -> KeyLedger {
+        let mut ledger = ledger();
+        ledger.sends(4, vec![KeyRecord { key: 1, number: 14, is_tombstone: false }]);
+        ledger.acknowledges(300, &[14]);
+        ledger
+    }
+
+    #[test]
+    fn what_has_removed_a_record_may_be_behind_what_is_read() {
+        ledger_with_one_more().reads("a reader", 300, &Found::new(), |transaction| transaction == 4);
+    }
+
+    #[test]
+    #[should_panic = "finds nothing of key 1, but 11 is committed"]
+    fn what_is_aborted_has_removed_nothing() {
+        ledger_with_one_more().reads("a reader", 300, &Found::new(), |_| false);
+    }
+
+    #[test]
+    #[should_panic = "finds nothing of key 1, but 11 is committed"]
+    fn what_has_removed_a_record_is_found_where_it_is_read() {
+        ledger_with_one_more().reads("a reader", 301, &Found::new(), |transaction| transaction == 4);
     }
 }
