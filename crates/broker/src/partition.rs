@@ -743,5 +743,5 @@ fn refusal(error: &AppendError) -> Refusal {
         AppendError::OffsetsOutOfOrder { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
         AppendError::DiskFull | AppendError::Exhausted => ErrorCode::KAFKA_STORAGE_ERROR,
     };
-    Refusal { code, message: Some(error.to_string()), records: Vec::new() }
+    Refusal { message: Some(error.to_string()), ..code.into() }
 }

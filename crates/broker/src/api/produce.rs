@@ -347,9 +347,9 @@ fn check(
     let rules = &partition.settings().rules;
     let batch = batch::validate(&records, rules, context.api_version, broker.env.clock.now_ms());
     let batch = batch.map_err(|error| Refusal {
-        code: error.code(),
         records: error.rejected().iter().map(|record| (record.index, record.reason.to_string())).collect(),
         message: Some(error.to_string()),
+        ..error.code().into()
     })?;
     if records.as_ptr_range().contains(&batch.bytes.as_ptr()) {
         return Ok(batch);

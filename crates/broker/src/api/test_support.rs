@@ -271,7 +271,7 @@ pub(crate) fn led_by(leader: i32, replicas: &[i32]) -> PartitionRecord {
 }
 
 /// A batch of one record.
-pub(super) fn batch() -> Batch {
+pub(crate) fn batch() -> Batch {
     let mut builder = BatchBuilder::new();
     builder.push(0, None, Some(b"value"), &[]);
     builder.build()

@@ -19,7 +19,7 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use wire::batch::Batch;
 
 use crate::controller::Controller;
-use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Terms};
+use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Refusal, Terms};
 use crate::session::Session;
 use crate::threads::spawn_blocking;
 
@@ -73,7 +73,15 @@ impl InternalTopic {
         Box::pin(async move {
             let (commits, completion) = enqueued?;
             commits.commit();
-            appended(poll_fn(|cx| completion.poll(cx)).await)
+            let outcomes = poll_fn(|cx| completion.poll(cx)).await;
+            match &outcomes[..] {
+                // As long as this node leads it stays there, and whoever leads next may have it: it counts. A coordinator
+                // that took it back would not know what its log says.
+                [ProduceOutcome::Refused(Refusal { is_appended: true, .. })] => {
+                    Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+                }
+                _ => appended(outcomes),
+            }
         })
     }
 
@@ -199,5 +207,42 @@ impl OffsetsLog for InternalTopic {
         transaction_version: i8,
     ) -> BoxFuture<Result<i64, ErrorCode>> {
         self.append_as(Origin::Marker { transaction_version }, None, partition, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use coordinator::group::OFFSETS_TOPIC;
+    use wire::Uuid;
+
+    use super::*;
+    use crate::api::test_support::{NODE_ID, TestBroker, batch, led_by, registration};
+
+    #[tokio::test]
+    async fn what_is_refused_while_it_waits_stays_in_the_log_and_counts() {
+        let broker = TestBroker::start().await;
+        broker.commit([registration(NODE_ID + 1).into()]).await;
+        broker.create(OFFSETS_TOPIC, Uuid([7; 16]), &[led_by(NODE_ID, &[NODE_ID, NODE_ID + 1])]).await;
+        let topic = InternalTopic {
+            name: OFFSETS_TOPIC,
+            partitions: Arc::clone(&broker.partitions),
+            loaded: Arc::new(Mutex::new([(0, 0)].into())),
+            metadata: Arc::clone(&broker.metadata),
+            controller: broker.controller.clone(),
+            config: Arc::clone(&broker.config),
+            session: Arc::clone(&broker.session),
+        };
+        let partition = broker.partitions.find_by_name(OFFSETS_TOPIC, 0).expect("it leads");
+        let mut waits = topic.append(0, batch());
+        assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await, "the follower does not have it");
+        partition.with_log(|_| ());
+        assert_eq!(partition.view().log_end_offset(), 1, "what was queued is appended");
+        // The follower has never been heard of.
+        partition.refuse_if_stalled(-1);
+        assert_eq!(waits.await, Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
+        assert_eq!(topic.append(0, batch()).await, Err(ErrorCode::NOT_LEADER_OR_FOLLOWER), "this one is not appended");
+        assert_eq!(partition.view().log_end_offset(), 1);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use wire::ErrorCode;
 
 use super::role::Progress;
-use super::{ProduceCompletion, ProduceOutcome, ProduceTimings};
+use super::{ProduceCompletion, ProduceOutcome, ProduceTimings, Refusal};
 
 /// What an acknowledgement waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,8 @@ pub(super) fn answer(settled: Vec<Waiting>, progress: Option<&Progress>, now: Du
 /// Refuses them.
 pub(super) fn refuse(waiting: impl IntoIterator<Item = Waiting>, code: ErrorCode) {
     for waiting in waiting {
-        waiting.completion.fill(waiting.slot, code.into());
+        let refusal = Refusal { is_appended: true, ..code.into() };
+        waiting.completion.fill(waiting.slot, ProduceOutcome::Refused(refusal));
     }
 }
 

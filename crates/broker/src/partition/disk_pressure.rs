@@ -86,7 +86,7 @@ impl Partition {
             }
             DiskPressure::OnlyReserve => "the disk is full: only disk.reserve.bytes are left",
         };
-        Err(Refusal { code: ErrorCode::KAFKA_STORAGE_ERROR, message: Some(cause.to_owned()), records: Vec::new() })
+        Err(Refusal { message: Some(cause.to_owned()), ..ErrorCode::KAFKA_STORAGE_ERROR.into() })
     }
 
     /// Refuses all requests that wait for a stalled disk. What is under way may still be appended.

@@ -240,7 +240,7 @@ fn nothing_has_to_be_synced_for_a_commit_of_what_is_durable() {
     node.partition
         .take_role(&metadata::Partition { leader: 2, leader_epoch: 1, ..metadata::Partition::default() }, &|_| None);
     let mut context = Context::from_waker(Waker::noop());
-    let refused = Poll::Ready(vec![ErrorCode::NOT_LEADER_OR_FOLLOWER.into()]);
-    assert_eq!(completion.poll(&mut context), refused);
+    let refusal = Refusal { is_appended: true, ..ErrorCode::NOT_LEADER_OR_FOLLOWER.into() };
+    assert_eq!(completion.poll(&mut context), Poll::Ready(vec![ProduceOutcome::Refused(refusal)]));
     assert!(node.partition.make_durable(2).is_none(), "another leads");
 }

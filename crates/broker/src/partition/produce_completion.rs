@@ -19,18 +19,20 @@ pub enum ProduceOutcome {
     Refused(Refusal),
 }
 
-/// Why batches were not appended, for the response.
+/// Why batches were not appended, for the response, or are not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: ErrorCode,
     pub message: Option<String>,
     /// Index in the batch, and what is wrong with the record (KIP-467).
     pub records: Vec<(i32, String)>,
+    /// They are in the log, and may stay there: it was refused to wait for other replicas, or for the disk.
+    pub is_appended: bool,
 }
 
 impl From<ErrorCode> for Refusal {
     fn from(code: ErrorCode) -> Self {
-        Self { code, message: None, records: Vec::new() }
+        Self { code, message: None, records: Vec::new(), is_appended: false }
     }
 }
 

@@ -122,7 +122,8 @@ fn a_disk_that_fails_leaves_nobody_without_an_answer() {
         assert!(partition.is_offline());
         assert!(!refused.is_empty());
         for outcome in refused {
-            assert_eq!(outcome, ErrorCode::KAFKA_STORAGE_ERROR.into());
+            let ProduceOutcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(refusal.code, ErrorCode::KAFKA_STORAGE_ERROR);
         }
     }
 }
