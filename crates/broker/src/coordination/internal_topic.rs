@@ -19,9 +19,14 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use wire::batch::Batch;
 
 use crate::controller::Controller;
-use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Refusal, Terms};
+use crate::partition::{
+    Acks, Partition, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Refusal, Terms,
+};
 use crate::session::Session;
 use crate::threads::spawn_blocking;
+
+/// How often a leader that hears of nobody looks whether it leads still.
+const STALLED_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often damaged records are read again while they are being repaired.
 const MENDING_INTERVAL: Duration = Duration::from_millis(50);
@@ -71,13 +76,14 @@ impl InternalTopic {
     ) -> BoxFuture<Result<i64, ErrorCode>> {
         let enqueued = self.enqueue(origin, guard, partition, batch);
         Box::pin(async move {
-            let (commits, completion) = enqueued?;
+            let (partition, commits, completion) = enqueued?;
             commits.commit();
             let outcomes = poll_fn(|cx| completion.poll(cx)).await;
             match &outcomes[..] {
-                // As long as this node leads it stays there, and whoever leads next may have it: it counts. A coordinator
-                // that took it back would not know what its log says.
+                // As long as this node leads it stays there. A coordinator that took it back would not know what its log
+                // says, and one that counted on it not what the next leader has.
                 [ProduceOutcome::Refused(Refusal { is_appended: true, .. })] => {
+                    replicated(&partition, partition.view().log_end_offset()).await?;
                     Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
                 }
                 _ => appended(outcomes),
@@ -91,7 +97,7 @@ impl InternalTopic {
         guard: Option<VerificationGuard>,
         partition: i32,
         batch: Batch,
-    ) -> Result<(PendingCommits, Arc<ProduceCompletion>), ErrorCode> {
+    ) -> Result<(Arc<Partition>, PendingCommits, Arc<ProduceCompletion>), ErrorCode> {
         let leader_epoch = self.loaded.lock().get(&partition).copied();
         let partition = self.partitions.find_by_name(self.name, partition)?;
         let leader_epoch = Some(leader_epoch.ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?);
@@ -99,7 +105,22 @@ impl InternalTopic {
         let mut commits = PendingCommits::default();
         let terms = Terms { origin, leader_epoch, guard };
         partition.enqueue_on(terms, batch, Acks::All, &completion, 0, &mut commits);
-        Ok((commits, completion))
+        Ok((partition, commits, completion))
+    }
+}
+
+/// Waits until all replicas in sync have what is below an offset, on disk, as long as this node leads.
+async fn replicated(partition: &Arc<Partition>, end_offset: i64) -> Result<(), ErrorCode> {
+    loop {
+        partition.check_leader()?;
+        let Some(completion) = partition.make_durable(end_offset) else { return partition.check_leader() };
+        match appended(poll_fn(|cx| completion.poll(cx)).await) {
+            // All in-sync replicas have it; that they are too few does not matter to who leads next.
+            Ok(_) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => return Ok(()),
+            // This node hears of no controller and no followers, and may go on to lead.
+            Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) => sleep(STALLED_INTERVAL).await,
+            Err(code) => return Err(code),
+        }
     }
 }
 
@@ -144,6 +165,11 @@ impl TopicLog for InternalTopic {
         partition.check_leader()?;
         // What is not replicated yet is not taken back as long as this node leads.
         Ok((partition.log_start_offset(), partition.view().log_end_offset()))
+    }
+
+    fn replicated(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>> {
+        let partition = self.partitions.find_by_name(self.name, partition);
+        Box::pin(async move { replicated(&partition?, end_offset).await })
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
@@ -216,15 +242,18 @@ mod tests {
 
     use coordinator::group::OFFSETS_TOPIC;
     use wire::Uuid;
+    use wire::state::metadata::PartitionChangeRecord;
 
     use super::*;
     use crate::api::test_support::{NODE_ID, TestBroker, batch, led_by, registration};
 
+    const TOPIC_ID: Uuid = Uuid([7; 16]);
+
     #[tokio::test]
-    async fn what_is_refused_while_it_waits_stays_in_the_log_and_counts() {
+    async fn what_is_refused_while_it_waits_stays_in_the_log_and_counts_when_others_have_it() {
         let broker = TestBroker::start().await;
         broker.commit([registration(NODE_ID + 1).into()]).await;
-        broker.create(OFFSETS_TOPIC, Uuid([7; 16]), &[led_by(NODE_ID, &[NODE_ID, NODE_ID + 1])]).await;
+        broker.create(OFFSETS_TOPIC, TOPIC_ID, &[led_by(NODE_ID, &[NODE_ID, NODE_ID + 1])]).await;
         let topic = InternalTopic {
             name: OFFSETS_TOPIC,
             partitions: Arc::clone(&broker.partitions),
@@ -241,8 +270,24 @@ mod tests {
         assert_eq!(partition.view().log_end_offset(), 1, "what was queued is appended");
         // The follower has never been heard of.
         partition.refuse_if_stalled(-1);
-        assert_eq!(waits.await, Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
         assert_eq!(topic.append(0, batch()).await, Err(ErrorCode::NOT_LEADER_OR_FOLLOWER), "this one is not appended");
         assert_eq!(partition.view().log_end_offset(), 1);
+        let (waits, loads) = (tokio::spawn(waits), tokio::spawn(topic.replicated(0, 1)));
+        for _ in 0..3 {
+            sleep(STALLED_INTERVAL).await;
+            partition.refuse_if_stalled(-1);
+            assert!(!waits.is_finished() && !loads.is_finished(), "nobody else has it");
+        }
+        // Without the other it leads on.
+        let change = PartitionChangeRecord {
+            partition_id: 0,
+            topic_id: TOPIC_ID,
+            isr: Some(vec![NODE_ID]),
+            leader: NODE_ID,
+            ..Default::default()
+        };
+        broker.commit([change.into()]).await;
+        assert_eq!(waits.await.expect("it ends"), Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND));
+        assert_eq!(loads.await.expect("it ends"), Ok(()));
     }
 }

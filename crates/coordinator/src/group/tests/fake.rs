@@ -181,6 +181,10 @@ impl TopicLog for FakeLog {
         Ok((0, self.0.lock().logs.get(&partition).map_or(0, |log| end_offset(log))))
     }
 
+    fn replicated(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
         let mut bytes = BytesMut::new();
         if let Some(log) = self.0.lock().logs.get(&partition) {

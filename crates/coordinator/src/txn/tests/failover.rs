@@ -168,6 +168,29 @@ async fn while_loading_and_after_unloading_nobody_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_decision_that_only_the_leader_has_is_not_acted_upon() {
+    let world = World::new().await;
+    let mut producer = ready(&world.txn, "id").await;
+    producer.add(&world.txn, &[("t0", 0)]).await.unwrap();
+    world.cluster.cut(0, true);
+    producer.end(&world.txn, END_V1, true).await.unwrap();
+    world.txn.unload(0);
+    world.cluster.cut(0, false);
+    for is_replicated in [false, true] {
+        let replication = world.log.hold_replication();
+        let loading = tokio::spawn(world.txn.load(0, 6));
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(init(&world.txn, "id", None).await, Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));
+        assert!(world.cluster.markers().is_empty());
+        let result = if is_replicated { Ok(()) } else { Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) };
+        replication.send(result).unwrap();
+        assert_eq!(loading.await.unwrap(), result);
+        settle().await;
+        assert_eq!(world.cluster.markers().len(), usize::from(is_replicated));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn late_news_of_a_former_leadership_changes_nothing_in_the_next() {
     let world = World::new().await;
     let mut producer = ready(&world.txn, "id").await;

@@ -48,6 +48,8 @@ struct LogState {
     max_batch_bytes: usize,
     may_have_moved: bool,
     appends: usize,
+    /// What the next load waits for, until other replicas have what is read.
+    replicating: Option<oneshot::Receiver<Result<(), ErrorCode>>>,
 }
 
 impl FakeLog {
@@ -58,6 +60,7 @@ impl FakeLog {
             max_batch_bytes: 2_000,
             may_have_moved: false,
             appends: 0,
+            replicating: None,
         };
         Arc::new(Self(Mutex::new(state)))
     }
@@ -65,6 +68,13 @@ impl FakeLog {
     /// What becomes of appends from now on.
     pub(super) fn set(&self, fate: Fate) {
         self.0.lock().fate = fate;
+    }
+
+    /// Other replicas have what there is only when that is sent.
+    pub(super) fn hold_replication(&self) -> oneshot::Sender<Result<(), ErrorCode>> {
+        let (sender, replicating) = oneshot::channel();
+        self.0.lock().replicating = Some(replicating);
+        sender
     }
 
     /// Makes the oldest waiting batches durable.
@@ -160,6 +170,16 @@ impl TopicLog for FakeLog {
 
     fn offsets(&self, _: i32) -> Result<(i64, i64), ErrorCode> {
         Ok((0, end_offset(&self.0.lock().entries)))
+    }
+
+    fn replicated(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
+        let replicating = self.0.lock().replicating.take();
+        Box::pin(async move {
+            match replicating {
+                Some(replicated) => replicated.await.unwrap_or(Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)),
+                None => Ok(()),
+            }
+        })
     }
 
     fn read(&self, _: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
