@@ -9,7 +9,7 @@ use crate::topic_log::TopicLog;
 /// Decompressed size that a batch may have.
 const MAX_SECTION_BYTES: usize = 64 * 1024 * 1024;
 
-/// Shows every batch of a partition, and returns when all replicas in sync have them. Of one that is damaged there is only the header, and it is logged: it is lost, but
+/// Shows every batch of a partition, and returns when they are committed. Of one that is damaged there is only the header, and it is logged: it is lost, but
 /// not what follows it, as long as the start of that is known.
 pub(crate) async fn read_batches(
     log: &dyn TopicLog,
@@ -48,7 +48,7 @@ pub(crate) async fn read_batches(
         }
         offset = next_offset;
     }
-    log.replicated(partition, end_offset).await
+    log.committed(partition, end_offset).await
 }
 
 fn unreadable(partition: i32, offset: i64, error: &BatchError) -> ErrorCode {

@@ -19,14 +19,12 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use wire::batch::Batch;
 
 use crate::controller::Controller;
-use crate::partition::{
-    Acks, Partition, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Refusal, Terms,
-};
+use crate::partition::{Acks, Partition, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Terms};
 use crate::session::Session;
 use crate::threads::spawn_blocking;
 
-/// How often a leader that hears of nobody looks whether it leads still.
-const STALLED_INTERVAL: Duration = Duration::from_millis(50);
+/// How often it is looked whether something is committed that could not be at once.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often damaged records are read again while they are being repaired.
 const MENDING_INTERVAL: Duration = Duration::from_millis(50);
@@ -79,15 +77,19 @@ impl InternalTopic {
             let (partition, commits, completion) = enqueued?;
             commits.commit();
             let outcomes = poll_fn(|cx| completion.poll(cx)).await;
-            match &outcomes[..] {
+            let is_appended = match &outcomes[..] {
+                [ProduceOutcome::Refused(refusal)] => {
+                    refusal.is_appended || refusal.code == ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                }
+                _ => false,
+            };
+            if is_appended {
                 // As long as this node leads it stays there. A coordinator that took it back would not know what its log
                 // says, and one that counted on it not what the next leader has.
-                [ProduceOutcome::Refused(Refusal { is_appended: true, .. })] => {
-                    replicated(&partition, partition.view().log_end_offset()).await?;
-                    Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-                }
-                _ => appended(outcomes),
+                committed(&partition, partition.view().log_end_offset()).await?;
+                return Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND);
             }
+            appended(outcomes)
         })
     }
 
@@ -109,16 +111,24 @@ impl InternalTopic {
     }
 }
 
-/// Waits until all replicas in sync have what is below an offset, on disk, as long as this node leads.
-async fn replicated(partition: &Arc<Partition>, end_offset: i64) -> Result<(), ErrorCode> {
+/// Waits until consumers may read what is below an offset, as long as this node leads: enough replicas are in sync, and
+/// all of them have it. Fewer may have it, and be gone when another one leads that does not.
+async fn committed(partition: &Arc<Partition>, end_offset: i64) -> Result<(), ErrorCode> {
     loop {
         partition.check_leader()?;
-        let Some(completion) = partition.make_durable(end_offset) else { return partition.check_leader() };
+        if partition.high_watermark() >= end_offset {
+            return Ok(());
+        }
+        let Some(completion) = partition.make_durable(end_offset) else {
+            sleep(COMMIT_INTERVAL).await;
+            continue;
+        };
         match appended(poll_fn(|cx| completion.poll(cx)).await) {
-            // All in-sync replicas have it; that they are too few does not matter to who leads next.
-            Ok(_) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => return Ok(()),
-            // This node hears of no controller and no followers, and may go on to lead.
-            Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) => sleep(STALLED_INTERVAL).await,
+            Ok(_) => return Ok(()),
+            // Too few are in sync. Or this node hears of no controller and no followers, and may go on to lead.
+            Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND | ErrorCode::NOT_LEADER_OR_FOLLOWER) => {
+                sleep(COMMIT_INTERVAL).await;
+            }
             Err(code) => return Err(code),
         }
     }
@@ -167,9 +177,9 @@ impl TopicLog for InternalTopic {
         Ok((partition.log_start_offset(), partition.view().log_end_offset()))
     }
 
-    fn replicated(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>> {
+    fn committed(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>> {
         let partition = self.partitions.find_by_name(self.name, partition);
-        Box::pin(async move { replicated(&partition?, end_offset).await })
+        Box::pin(async move { committed(&partition?, end_offset).await })
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
@@ -272,9 +282,9 @@ mod tests {
         partition.refuse_if_stalled(-1);
         assert_eq!(topic.append(0, batch()).await, Err(ErrorCode::NOT_LEADER_OR_FOLLOWER), "this one is not appended");
         assert_eq!(partition.view().log_end_offset(), 1);
-        let (waits, loads) = (tokio::spawn(waits), tokio::spawn(topic.replicated(0, 1)));
+        let (waits, loads) = (tokio::spawn(waits), tokio::spawn(topic.committed(0, 1)));
         for _ in 0..3 {
-            sleep(STALLED_INTERVAL).await;
+            sleep(COMMIT_INTERVAL).await;
             partition.refuse_if_stalled(-1);
             assert!(!waits.is_finished() && !loads.is_finished(), "nobody else has it");
         }

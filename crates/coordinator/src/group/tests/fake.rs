@@ -181,7 +181,7 @@ impl TopicLog for FakeLog {
         Ok((0, self.0.lock().logs.get(&partition).map_or(0, |log| end_offset(log))))
     }
 
-    fn replicated(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
+    fn committed(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -172,7 +172,7 @@ impl TopicLog for FakeLog {
         Ok((0, end_offset(&self.0.lock().entries)))
     }
 
-    fn replicated(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
+    fn committed(&self, _: i32, _: i64) -> BoxFuture<Result<(), ErrorCode>> {
         let replicating = self.0.lock().replicating.take();
         Box::pin(async move {
             match replicating {

@@ -243,8 +243,8 @@ impl TopicLog for LedLog {
         self.model.log.offsets(partition)
     }
 
-    fn replicated(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>> {
-        self.model.log.replicated(partition, end_offset)
+    fn committed(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>> {
+        self.model.log.committed(partition, end_offset)
     }
 
     fn read(&self, partition: i32, from_offset: i64, max_bytes: u32) -> BoxFuture<Result<Bytes, ErrorCode>> {
