@@ -14,8 +14,8 @@
 //! Some clusters have transactions: [`transactional_clients`] and [`committed_readers`] live in them, and the
 //! [`transaction_ledger`] knows what must hold of what they do and read. Half of these have [`copiers`], whose
 //! [`group_members`] share partitions; the [`group_ledger`] knows what must hold of their group, and the
-//! [`copy_ledger`] what they have to have copied. The other half have [`keepers`], who write to a compacted topic, and the
-//! [`key_ledger`] knows what it has to keep.
+//! [`copy_ledger`] what they have to have copied. The other half have [`keepers`], who write to a compacted topic, and
+//! the [`key_ledger`] knows what it has to keep.
 //!
 //! [`replica`] is shared with the simulation of replication alone.
 

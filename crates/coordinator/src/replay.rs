@@ -9,8 +9,8 @@ use crate::topic_log::TopicLog;
 /// Decompressed size that a batch may have.
 const MAX_SECTION_BYTES: usize = 64 * 1024 * 1024;
 
-/// Shows every batch of a partition, and returns when they are committed. Of one that is damaged there is only the header, and it is logged: it is lost, but
-/// not what follows it, as long as the start of that is known.
+/// Shows every batch of a partition, and returns when they are committed. Of one that is damaged there is only the
+/// header, and it is logged: it is lost, but not what follows it, as long as the start of that is known.
 pub(crate) async fn read_batches(
     log: &dyn TopicLog,
     partition: i32,

@@ -28,9 +28,9 @@ pub trait TopicLog: Send + Sync + 'static {
     /// The first offset of the log, and the offset after its last record.
     fn offsets(&self, partition: i32) -> Result<(i64, i64), ErrorCode>;
 
-    /// Resolves when what is below an offset is committed: every later leader has it. Before, nothing may follow from it,
-    /// no answer and no marker of a transaction. An error means that the partition is led by another broker, or cannot
-    /// be read.
+    /// Resolves when what is below an offset is committed: every later leader has it. Before, nothing may follow from
+    /// it, no answer and no marker of a transaction. An error means that the partition is led by another broker, or
+    /// cannot be read.
     fn committed(&self, partition: i32, end_offset: i64) -> BoxFuture<Result<(), ErrorCode>>;
 
     /// Whole batches from the one that holds `from_offset` or the next one after it (a compacted log has holes), at

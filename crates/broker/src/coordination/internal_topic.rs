@@ -84,8 +84,8 @@ impl InternalTopic {
                 _ => false,
             };
             if is_appended {
-                // As long as this node leads it stays there. A coordinator that took it back would not know what its log
-                // says, and one that counted on it not what the next leader has.
+                // As long as this node leads it stays there. A coordinator that took it back would not know what its
+                // log says, and one that counted on it not what the next leader has.
                 committed(&partition, partition.view().log_end_offset()).await?;
                 return Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND);
             }

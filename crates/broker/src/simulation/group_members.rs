@@ -1,5 +1,6 @@
 //! Members of consumer groups (KIP-848), which do what Java's do (`ConsumerMembershipManager`): they join, give up what
-//! they are told to and say so, and join again when they are fenced. What they do with their partitions is up to others.
+//! they are told to and say so, and join again when they are fenced. What they do with their partitions is up to
+//! others.
 
 use std::sync::Arc;
 
