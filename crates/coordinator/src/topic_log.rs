@@ -23,6 +23,9 @@ pub trait TopicLog: Send + Sync + 'static {
     /// offset. The coordinator calls it with a lock held, so it must only enqueue; writing and syncing happen when the
     /// future is polled, and concurrent batches share them. The coordinator polls every future to its end, also if its
     /// request was dropped.
+    ///
+    /// NOT_ENOUGH_REPLICAS_AFTER_APPEND comes when the batch is committed, though too late for who waits: it stays.
+    /// With any other error it counts for nothing here, or this node does not lead the partition any more.
     fn append(&self, partition: i32, batch: Batch) -> BoxFuture<Result<i64, ErrorCode>>;
 
     /// The first offset of the log, and the offset after its last record.

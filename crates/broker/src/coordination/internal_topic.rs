@@ -19,7 +19,9 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopic
 use wire::batch::Batch;
 
 use crate::controller::Controller;
-use crate::partition::{Acks, Partition, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Terms};
+use crate::partition::{
+    Acks, Partition, PartitionTable, PendingCommits, ProduceCompletion, ProduceOutcome, Refusal, Terms,
+};
 use crate::session::Session;
 use crate::threads::spawn_blocking;
 
@@ -77,13 +79,7 @@ impl InternalTopic {
             let (partition, commits, completion) = enqueued?;
             commits.commit();
             let outcomes = poll_fn(|cx| completion.poll(cx)).await;
-            let is_appended = match &outcomes[..] {
-                [ProduceOutcome::Refused(refusal)] => {
-                    refusal.is_appended || refusal.code == ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                }
-                _ => false,
-            };
-            if is_appended {
+            if let [ProduceOutcome::Refused(Refusal { is_appended: true, .. })] = &outcomes[..] {
                 // As long as this node leads it stays there. A coordinator that took it back would not know what its
                 // log says, and one that counted on it not what the next leader has.
                 committed(&partition, partition.view().log_end_offset()).await?;

@@ -128,16 +128,20 @@ pub(super) fn answer(settled: Vec<Waiting>, progress: Option<&Progress>, now: Du
             _ => progress.and_then(|progress| progress.settles(&waiting)).and_then(Result::err),
         };
         let timings = ProduceTimings { settled: now, ..waiting.timings };
-        waiting.completion.complete_after(timings, waiting.slot, refused.map_or(waiting.outcome, ProduceOutcome::from));
+        waiting.completion.complete_after(timings, waiting.slot, refused.map_or(waiting.outcome, refused_appended));
     }
 }
 
 /// Refuses them.
 pub(super) fn refuse(waiting: impl IntoIterator<Item = Waiting>, code: ErrorCode) {
     for waiting in waiting {
-        let refusal = Refusal { is_appended: true, ..code.into() };
-        waiting.completion.fill(waiting.slot, ProduceOutcome::Refused(refusal));
+        waiting.completion.fill(waiting.slot, refused_appended(code));
     }
+}
+
+/// What waits here is in the log.
+fn refused_appended(code: ErrorCode) -> ProduceOutcome {
+    ProduceOutcome::Refused(Refusal { is_appended: true, ..code.into() })
 }
 
 #[cfg(test)]

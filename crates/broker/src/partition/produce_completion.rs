@@ -26,7 +26,7 @@ pub struct Refusal {
     pub message: Option<String>,
     /// Index in the batch, and what is wrong with the record (KIP-467).
     pub records: Vec<(i32, String)>,
-    /// They are in the log, and may stay there: it was refused to wait for other replicas, or for the disk.
+    /// They are in the log, and may stay there: other replicas or the disk did not get there.
     pub is_appended: bool,
 }
 

@@ -248,7 +248,7 @@ impl GroupCoordinator {
             answers.iter_mut().for_each(|answer| answer.fail(response_error(error)));
         }
         match result {
-            // All replicas in sync have it, though they are too few: it stays in the log.
+            // It is committed, though later than its senders were to wait.
             Ok(()) | Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => {
                 if let Some(classic) = classic {
                     tracing::info!(group_id, "a consumer group uses the classic protocol again");

@@ -71,8 +71,8 @@ impl InFlight {
         if slot.incarnation != self.incarnation {
             return;
         }
-        // What all replicas in sync have stays in the log, also if they are too few. In a transaction it counts: the
-        // marker that ends it would count it after a failover.
+        // What fails so is in the log, though its sender is told something else. In a transaction it counts: the marker
+        // that ends it would count it after a failover.
         let is_durable = match result {
             Err(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND) => self.producer_id.is_some(),
             result => result.is_ok(),
