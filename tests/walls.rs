@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates from the ground up. Each may use those before it.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "openmetrics",
     "wire",
+    "security",
     "storage",
     "platform",
     "configuration",
@@ -50,8 +51,9 @@ const BROKER: [&str; 25] = [
 ];
 
 /// Crates that use nothing of those between them and the ones named here, whatever the order allows.
-const APART: [(&str, &[&str]); 3] = [
-    ("client", &["wire"]),
+const APART: [(&str, &[&str]); 4] = [
+    ("security", &[]),
+    ("client", &["wire", "security"]),
     ("lab", &["openmetrics", "wire", "client"]),
     ("console", &["openmetrics", "wire", "client"]),
 ];

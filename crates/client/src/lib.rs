@@ -41,6 +41,7 @@ pub mod system_error;
 mod tls;
 mod transaction;
 
+pub use self::security::{Security, SecurityConfig};
 pub use admin::{
     AbortTarget, ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource,
     ConfigSynonym, ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupEpochs, GroupMember,
@@ -65,7 +66,6 @@ pub use producer::{Acks, Delivered, Delivery, Producer, ProducerConfig, Producer
 pub use protocol::assigned_partitions;
 pub use reassignment_plan::{ReassignmentPlan, read_reassignment_plan, write_reassignment_plan};
 pub use replica_comparison::{ReplicaComparison, ReplicaDifference, ReplicaProblem};
-pub use security::{Security, SecurityConfig};
 pub use security_error::SecurityError;
 pub use transaction::{PRODUCE_ADDS_PARTITIONS, Transactions};
 

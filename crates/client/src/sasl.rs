@@ -1,11 +1,8 @@
 //! SASL: who uses a connection, and how it is proved (KIP-43). [`crate::connection`] speaks of it with the broker.
 
-mod jaas;
-pub(crate) mod scram;
+use security::{Mechanism, Secret, jaas};
 
-use scram::Hash;
-
-use crate::security_error::{PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, Secret, SecurityError};
+use crate::security_error::SecurityError;
 
 /// Who we are.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,47 +12,28 @@ pub(crate) struct Credentials {
     pub(crate) password: Secret,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mechanism {
-    Plain,
-    Scram(Hash),
-}
-
-impl Mechanism {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Plain => PLAIN,
-            Self::Scram(Hash::Sha256) => SCRAM_SHA_256,
-            Self::Scram(Hash::Sha512) => SCRAM_SHA_512,
-        }
-    }
-}
-
 impl Credentials {
     /// By `sasl.mechanism` and `sasl.jaas.config`.
     pub(crate) fn new(mechanism: &str, config: &str) -> Result<Self, SecurityError> {
-        let (mechanism, module) = match mechanism {
-            PLAIN => (Mechanism::Plain, "PlainLoginModule"),
-            SCRAM_SHA_256 => (Mechanism::Scram(Hash::Sha256), "ScramLoginModule"),
-            SCRAM_SHA_512 => (Mechanism::Scram(Hash::Sha512), "ScramLoginModule"),
-            _ => return Err(SecurityError::Mechanism { mechanism: mechanism.to_owned() }),
-        };
+        let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };
+        let mechanism = Mechanism::from_name(mechanism).ok_or_else(unknown)?;
+        let module = mechanism.login_module();
         let wrong = |reason: String| SecurityError::Jaas { reason };
-        let mut login = jaas::parse(config).map_err(|reason| wrong(reason.to_owned()))?;
-        if login.module.rsplit('.').next() != Some(module) {
+        let mut login = jaas::parse(config).map_err(|reason| wrong(reason.to_string()))?;
+        if login.module_name() != module {
             return Err(wrong(format!("is for {}; {} needs {module}", login.module, mechanism.name())));
         }
-        if login.options.get("tokenauth").is_some_and(|value| value == "true") {
+        if login.options.get("tokenauth").is_some_and(|value| value.expose() == "true") {
             return Err(wrong("has tokenauth=true; delegation tokens are not there".to_owned()));
         }
         let mut take = |name: &str| {
             let value = login.options.remove(name).ok_or_else(|| wrong(format!("has no {name}")))?;
-            match value.chars().any(char::is_control) {
+            match value.expose().chars().any(char::is_control) {
                 true => Err(wrong(format!("has a control character in its {name}"))),
                 false => Ok(value),
             }
         };
-        Ok(Self { mechanism, username: take("username")?, password: Secret(take("password")?) })
+        Ok(Self { mechanism, username: take("username")?.expose().clone(), password: take("password")? })
     }
 }
 

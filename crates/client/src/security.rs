@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
+use security::Secret;
+
 use crate::sasl::Credentials;
-use crate::security_error::{Secret, SecurityError, ignored, wrong};
+use crate::security_error::{SecurityError, ignored, wrong};
 use crate::tls::{Tls, TlsConfig};
 
 /// What the names of all settings of security begin with.
@@ -52,7 +54,7 @@ impl SecurityConfig {
                 };
             }
             "sasl.mechanism" => self.mechanism = Some(value.to_owned()),
-            "sasl.jaas.config" => self.jaas = Some(Secret(value.to_owned())),
+            "sasl.jaas.config" => self.jaas = Some(Secret::new(value.to_owned())),
             "security.providers" => return Err(ignored(name, "it is for a JVM")),
             _ if SASL_IGNORED.iter().any(|prefix| name.starts_with(prefix)) => {
                 return Err(ignored(name, "neither PLAIN nor SCRAM uses it"));
@@ -72,7 +74,7 @@ impl SecurityConfig {
     fn credentials(&self) -> Result<Credentials, SecurityError> {
         let mechanism = self.mechanism.as_deref().ok_or(SecurityError::NoMechanism)?;
         let missing = SecurityError::Missing { name: "sasl.jaas.config", because: "a security.protocol with SASL" };
-        Credentials::new(mechanism, &self.jaas.as_ref().ok_or(missing)?.0)
+        Credentials::new(mechanism, self.jaas.as_ref().ok_or(missing)?.expose())
     }
 }
 

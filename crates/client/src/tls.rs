@@ -1,80 +1,44 @@
 //! TLS to a broker: trusted certificates, the client's own, and the handshake.
 //!
-//! Certificates and keys come as PEM, from a file or in the setting itself (KIP-651). As with Java, a certificate in
-//! the truststore may sign others or be the broker's own.
+//! Certificates and keys come from stores ([`security::tls::StoreConfig`]). As with Java, a certificate in the
+//! truststore may sign others or be the broker's own.
 
-mod pem;
 mod verifier;
 
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::version::{TLS12, TLS13};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use security::tls::{self, Identity, StoreConfig, TlsError, Versions};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use verifier::Verifier;
 
-use crate::security_error::{Secret, SecurityError, ignored, wrong};
+use crate::security_error::{SecurityError, ignored, wrong};
 use crate::system_error::reason;
-
-const TRUST_LOCATION: &str = "ssl.truststore.location";
-const TRUST_CERTIFICATES: &str = "ssl.truststore.certificates";
-const KEY_LOCATION: &str = "ssl.keystore.location";
-const KEY_CHAIN: &str = "ssl.keystore.certificate.chain";
-const KEY: &str = "ssl.keystore.key";
 
 /// The settings whose names begin with `ssl.`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TlsConfig {
-    trust_type: Option<String>,
-    trust_location: Option<String>,
-    trust_certificates: Option<String>,
-    key_type: Option<String>,
-    key_location: Option<String>,
-    key_chain: Option<String>,
-    key: Option<Secret>,
+    stores: StoreConfig,
     checks_host_name: bool,
-    /// Of `ssl.enabled.protocols`.
-    versions: Vec<Version>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    Tls12,
-    Tls13,
+    versions: Versions,
 }
 
 impl Default for TlsConfig {
     fn default() -> Self {
-        Self {
-            trust_type: None,
-            trust_location: None,
-            trust_certificates: None,
-            key_type: None,
-            key_location: None,
-            key_chain: None,
-            key: None,
-            checks_host_name: true,
-            versions: vec![Version::Tls13, Version::Tls12],
-        }
+        Self { stores: StoreConfig::default(), checks_host_name: true, versions: Versions::default() }
     }
 }
 
 impl TlsConfig {
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), SecurityError> {
-        let given = || (!value.is_empty()).then(|| value.to_owned());
         match name {
-            "ssl.truststore.type" => self.trust_type = given(),
-            TRUST_LOCATION => self.trust_location = given(),
-            TRUST_CERTIFICATES => self.trust_certificates = given(),
-            "ssl.keystore.type" => self.key_type = given(),
-            KEY_LOCATION => self.key_location = given(),
-            KEY_CHAIN => self.key_chain = given(),
-            KEY => self.key = given().map(Secret),
             "ssl.endpoint.identification.algorithm" => {
                 self.checks_host_name = match value.to_ascii_lowercase().as_str() {
                     "https" => true,
@@ -83,32 +47,17 @@ impl TlsConfig {
                     _ => return Err(wrong(name, value, "https, or nothing for no look at host names")),
                 };
             }
-            "ssl.enabled.protocols" => {
-                let known = value.split(',').filter_map(|version| match version.trim() {
-                    "TLSv1.2" => Some(Version::Tls12),
-                    "TLSv1.3" => Some(Version::Tls13),
-                    _ => None,
-                });
-                let versions: Vec<_> = known.collect();
-                if versions.is_empty() {
-                    return Err(wrong(name, value, "TLSv1.2, TLSv1.3 or both"));
-                }
-                self.versions = versions;
-            }
+            "ssl.enabled.protocols" => self.versions = Versions::parse(value)?,
             // The default, and what leaves the choice to the two sides.
             "ssl.protocol" if matches!(value, "TLSv1.3" | "TLS") => {}
             "ssl.protocol" => return Err(ignored(name, "ssl.enabled.protocols says which versions may be spoken")),
             "ssl.cipher.suites" => return Err(ignored(name, "the two sides agree on one of those that are safe")),
-            // An encrypted key is an error where it is read.
-            "ssl.key.password" => {}
-            "ssl.truststore.password" | "ssl.keystore.password" => {
-                return Err(ignored(name, "PEM has no such password"));
-            }
             "ssl.provider"
             | "ssl.keymanager.algorithm"
             | "ssl.trustmanager.algorithm"
             | "ssl.secure.random.implementation"
             | "ssl.engine.factory.class" => return Err(ignored(name, "it is for a JVM")),
+            _ if self.stores.set(name, value) => {}
             _ => return Err(SecurityError::Unknown { name: name.to_owned() }),
         }
         Ok(())
@@ -119,21 +68,14 @@ impl TlsConfig {
         let algorithms = provider.signature_verification_algorithms;
         let (roots, own) = self.trusted()?;
         let verifier = Verifier { roots, own, checks_host_name: self.checks_host_name, algorithms };
-        let versions: Vec<&SupportedProtocolVersion> = self
-            .versions
-            .iter()
-            .map(|version| match version {
-                Version::Tls12 => &TLS12,
-                Version::Tls13 => &TLS13,
-            })
-            .collect();
-        let unusable = |name, error: rustls::Error| SecurityError::Pem { name, reason: error.to_string() };
+        let unusable = |name, error: rustls::Error| TlsError::Unusable { name, reason: tls::describe(&error) };
         let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&versions)
+            .with_protocol_versions(&self.versions.supported())
             .map_err(|error| unusable("ssl.enabled.protocols", error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let config = match self.identity()? {
+        // What a broker with `ssl.client.auth` wants to see.
+        let config = match self.stores.identity(&read_file)? {
             Some(Identity { chain, key, name }) => {
                 config.with_client_auth_cert(chain, key).map_err(|error| unusable(name, error))?
             }
@@ -144,72 +86,23 @@ impl TlsConfig {
 
     /// Who may sign, and what is trusted as it is.
     fn trusted(&self) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), SecurityError> {
+        if let Some(trusted) = self.stores.trusted(&read_file)? {
+            return Ok((trusted.roots, trusted.certificates));
+        }
+        // Some of a system's certificates may be too old to be read; the others count.
         let mut roots = RootCertStore::empty();
-        let (name, text) = match (&self.trust_certificates, &self.trust_location) {
-            (Some(text), _) => (TRUST_CERTIFICATES, text.clone()),
-            (None, Some(path)) => (TRUST_LOCATION, read_store(TRUST_LOCATION, path, self.trust_type.as_deref())?),
-            (None, None) => {
-                // Some of a system's certificates may be too old to be read; the others count.
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-                return if roots.is_empty() { Err(SecurityError::NoRoots) } else { Ok((roots, Vec::new())) };
-            }
-        };
-        let certificates = pem::certificates(name, &text)?;
-        for certificate in &certificates {
-            let unusable = |error: rustls::Error| SecurityError::Pem { name, reason: error.to_string() };
-            roots.add(certificate.clone()).map_err(unusable)?;
-        }
-        Ok((roots, certificates))
-    }
-
-    /// What a broker with `ssl.client.auth` wants to see.
-    fn identity(&self) -> Result<Option<Identity>, SecurityError> {
-        let missing = |name, because| SecurityError::Missing { name, because };
-        match (&self.key_chain, &self.key, &self.key_location) {
-            (None, None, None) => Ok(None),
-            (None, None, Some(path)) => {
-                let name = KEY_LOCATION;
-                let text = read_store(name, path, self.key_type.as_deref())?;
-                Ok(Some(Identity { chain: pem::certificates(name, &text)?, key: pem::key(name, &text)?, name }))
-            }
-            (Some(chain), Some(key), _) => {
-                let (chain, key) = (pem::certificates(KEY_CHAIN, chain)?, pem::key(KEY, &key.0)?);
-                Ok(Some(Identity { chain, key, name: KEY }))
-            }
-            (None, Some(_), _) => Err(missing(KEY_CHAIN, KEY)),
-            (Some(_), None, _) => Err(missing(KEY, KEY_CHAIN)),
-        }
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() { Err(SecurityError::NoRoots) } else { Ok((roots, Vec::new())) }
     }
 }
 
-struct Identity {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    /// The setting that it comes from.
-    name: &'static str,
-}
-
-/// A file of PEM. Kafka's default is JKS; here the file itself says what it is, unless the type does.
+/// A file that the user names. One that is too large is read as far as shows it.
 #[expect(clippy::disallowed_methods, reason = "a file that the user names")]
-fn read_store(name: &'static str, path: &str, kind: Option<&str>) -> Result<String, SecurityError> {
-    let failed = |error: io::Error| SecurityError::File { name, path: path.to_owned(), reason: reason(&error) };
-    let bytes = std::fs::read(path).map_err(failed)?;
-    let is_other = kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("PEM"));
-    match String::from_utf8(bytes) {
-        Ok(text) if !is_other && pem::is_pem(&text) => Ok(text),
-        _ => Err(SecurityError::Format { name, command: conversion(name, path) }),
-    }
-}
-
-/// Works for JKS and PKCS12; keytool and openssl ask for the password.
-fn conversion(name: &str, path: &str) -> String {
-    if name == TRUST_LOCATION {
-        return format!("keytool -list -rfc -keystore {path} > truststore.pem");
-    }
-    format!(
-        "keytool -importkeystore -srckeystore {path} -destkeystore keystore.p12 -deststoretype PKCS12 && \
-         openssl pkcs12 -in keystore.p12 -nodes -out keystore.pem"
-    )
+fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| reason(&error))?;
+    let read = file.take(tls::STORE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| reason(&error)).map(|_| bytes)
 }
 
 /// How to make TLS of a connection.

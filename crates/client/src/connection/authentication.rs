@@ -5,24 +5,24 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
+use security::Mechanism;
+use security::scram::client::{Scram, ScramError};
+use security::scram::{NONCE_BYTES, nonce};
+use tokio::task::spawn_blocking;
 use wire::ErrorCode;
 use wire::api::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use wire::api::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 
 use super::Connection;
 use crate::ConnectionError;
-use crate::sasl::scram::{Scram, ScramError};
-use crate::sasl::{Credentials, Mechanism};
+use crate::sasl::Credentials;
 
 /// Since this version of SaslHandshake tokens follow in requests.
 const TOKENS_IN_REQUESTS: i16 = 1;
 /// The part of a session's life that is used. Kafka's clients choose from 85 to 95 %.
 const SESSION_PERCENT: u32 = 85;
-const NONCE_BYTES: usize = 24;
 
 /// Says who we are. Returns how long the connection may be used, where the broker limits it.
 pub(super) async fn authenticate(
@@ -33,14 +33,17 @@ pub(super) async fn authenticate(
     session.choose_mechanism().await?;
     let last = match credentials.mechanism {
         Mechanism::Plain => {
-            let token = format!("\0{}\0{}", credentials.username, credentials.password.0);
+            let token = format!("\0{}\0{}", credentials.username, credentials.password.expose());
             session.send(token).await?
         }
         Mechanism::Scram(hash) => {
             let failed = |error: ScramError| session.refused(error.to_string());
             let scram = Scram::new(hash, &credentials.username, session.nonce()?);
             let challenge = session.send(scram.first()).await?;
-            let answer = scram.answer(&credentials.password.0, &challenge.auth_bytes).map_err(failed)?;
+            // As many iterations as the broker asks for would keep a thread of the runtime from everybody else.
+            let password = credentials.password.clone();
+            let answer = spawn_blocking(move || scram.answer(password.expose(), &challenge.auth_bytes)).await;
+            let answer = answer.map_err(|error| session.refused(error.to_string()))?.map_err(failed)?;
             let last = session.send(answer.message.clone()).await?;
             answer.verify(&last.auth_bytes).map_err(failed)?;
             last
@@ -94,11 +97,10 @@ impl Session<'_> {
         }
     }
 
-    /// Letters and digits that nobody has seen before.
     fn nonce(&self) -> Result<String, ConnectionError> {
         let mut bytes = [0; NONCE_BYTES];
         let filled = SystemRandom::new().fill(&mut bytes);
         filled.map_err(|_| self.refused("the system gives no random numbers".to_owned()))?;
-        Ok(STANDARD_NO_PAD.encode(bytes))
+        Ok(nonce(&bytes))
     }
 }

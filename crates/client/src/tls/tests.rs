@@ -5,8 +5,8 @@
 use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
-use rustls::server::WebPkiClientVerifier;
+use security::Secret;
+use security::tls::{ClientAuth, KEY, KEY_CHAIN, KEY_LOCATION, ServerTlsConfig, TRUST_CERTIFICATES, TRUST_LOCATION};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wire::api::metadata::{MetadataRequest, MetadataRequestTopic};
@@ -44,20 +44,16 @@ impl Authority {
 
 /// Returns the port of a broker that shows this certificate, and wants one of its clients that `clients` has signed.
 async fn broker(signed: &Signed, clients: Option<&Authority>) -> u16 {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().unwrap();
-    let config = match clients {
-        None => config.with_no_client_auth(),
-        Some(authority) => {
-            let mut roots = RootCertStore::empty();
-            roots.add(authority.0.der().clone()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-            config.with_client_cert_verifier(verifier)
-        }
+    let stores = StoreConfig {
+        keystore_certificate_chain: Some(signed.certificate.clone()),
+        keystore_key: Some(Secret::new(signed.key.clone())),
+        truststore_certificates: clients.map(Authority::pem),
+        ..StoreConfig::default()
     };
-    let chain = pem::certificates("x", &signed.certificate).unwrap();
-    let config = config.with_single_cert(chain, pem::key("x", &signed.key).unwrap()).unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let client_auth = if clients.is_some() { ClientAuth::Required } else { ClientAuth::None };
+    let config = ServerTlsConfig { stores, client_auth, ..ServerTlsConfig::default() };
+    let config = config.load(&|_| unreachable!("all of it is in the settings")).unwrap().config;
+    let acceptor = TlsAcceptor::from(config);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -195,7 +191,7 @@ async fn a_listener_of_the_other_kind_is_told_apart() {
 }
 
 #[test]
-fn other_stores_are_refused_with_the_way_out() {
+fn jks_is_refused_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.jks");
     fs::write(&path, [0xfe, 0xed, 0xfe, 0xed]).unwrap();
@@ -209,9 +205,9 @@ fn other_stores_are_refused_with_the_way_out() {
         config.load().unwrap_err().to_string()
     };
     let error = load(TRUST_LOCATION);
-    assert!(error.contains("not PEM") && error.contains("keytool -list -rfc"), "{error}");
+    assert!(error.contains(TRUST_LOCATION) && error.contains("keytool -importkeystore"), "{error}");
     let error = load(KEY_LOCATION);
-    assert!(error.contains("openssl pkcs12"), "{error}");
+    assert!(error.contains(KEY_LOCATION) && error.contains("keytool -importkeystore"), "{error}");
 }
 
 #[test]

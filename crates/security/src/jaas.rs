@@ -4,40 +4,69 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::str::Chars;
 
+use crate::Secret;
+
 const FLAGS: [&str; 4] = ["required", "requisite", "sufficient", "optional"];
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Login {
+pub struct Login {
     /// With its package.
-    pub(super) module: String,
-    pub(super) options: BTreeMap<String, String>,
+    pub module: String,
+    /// Some of them are passwords, and only the module knows which.
+    pub options: BTreeMap<String, Secret>,
 }
 
-type Result<T> = std::result::Result<T, &'static str>;
+impl Login {
+    /// The name of the module without its package.
+    pub fn module_name(&self) -> &str {
+        self.module.rsplit('.').next().unwrap_or_default()
+    }
+}
 
-/// `MODULE FLAG NAME=VALUE NAME="VALUE" ... ;`. Errors go on where the name of the setting ends.
-pub(super) fn parse(text: &str) -> Result<Login> {
+/// What is wrong with the text. The words go on where the name of the setting ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JaasError {
+    #[error("does not begin with a login module")]
+    NoModule,
+    #[error("has no control flag behind the login module: required")]
+    NoFlag,
+    #[error("has an option without a value; NAME=\"VALUE\" is expected")]
+    NoValue,
+    #[error("has a value without a name")]
+    NoName,
+    #[error("does not end in a semicolon")]
+    NoSemicolon,
+    #[error("has more than one login module")]
+    SeveralModules,
+    #[error("has a quote that is not closed")]
+    OpenQuote,
+}
+
+type Result<T> = std::result::Result<T, JaasError>;
+
+/// `MODULE FLAG NAME=VALUE NAME="VALUE" ... ;`. Of an option that is there twice, the last value counts.
+pub fn parse(text: &str) -> Result<Login> {
     let mut tokens = Tokens(text.chars().peekable());
-    let Some(Token::Text(module)) = tokens.next()? else { return Err("does not begin with a login module") };
+    let Some(Token::Text(module)) = tokens.next()? else { return Err(JaasError::NoModule) };
     match tokens.next()? {
         Some(Token::Text(flag)) if FLAGS.contains(&flag.to_ascii_lowercase().as_str()) => {}
-        _ => return Err("has no control flag behind the login module: required"),
+        _ => return Err(JaasError::NoFlag),
     }
     let mut options = BTreeMap::new();
     loop {
         match tokens.next()? {
             Some(Token::Text(name)) => match (tokens.next()?, tokens.next()?) {
-                (Some(Token::Equals), Some(Token::Text(value))) => options.insert(name, value),
-                _ => return Err("has an option without a value; NAME=\"VALUE\" is expected"),
+                (Some(Token::Equals), Some(Token::Text(value))) => options.insert(name, Secret::new(value)),
+                _ => return Err(JaasError::NoValue),
             },
             Some(Token::Semicolon) => break,
-            Some(Token::Equals) => return Err("has a value without a name"),
-            None => return Err("does not end in a semicolon"),
+            Some(Token::Equals) => return Err(JaasError::NoName),
+            None => return Err(JaasError::NoSemicolon),
         };
     }
     match tokens.next()? {
         None => Ok(Login { module, options }),
-        Some(_) => Err("has more than one login module"),
+        Some(_) => Err(JaasError::SeveralModules),
     }
 }
 
@@ -78,15 +107,14 @@ impl Tokens<'_> {
     }
 
     fn quoted(&mut self, quote: char) -> Result<String> {
-        const OPEN: &str = "has a quote that is not closed";
         let mut text = String::new();
         loop {
-            match self.0.next().ok_or(OPEN)? {
+            match self.0.next().ok_or(JaasError::OpenQuote)? {
                 '\\' => {
-                    let letter = self.0.next().ok_or(OPEN)?;
+                    let letter = self.0.next().ok_or(JaasError::OpenQuote)?;
                     text.push(self.escaped(letter));
                 }
-                '\n' | '\r' => return Err(OPEN),
+                '\n' | '\r' => return Err(JaasError::OpenQuote),
                 letter if letter == quote => return Ok(text),
                 letter => text.push(letter),
             }
@@ -122,7 +150,8 @@ mod tests {
     use super::*;
 
     fn options(text: &str) -> Vec<(String, String)> {
-        parse(&format!("x.PlainLoginModule required {text}")).unwrap().options.into_iter().collect()
+        let login = parse(&format!("x.PlainLoginModule required {text}")).unwrap();
+        login.options.into_iter().map(|(name, value)| (name, value.expose().clone())).collect()
     }
 
     fn pair(name: &str, value: &str) -> (String, String) {
@@ -131,11 +160,15 @@ mod tests {
 
     #[test]
     fn the_usual_form() {
-        let text = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"x\" password=\"y\";";
+        let text =
+            "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"x\" password=\"a secret\";";
         let login = parse(text).unwrap();
         assert_eq!(login.module, "org.apache.kafka.common.security.plain.PlainLoginModule");
-        let expected = BTreeMap::from([pair("username", "x"), pair("password", "y")]);
-        assert_eq!(login.options, expected);
+        assert_eq!(login.module_name(), "PlainLoginModule");
+        let secret = |(name, value)| (name, Secret::new(value));
+        let expected = [pair("username", "x"), pair("password", "a secret")].map(secret);
+        assert_eq!(login.options, BTreeMap::from(expected));
+        assert!(!format!("{login:?}").contains("a secret"), "{login:?}");
     }
 
     #[test]
@@ -161,7 +194,7 @@ mod tests {
             ("x.Module required username=\"x;", "not closed"),
             ("x.Module required; y.Module required;", "more than one"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(wrong), "{text}: {error}");
         }
     }
