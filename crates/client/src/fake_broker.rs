@@ -1,9 +1,11 @@
 //! A broker for tests of security: says which versions it speaks, lets users in or not, and knows an empty cluster.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use std::num::NonZeroU32;
+
 use bytes::{Bytes, BytesMut};
-use ring::{hmac, pbkdf2};
+use security::plain::Users;
+use security::scram::server::{ClientFirst, Login, UnknownUsers};
+use security::scram::{Credential, Hash};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::api::Request;
 use wire::api::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
@@ -15,7 +17,9 @@ use wire::{ErrorCode, Reader};
 
 pub(crate) const USER: &str = "alice";
 pub(crate) const PASSWORD: &str = "alice's secret";
-const SALT: &[u8] = b"salt";
+const ITERATIONS: u32 = 4096;
+/// A proof that proves nothing.
+const FORGED: &str = "v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeBroker {
@@ -49,8 +53,7 @@ impl FakeBroker {
                 }
                 36 => {
                     let token = read_body::<SaslAuthenticateRequest>(&mut reader).unwrap().auth_bytes;
-                    let token = str::from_utf8(&token).unwrap();
-                    let response = self.authenticate(token, &mut scram);
+                    let response = self.authenticate(&token, &mut scram);
                     answer::<SaslAuthenticateRequest>(&mut out, &header, &response);
                 }
                 _ => answer::<MetadataRequest>(&mut out, &header, &MetadataResponse::default()),
@@ -69,41 +72,39 @@ impl FakeBroker {
         ApiVersionsResponse { api_keys, ..Default::default() }
     }
 
-    fn authenticate(&self, token: &str, scram: &mut Option<String>) -> SaslAuthenticateResponse {
+    fn authenticate(&self, token: &[u8], scram: &mut Option<Login>) -> SaslAuthenticateResponse {
         let accepted = |auth_bytes: String| SaslAuthenticateResponse {
             auth_bytes: auth_bytes.into(),
             session_lifetime_ms: self.session_lifetime_ms,
             ..Default::default()
         };
-        if let Some(first) = token.strip_prefix("n,,") {
-            let (_, nonce) = first.split_once(",r=").unwrap();
-            let challenge = format!("r={nonce}+mine,s={},i=4096", STANDARD.encode(SALT));
-            *scram = Some(format!("{first},{challenge}"));
+        let refused = |message: String| SaslAuthenticateResponse {
+            error_code: ErrorCode::SASL_AUTHENTICATION_FAILED,
+            error_message: Some(message),
+            ..Default::default()
+        };
+        if let Some(login) = scram.take() {
+            return match login.finish(token) {
+                Ok(proof) => accepted(proof.message),
+                Err(_) if self.is_impostor => accepted(FORGED.to_owned()),
+                Err(reason) => refused(reason.to_string()),
+            };
+        }
+        if let Ok(first) = ClientFirst::read(token) {
+            let password = if self.is_impostor { "a guess" } else { PASSWORD };
+            let iterations = NonZeroU32::new(ITERATIONS).unwrap();
+            let credential = Credential::from_password(Hash::Sha256, password, b"salt".to_vec(), iterations);
+            let credential = (first.username() == USER).then_some(&credential);
+            let unknown = UnknownUsers::new(b"secret", ITERATIONS);
+            let (login, challenge) = first.challenge(Hash::Sha256, credential, &unknown, "+mine");
+            *scram = Some(login);
             return accepted(challenge);
         }
-        if let Some(begun) = scram {
-            let (without_proof, _) = token.rsplit_once(",p=").unwrap();
-            return accepted(format!("v={}", self.signature(&format!("{begun},{without_proof}"))));
+        let users = format!("PlainLoginModule required user_{USER}=\"{PASSWORD}\";");
+        match Users::from_jaas(&users).unwrap().authenticate(token) {
+            Ok(_) => accepted(String::new()),
+            Err(reason) => refused(reason.to_string()),
         }
-        match token == format!("\0{USER}\0{PASSWORD}") {
-            true => accepted(String::new()),
-            false => SaslAuthenticateResponse {
-                error_code: ErrorCode::SASL_AUTHENTICATION_FAILED,
-                error_message: Some("Authentication failed: Invalid username or password".to_owned()),
-                ..Default::default()
-            },
-        }
-    }
-
-    /// What proves to a client that the broker knows the password.
-    fn signature(&self, signed: &str) -> String {
-        let password = if self.is_impostor { "a guess" } else { PASSWORD };
-        let mut salted = [0; 32];
-        let iterations = 4096.try_into().unwrap();
-        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, SALT, password.as_bytes(), &mut salted);
-        let sign = |key: &[u8], data: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
-        let key = sign(&salted, b"Server Key");
-        STANDARD.encode(sign(key.as_ref(), signed.as_bytes()))
     }
 }
 
