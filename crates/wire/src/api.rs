@@ -11,20 +11,26 @@ pub mod add_offsets_to_txn;
 pub mod add_partitions_to_txn;
 pub mod add_raft_voter;
 pub mod allocate_producer_ids;
+pub mod alter_client_quotas;
 pub mod alter_configs;
 pub mod alter_partition;
 pub mod alter_partition_reassignments;
+pub mod alter_user_scram_credentials;
 pub mod api_versions;
 pub mod broker_heartbeat;
 pub mod broker_registration;
 pub mod confirm_sender;
 pub mod consumer_group_describe;
 pub mod consumer_group_heartbeat;
+pub mod create_acls;
 pub mod create_partitions;
 pub mod create_topics;
+pub mod delete_acls;
 pub mod delete_groups;
 pub mod delete_records;
 pub mod delete_topics;
+pub mod describe_acls;
+pub mod describe_client_quotas;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
@@ -34,6 +40,7 @@ pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
+pub mod describe_user_scram_credentials;
 pub mod elect_leaders;
 pub mod end_txn;
 pub mod fetch;
@@ -93,7 +100,7 @@ impl Api {
 const PARTITIONS: usize = 250_000;
 /// For Produce: a producer sends one batch of a partition at a time, and waits with the others until they are more.
 const BATCHES: usize = 20_000;
-/// For APIs that name groups, their members, what they are assigned, or transactional ids.
+/// For APIs that name groups, their members, what they are assigned, transactional ids, or users.
 const GROUPS: usize = 10_000;
 /// For APIs that change metadata: the metadata log takes 10,000 records at once, so a topic with the most partitions
 /// that can be created at once may name three replicas of each, and as much again for settings.
@@ -188,6 +195,9 @@ apis! {
     26 EndTxn 0..=5, 3, FEW, end_txn EndTxnRequest EndTxnResponse;
     27 WriteTxnMarkers 1..=2, 1, PARTITIONS, write_txn_markers WriteTxnMarkersRequest WriteTxnMarkersResponse;
     28 TxnOffsetCommit 0..=5, 3, PARTITIONS, txn_offset_commit TxnOffsetCommitRequest TxnOffsetCommitResponse;
+    29 DescribeAcls 1..=3, 2, FEW, describe_acls DescribeAclsRequest DescribeAclsResponse;
+    30 CreateAcls 1..=3, 2, CHANGES, create_acls CreateAclsRequest CreateAclsResponse;
+    31 DeleteAcls 1..=3, 2, FEW, delete_acls DeleteAclsRequest DeleteAclsResponse;
     32 DescribeConfigs 1..=4, 4, PARTITIONS, describe_configs DescribeConfigsRequest DescribeConfigsResponse;
     33 AlterConfigs 0..=2, 2, CHANGES, alter_configs AlterConfigsRequest AlterConfigsResponse;
     35 DescribeLogDirs 1..=5, 2, PARTITIONS, describe_log_dirs DescribeLogDirsRequest DescribeLogDirsResponse;
@@ -199,6 +209,10 @@ apis! {
     45 AlterPartitionReassignments 0..=1, 0, CHANGES, alter_partition_reassignments AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse;
     46 ListPartitionReassignments 0..=0, 0, PARTITIONS, list_partition_reassignments ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse;
     47 OffsetDelete 0..=0, i16::MAX, PARTITIONS, offset_delete OffsetDeleteRequest OffsetDeleteResponse;
+    48 DescribeClientQuotas 0..=1, 1, FEW, describe_client_quotas DescribeClientQuotasRequest DescribeClientQuotasResponse;
+    49 AlterClientQuotas 0..=1, 1, CHANGES, alter_client_quotas AlterClientQuotasRequest AlterClientQuotasResponse;
+    50 DescribeUserScramCredentials 0..=0, 0, GROUPS, describe_user_scram_credentials DescribeUserScramCredentialsRequest DescribeUserScramCredentialsResponse;
+    51 AlterUserScramCredentials 0..=0, 0, GROUPS, alter_user_scram_credentials AlterUserScramCredentialsRequest AlterUserScramCredentialsResponse;
     55 DescribeQuorum 0..=2, 0, PARTITIONS, describe_quorum DescribeQuorumRequest DescribeQuorumResponse;
     56 AlterPartition 2..=3, 0, PARTITIONS, alter_partition AlterPartitionRequest AlterPartitionResponse;
     57 UpdateFeatures 0..=2, 0, FEW, update_features UpdateFeaturesRequest UpdateFeaturesResponse;

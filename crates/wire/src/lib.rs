@@ -14,10 +14,12 @@ pub mod compress;
 pub mod error;
 pub mod frame;
 mod lz4;
+mod secret;
 pub mod state;
 pub mod uuid;
 
 pub use batch::record;
 pub use codec::{Reader, Records, Wire, WireError, Writer, sample};
 pub use error::ErrorCode;
+pub use secret::Secret;
 pub use uuid::Uuid;

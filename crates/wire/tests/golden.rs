@@ -44,7 +44,7 @@ fn requests_and_responses() {
 #[test]
 fn defaults_are_those_of_kafka() {
     // What may be null is null by default here, and empty in Kafka's classes unless they say otherwise.
-    const NULL_BY_DEFAULT: [(&str, &str); 18] = [
+    const NULL_BY_DEFAULT: [(&str, &str); 23] = [
         ("request", "Metadata"),
         ("request", "OffsetFetch"),
         ("response", "FindCoordinator"),
@@ -63,6 +63,11 @@ fn defaults_are_those_of_kafka() {
         ("response", "AddRaftVoter"),
         ("request", "RemoveRaftVoter"),
         ("response", "RemoveRaftVoter"),
+        ("request", "DescribeAcls"),
+        ("response", "DescribeAcls"),
+        ("response", "DescribeClientQuotas"),
+        ("request", "DescribeUserScramCredentials"),
+        ("response", "DescribeUserScramCredentials"),
     ];
 
     struct Default<'a>(&'a Frame);

@@ -5,7 +5,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Stored, stored};
-use crate::Uuid;
+use crate::{Secret, Uuid};
 use crate::codec::{Reader, Result, WireError, Writer};
 
 crate::message! {
@@ -94,8 +94,8 @@ crate::message! {
         name: String, 0..;
         mechanism: i8, 0..;
         salt: Bytes, 0..;
-        stored_key: Bytes, 0..;
-        server_key: Bytes, 0..;
+        stored_key: Secret, 0..;
+        server_key: Secret, 0..;
         iterations: i32, 0..;
     }
 
