@@ -35,18 +35,21 @@ mod names;
 mod output;
 mod partition;
 mod partitions;
+mod password;
 #[cfg(feature = "lab")]
 mod perf;
 mod produce;
 mod profile;
 mod profiles;
 mod properties;
+mod quota;
 mod recover;
 mod serve;
 mod table;
 pub(crate) mod time;
 mod topic;
 mod transaction;
+mod user;
 mod user_file;
 mod versions;
 
@@ -62,6 +65,8 @@ pub(crate) enum Command {
     Partition(partition::Args),
     LogDirs(log_dirs::Args),
     Config(config::Args),
+    User(user::Args),
+    Quota(quota::Args),
     ApiVersions(versions::ApiVersions),
     Features(versions::Features),
     Dump(dump::Args),
@@ -103,6 +108,8 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Partition(args) => partition::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::LogDirs(args) => log_dirs::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::User(args) => user::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Quota(args) => quota::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::ApiVersions(args) => versions::api_versions(args).await.map(|()| ExitCode::SUCCESS),
         Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),

@@ -47,6 +47,10 @@ fn a_broker_that_is_not_there() {
         &["group", "delete", "g"],
         &["config", "describe", "topic", "t"],
         &["config", "alter", "broker", "1", "--set", "a=b"],
+        &["user", "list"],
+        &["user", "delete", "alice"],
+        &["quota", "list"],
+        &["quota", "set", "--user", "alice", "request_percentage=50"],
         &["cluster", "status"],
     ];
     for command in commands {
@@ -185,6 +189,12 @@ fn every_help_has_an_example() {
         &["group", "delete"],
         &["config", "describe"],
         &["config", "alter"],
+        &["user", "create"],
+        &["user", "list"],
+        &["user", "delete"],
+        &["quota", "list"],
+        &["quota", "set"],
+        &["quota", "remove"],
         &["dump"],
         &["metrics"],
         &["cluster", "start"],

@@ -13,6 +13,7 @@ mod leaders;
 mod log_dirs;
 mod producers;
 mod quorum;
+mod quotas;
 mod reassignments;
 mod records;
 mod reset;
@@ -20,6 +21,7 @@ mod reset;
 mod tests;
 mod topics;
 mod transactions;
+mod users;
 
 use std::collections::BTreeMap;
 
@@ -32,11 +34,13 @@ pub use groups::{
 pub use log_dirs::{LogDir, LogDirReplica};
 pub use producers::{HangingTransaction, HangingTransactions, PartitionProducer};
 pub use quorum::{Quorum, QuorumReplica};
+pub use quotas::{QUOTA_CLIENT_ID, QUOTA_IP, QUOTA_USER, QuotaEntity, Quotas};
 pub use reassignments::Reassignment;
 pub use reset::{OffsetMove, ResetTarget};
 use tokio::task::JoinSet;
 pub use topics::EligibleLeaders;
 pub use transactions::{AbortTarget, ListedTransaction, ListedTransactions, TransactionDescription, TransactionFilter};
+pub use users::{ScramMechanism, UserCredentials};
 
 pub use crate::by_partition::ByPartition;
 use crate::by_partition::by_topic;

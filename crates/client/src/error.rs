@@ -43,6 +43,8 @@ pub enum ClientError {
          CompleteAbort and PrepareEpochFence"
     )]
     UnknownTransactionState { state: String },
+    #[error("the system has no randomness to give")]
+    NoRandomness,
     #[error("the producer has been closed")]
     ProducerClosed,
 }

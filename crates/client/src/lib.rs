@@ -46,8 +46,9 @@ pub use admin::{
     AbortTarget, ByPartition, ClusterBroker, ClusterDescription, CommittedOffsets, ConfigEntry, ConfigSource,
     ConfigSynonym, ConfigType, ElectionKind, EligibleLeaders, GroupDescription, GroupEpochs, GroupMember,
     HangingTransaction, HangingTransactions, ListedGroup, ListedGroups, ListedTransaction, ListedTransactions, LogDir,
-    LogDirReplica, MemberProgress, OffsetMove, PartitionProducer, Quorum, QuorumReplica, Reassignment, ResetTarget,
-    Resource, ResourceKind, TransactionDescription, TransactionFilter,
+    LogDirReplica, MemberProgress, OffsetMove, PartitionProducer, QUOTA_CLIENT_ID, QUOTA_IP, QUOTA_USER, Quorum,
+    QuorumReplica, QuotaEntity, Quotas, Reassignment, ResetTarget, Resource, ResourceKind, ScramMechanism,
+    TransactionDescription, TransactionFilter, UserCredentials,
 };
 pub use bootstrap_server::bootstrap_server;
 pub use client::{Client, ClientConfig, Retry};

@@ -14,6 +14,8 @@ use super::image::{
     BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
 };
 use super::name::{InvalidTopicName, TopicName};
+use super::quota::InvalidQuota;
+use super::scram::InvalidCredential;
 
 /// A change record's leader when the leader stays.
 pub(super) const LEADER_UNCHANGED: i32 = -2;
@@ -35,6 +37,10 @@ pub enum ApplyError {
     UnknownResource(i8),
     #[error("{0}")]
     TopicName(#[from] InvalidTopicName),
+    #[error("{0}")]
+    Credential(#[from] InvalidCredential),
+    #[error("{0}")]
+    Quota(#[from] InvalidQuota),
     #[error("a record of a kind that this version does not serve: {0}")]
     Unsupported(&'static str),
 }
@@ -50,6 +56,9 @@ pub struct MetadataDelta {
     pub configs: BTreeSet<ConfigResource>,
     pub brokers_changed: bool,
     pub features_changed: bool,
+    /// SCRAM credentials.
+    pub scram_changed: bool,
+    pub quotas_changed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +90,8 @@ struct Change {
     deleted: Vec<Arc<Topic>>,
     brokers_changed: bool,
     features_changed: bool,
+    scram_changed: bool,
+    quotas_changed: bool,
 }
 
 impl MetadataImage {
@@ -98,6 +109,8 @@ impl MetadataImage {
             deleted: Vec::new(),
             brokers_changed: false,
             features_changed: false,
+            scram_changed: false,
+            quotas_changed: false,
         };
         for record in records {
             change.record(record)?;
@@ -129,6 +142,8 @@ impl MetadataImage {
         delta.configs = changed.cloned().collect();
         delta.brokers_changed = self.brokers != before.brokers;
         delta.features_changed = self.features != before.features;
+        delta.scram_changed = self.scram != before.scram;
+        delta.quotas_changed = self.quotas != before.quotas;
     }
 
     /// Records that make this image out of the empty one.
@@ -146,6 +161,8 @@ impl MetadataImage {
         for (resource, settings) in self.configs() {
             records.extend(settings.iter().map(|(name, value)| resource.to_record(name, Some(value)).into()));
         }
+        records.extend(self.scram.to_records());
+        records.extend(self.quotas.to_records());
         if self.next_producer_id > 0 {
             let next_producer_id = self.next_producer_id;
             records.push(ProducerIdsRecord { broker_id: -1, broker_epoch: -1, next_producer_id }.into());
@@ -188,13 +205,21 @@ impl Change {
                 Ok(())
             }
             MetadataRecord::NoOp(_) => Ok(()),
-            MetadataRecord::UserScramCredential(_) | MetadataRecord::RemoveUserScramCredential(_) => {
-                Err(ApplyError::Unsupported("SCRAM credentials"))
+            MetadataRecord::UserScramCredential(record) => {
+                self.scram_changed = true;
+                Ok(self.image.scram.set(record)?)
+            }
+            MetadataRecord::RemoveUserScramCredential(record) => {
+                self.scram_changed = true;
+                Ok(self.image.scram.remove(record)?)
             }
             MetadataRecord::AccessControlEntry(_) | MetadataRecord::RemoveAccessControlEntry(_) => {
                 Err(ApplyError::Unsupported("access control entries"))
             }
-            MetadataRecord::ClientQuota(_) => Err(ApplyError::Unsupported("client quotas")),
+            MetadataRecord::ClientQuota(record) => {
+                self.quotas_changed = true;
+                Ok(self.image.quotas.apply(record)?)
+            }
             MetadataRecord::BeginTransaction(_)
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => Err(ApplyError::Unsupported("metadata transactions")),
@@ -349,6 +374,8 @@ impl Change {
         let mut delta = MetadataDelta {
             brokers_changed: self.brokers_changed,
             features_changed: self.features_changed,
+            scram_changed: self.scram_changed,
+            quotas_changed: self.quotas_changed,
             ..MetadataDelta::default()
         };
         let removed = self.deleted.iter().map(|topic| topic.id).filter(|id| !self.touched.contains_key(id));

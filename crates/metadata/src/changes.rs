@@ -1,6 +1,6 @@
 //! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
 //! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `FeatureControlManager`,
-//! `ProducerIdControlManager`).
+//! `ProducerIdControlManager`, `ScramControlManager`, `ClientQuotaControlManager`).
 
 pub mod alter_partition;
 mod bound;
@@ -11,10 +11,12 @@ pub mod features;
 pub mod heartbeats;
 mod leadership;
 pub mod partitions;
+pub mod quotas;
 #[cfg(test)]
 mod random;
 mod reassigning;
 pub mod reassignments;
+pub mod scram;
 pub mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +114,14 @@ impl Refusal {
     /// The operation is more than the metadata log takes at once.
     fn too_large() -> Self {
         Self::new(ErrorCode::POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    }
+}
+
+/// The outcome of one item of a request, as an answer has it.
+pub(super) fn code_and_message(outcome: Result<(), Refusal>) -> (ErrorCode, Option<String>) {
+    match outcome {
+        Ok(()) => (ErrorCode::NONE, None),
+        Err(refusal) => (refusal.code, refusal.message),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The metadata at one point in time: topics, brokers, settings, features.
+//! The metadata at one point in time: topics, brokers, settings, features, credentials and quotas.
 //!
 //! An image never changes; [`MetadataImage::apply`](super::apply) makes the next one, which shares with it whatever is
 //! the same. Readers get one by [`MetadataCache::load`](super::MetadataCache::load) and keep it for as long as one
@@ -13,7 +13,9 @@ use wire::Uuid;
 use super::TopicName;
 use super::features::Feature;
 use super::ordered_map::OrderedMap;
+use super::quota::ClientQuotas;
 use super::replica_counts::ReplicaCounts;
+use super::scram::ScramCredentials;
 
 /// No broker leads the partition.
 pub const NO_LEADER: i32 = -1;
@@ -33,6 +35,8 @@ pub struct MetadataImage {
     pub(super) configs: OrderedMap<ConfigResource, Arc<ConfigMap>>,
     pub(super) features: Arc<BTreeMap<String, i16>>,
     pub(super) next_producer_id: i64,
+    pub(super) scram: ScramCredentials,
+    pub(super) quotas: ClientQuotas,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +166,8 @@ impl Default for MetadataImage {
             configs: OrderedMap::default(),
             features: Arc::default(),
             next_producer_id: 0,
+            scram: ScramCredentials::default(),
+            quotas: ClientQuotas::default(),
         }
     }
 }
@@ -252,6 +258,16 @@ impl MetadataImage {
     /// The first producer id that no broker was given.
     pub fn next_producer_id(&self) -> i64 {
         self.next_producer_id
+    }
+
+    /// What logins by SCRAM are checked with.
+    pub fn scram(&self) -> &ScramCredentials {
+        &self.scram
+    }
+
+    /// Quotas of clients and addresses.
+    pub fn quotas(&self) -> &ClientQuotas {
+        &self.quotas
     }
 
     /// The topic whose name differs from this one at most in `.` and `_`.

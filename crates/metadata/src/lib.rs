@@ -1,4 +1,4 @@
-//! The cluster's metadata: what topics, brokers and settings there are, and how they may change.
+//! The cluster's metadata: what topics, brokers, settings, credentials and quotas there are, and how they may change.
 //!
 //! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and passes
 //! each to [`Applied`] listeners. [`changes`] decides requests on an image: pure, what it returns are records and
@@ -14,8 +14,10 @@ mod ordered_map;
 mod partition_history;
 mod placement;
 pub mod properties;
+pub mod quota;
 mod replica_counts;
 mod requests;
+mod scram;
 
 pub use apply::{ApplyError, MetadataDelta, TopicChange};
 pub use cache::{Applied, MetadataCache};
@@ -29,4 +31,6 @@ pub use name::{
     TopicName, is_internal, validate_name,
 };
 pub use partition_history::{ChangeCause, PartitionChange, PartitionHistory};
+pub use quota::{ClientQuota, ClientQuotas, EntityName, InvalidQuota, QuotaEntity, QuotaKey, QuotaShare};
 pub use requests::Decided;
+pub use scram::{InvalidCredential, ScramCredential, ScramCredentials, ScramMechanism};

@@ -3,14 +3,15 @@
 //! Each is decided in the newest version of its API, whatever version the client spoke: what differs between versions
 //! is the handler's in `api/`.
 
-use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::allocate_producer_ids::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
+use wire::api::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse};
 use wire::api::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse,
 };
+use wire::api::alter_scram_keys::{AlterScramKeysRequest, AlterScramKeysResponse};
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
 use wire::api::confirm_sender::NodeIdentity;
@@ -23,7 +24,7 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
-use super::changes::{self, Context, Decision};
+use super::changes::{self, Context, Decision, code_and_message};
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
@@ -51,9 +52,11 @@ macro_rules! with_decided_requests {
     ($call:ident) => {
         $call! {
             wire::api::allocate_producer_ids::AllocateProducerIdsRequest
+            wire::api::alter_client_quotas::AlterClientQuotasRequest
             wire::api::alter_configs::AlterConfigsRequest
             wire::api::alter_partition::AlterPartitionRequest
             wire::api::alter_partition_reassignments::AlterPartitionReassignmentsRequest
+            wire::api::alter_scram_keys::AlterScramKeysRequest
             wire::api::broker_heartbeat::BrokerHeartbeatRequest
             wire::api::broker_registration::BrokerRegistrationRequest
             wire::api::create_partitions::CreatePartitionsRequest
@@ -230,9 +233,15 @@ impl Decided for ListPartitionReassignmentsRequest {
     }
 }
 
-fn code_and_message(outcome: changes::configs::AlterationResult) -> (ErrorCode, Option<String>) {
-    match outcome {
-        Ok(()) => (ErrorCode::NONE, None),
-        Err(refusal) => (refusal.code, refusal.message),
+impl Decided for AlterClientQuotasRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterClientQuotasResponse> {
+        changes::quotas::alter(context, &self.entries, self.validate_only)
+            .map(|entries| AlterClientQuotasResponse { entries, ..Default::default() })
+    }
+}
+
+impl Decided for AlterScramKeysRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterScramKeysResponse> {
+        changes::scram::alter(context, &self).map(|results| AlterScramKeysResponse { results })
     }
 }

@@ -1,7 +1,7 @@
 //! The table of APIs: key, name, versions, and since when flexible. One module per API holds its two messages.
 //!
 //! The versions are those that Apache Kafka 4.3 serves. What a broker advertises is a subset of this table. The keys
-//! from 124 are our own, for the nodes of a cluster among themselves: Kafka deals out its keys from below.
+//! from 121 are our own, for the nodes of a cluster among themselves: Kafka deals out its keys from below.
 
 use std::ops::RangeInclusive;
 
@@ -15,6 +15,7 @@ pub mod alter_client_quotas;
 pub mod alter_configs;
 pub mod alter_partition;
 pub mod alter_partition_reassignments;
+pub mod alter_scram_keys;
 pub mod alter_user_scram_credentials;
 pub mod api_versions;
 pub mod broker_heartbeat;
@@ -230,6 +231,7 @@ apis! {
     75 DescribeTopicPartitions 0..=0, 0, PARTITIONS, describe_topic_partitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse;
     80 AddRaftVoter 0..=1, 0, FEW, add_raft_voter AddRaftVoterRequest AddRaftVoterResponse;
     81 RemoveRaftVoter 0..=0, 0, FEW, remove_raft_voter RemoveRaftVoterRequest RemoveRaftVoterResponse;
+    121 AlterScramKeys 0..=0, 0, GROUPS, alter_scram_keys AlterScramKeysRequest AlterScramKeysResponse;
     122 ConfirmSender 0..=0, 0, FEW, confirm_sender ConfirmSenderRequest ConfirmSenderResponse;
     123 DescribeNode 0..=0, 0, FEW, describe_node DescribeNodeRequest DescribeNodeResponse;
     124 Forward 0..=0, 0, FEW, forward ForwardRequest ForwardResponse;

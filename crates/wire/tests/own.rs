@@ -8,6 +8,8 @@ use bytes::{Bytes, BytesMut};
 use common::{OWN, recode};
 use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, VotersRecord};
 use kafka_protocol::protocol::Decodable;
+use wire::api::alter_scram_keys::{AlterScramKeysRequest, AlterScramKeysResponse, ScramKeysUpsertion};
+use wire::api::alter_user_scram_credentials::{AlterUserScramCredentialsResult, ScramCredentialDeletion};
 use wire::api::confirm_sender::{ConfirmSenderRequest, ConfirmSenderResponse, NodeIdentity};
 use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse, Rebalance};
 use wire::api::forward::{ForwardRequest, ForwardResponse};
@@ -16,7 +18,7 @@ use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 use wire::api::quorum_messages::{QuorumEntry, QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 use wire::api::{self, fetch};
 use wire::state::control;
-use wire::{ErrorCode, Reader, Records, Uuid, Wire, Writer};
+use wire::{ErrorCode, Reader, Records, Secret, Uuid, Wire, Writer};
 
 /// The only tag of ours: far from those that Kafka deals out from zero.
 const TAG: i32 = 10_000;
@@ -77,6 +79,28 @@ fn a_request_is_sent_on_to_the_controller() {
     let response =
         ForwardResponse { error_code: ErrorCode::NOT_CONTROLLER, metadata_offset: 9, body: Bytes::from_static(b"d") };
     check(&response, &[0, 41, 0, 0, 0, 0, 0, 0, 0, 9, 2, b'd', 0]);
+}
+
+#[test]
+fn keys_of_scram_are_sent_on_in_place_of_passwords() {
+    let deletion = ScramCredentialDeletion { name: "a".into(), mechanism: 1 };
+    let upsertion = ScramKeysUpsertion {
+        name: "b".into(),
+        mechanism: 2,
+        iterations: 4096,
+        salt: Bytes::from_static(b"s"),
+        stored_key: Secret(Bytes::from_static(b"kk")),
+        server_key: Secret(Bytes::from_static(b"v")),
+    };
+    let request = AlterScramKeysRequest { deletions: vec![deletion], upsertions: vec![upsertion] };
+    let upserted = [2, b'b', 2, 0, 0, 16, 0, 2, b's', 3, b'k', b'k', 2, b'v', 0];
+    check(&request, &[&[2, 2, b'a', 1, 0, 2][..], &upserted, &[0]].concat());
+    let result = AlterUserScramCredentialsResult {
+        user: "a".into(),
+        error_code: ErrorCode(91),
+        error_message: Some("m".into()),
+    };
+    check(&AlterScramKeysResponse { results: vec![result] }, &[2, 2, b'a', 0, 91, 2, b'm', 0, 0]);
 }
 
 #[test]

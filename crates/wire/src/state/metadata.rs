@@ -5,8 +5,8 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Stored, stored};
-use crate::{Secret, Uuid};
 use crate::codec::{Reader, Result, WireError, Writer};
+use crate::{Secret, Uuid};
 
 crate::message! {
     /// A broker has registered, or its registration is repeated in a snapshot.

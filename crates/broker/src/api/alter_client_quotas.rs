@@ -1,0 +1,71 @@
+//! AlterClientQuotas (key 49), versions 0-1: set and remove quotas of users, client ids and addresses (KIP-546,
+//! KIP-612).
+//!
+//! Behaviour:
+//! - Each entity is altered as a whole or refused by itself: INVALID_REQUEST, with Kafka's words
+//!   ([`metadata::changes::quotas`]). Each is answered once, in the order of the request.
+//! - An entity that is there twice is not altered (Kafka does what the first mention says, and answers with an error).
+//! - An address is one: names are not looked up, as Kafka does. All spellings of an address are the same entity.
+//! - Quotas that are no number, and infinite percentages, are refused; Kafka takes them.
+//! - `validate_only` answers as if, and changes nothing.
+//! - More than 25,000 entities are POLICY_VIOLATION, names of more than 1,024 bytes are INVALID_REQUEST. Kafka has no
+//!   such bounds.
+
+use std::sync::Arc;
+
+use wire::api::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse, AlterationResult};
+
+use super::RequestContext;
+use crate::Broker;
+
+pub(super) async fn handle(
+    broker: &Arc<Broker>,
+    _context: &RequestContext,
+    request: AlterClientQuotasRequest,
+) -> AlterClientQuotasResponse {
+    let entities: Vec<_> = request.entries.iter().map(|entry| entry.entity.clone()).collect();
+    broker.controller.ask(request).await.unwrap_or_else(|error| {
+        let refused =
+            |entity| AlterationResult { error_code: error.code(), error_message: Some(error.to_string()), entity };
+        AlterClientQuotasResponse { entries: entities.into_iter().map(refused).collect(), ..Default::default() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ErrorCode;
+    use wire::api::alter_client_quotas::{AlterationEntry, EntityData, OpData};
+
+    use super::*;
+    use crate::api::test_support::{TestBroker, context};
+
+    fn set(kind: &str, name: &str, value: f64) -> AlterationEntry {
+        let entity = EntityData { entity_type: kind.to_owned(), entity_name: Some(name.to_owned()) };
+        let op = OpData { key: "producer_byte_rate".to_owned(), value, remove: false };
+        AlterationEntry { entity: vec![entity], ops: vec![op] }
+    }
+
+    #[tokio::test]
+    async fn entities_are_answered_in_the_order_of_the_request() {
+        let broker = TestBroker::start().await;
+        for (validate_only, after) in [(true, 0), (false, 2)] {
+            let entries = vec![set("user", "a", 5.0), set("ip", "1.2.3.4", 5.0), set("client-id", "b", 6.0)];
+            let asked: Vec<_> = entries.iter().map(|entry| entry.entity.clone()).collect();
+            let answer = handle(&broker, &context(1), AlterClientQuotasRequest { entries, validate_only }).await;
+            let (codes, entities): (Vec<_>, Vec<_>) =
+                answer.entries.into_iter().map(|entry| (entry.error_code, entry.entity)).unzip();
+            assert_eq!(codes, [ErrorCode::NONE, ErrorCode::INVALID_REQUEST, ErrorCode::NONE]);
+            assert_eq!(entities, asked);
+            assert_eq!(broker.metadata.load().quotas().entity_count(), after);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_controller_every_entity_is_refused() {
+        let request = AlterClientQuotasRequest { entries: vec![set("user", "a", 5.0)], validate_only: false };
+        let asked = request.entries[0].entity.clone();
+        let answer = handle(&TestBroker::without_quorum(), &context(1), request).await;
+        let [entry] = &answer.entries[..] else { panic!("{answer:?}") };
+        assert_eq!((entry.error_code, &entry.entity), (ErrorCode::NOT_CONTROLLER, &asked));
+    }
+}
