@@ -59,13 +59,4 @@ mod tests {
             assert_eq!(broker.metadata.load().quotas().entity_count(), after);
         }
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_controller_every_entity_is_refused() {
-        let request = AlterClientQuotasRequest { entries: vec![set("user", "a", 5.0)], validate_only: false };
-        let asked = request.entries[0].entity.clone();
-        let answer = handle(&TestBroker::without_quorum(), &context(1), request).await;
-        let [entry] = &answer.entries[..] else { panic!("{answer:?}") };
-        assert_eq!((entry.error_code, &entry.entity), (ErrorCode::NOT_CONTROLLER, &asked));
-    }
 }

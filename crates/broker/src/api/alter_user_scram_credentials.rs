@@ -25,34 +25,39 @@ use wire::api::alter_user_scram_credentials::{
 
 use super::{Pace, RequestContext};
 use crate::Broker;
+use crate::controller::ControllerError;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     _context: &RequestContext,
     request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse {
-    let deleted = request.deletions.iter().map(|deletion| &deletion.name);
-    let upserted = request.upsertions.iter().map(|upsertion| &upsertion.name);
-    let users: BTreeSet<String> = deleted.chain(upserted).cloned().collect();
+    let users = users(&request);
     let mut pace = Pace::default();
     let mut upsertions = Vec::with_capacity(request.upsertions.len());
     for upsertion in request.upsertions {
         upsertions.push(with_keys(upsertion));
         pace.step(1).await;
     }
-    let results = match broker.controller.ask(AlterScramKeysRequest { deletions: request.deletions, upsertions }).await
-    {
+    let request = AlterScramKeysRequest { deletions: request.deletions, upsertions };
+    let results = match broker.controller.ask(request).await {
         Ok(answer) => answer.results,
-        Err(error) => {
-            let refused = |user| AlterUserScramCredentialsResult {
-                user,
-                error_code: error.code(),
-                error_message: Some(error.to_string()),
-            };
-            users.into_iter().map(refused).collect()
-        }
+        Err(error) => refused(users, &error),
     };
     AlterUserScramCredentialsResponse { results, ..Default::default() }
+}
+
+/// The users that a request names, once each.
+fn users(request: &AlterUserScramCredentialsRequest) -> BTreeSet<String> {
+    let deleted = request.deletions.iter().map(|deletion| &deletion.name);
+    let upserted = request.upsertions.iter().map(|upsertion| &upsertion.name);
+    deleted.chain(upserted).cloned().collect()
+}
+
+fn refused(users: BTreeSet<String>, error: &ControllerError) -> Vec<AlterUserScramCredentialsResult> {
+    let (error_code, error_message) = (error.code(), Some(error.to_string()));
+    let refused = |user| AlterUserScramCredentialsResult { user, error_code, error_message: error_message.clone() };
+    users.into_iter().map(refused).collect()
 }
 
 /// What the controller is told of a credential. It refuses one without keys, or of a mechanism that is unknown.
@@ -154,12 +159,12 @@ mod tests {
         assert_eq!(broker.metadata.load().scram().user_count(), 0);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn without_a_controller_every_user_is_refused_once() {
+    #[test]
+    fn without_a_controller_every_user_is_refused_once() {
         let deletions = vec![deletion("b", 1), deletion("a", 1)];
         let request = AlterUserScramCredentialsRequest { deletions, upsertions: vec![upsertion("b", 1, "ff")] };
-        let answer = handle(&TestBroker::without_quorum(), &context(0), request).await;
-        let told: Vec<_> = answer.results.iter().map(|result| (&*result.user, result.error_code)).collect();
+        let results = refused(users(&request), &ControllerError::NotController);
+        let told: Vec<_> = results.iter().map(|result| (&*result.user, result.error_code)).collect();
         assert_eq!(told, [("a", ErrorCode::NOT_CONTROLLER), ("b", ErrorCode::NOT_CONTROLLER)]);
     }
 
