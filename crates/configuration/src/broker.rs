@@ -5,11 +5,15 @@ pub mod membership;
 
 use std::sync::Arc;
 
-use super::value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, TimestampType};
+use super::value::{
+    AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, Principals, TimestampType,
+};
 use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, settings};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
 const RACK_AWARE_REPLICA_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+/// The one choice of `authorizer.class.name`.
+const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 settings! {
     /// A broker's settings, typed: those it was started with under those that were set while it runs.
@@ -71,6 +75,15 @@ settings! {
         "Memory for all requests under way together; at the bound nothing is read. -1 takes an eighth of the memory.";
     "request.timeout.ms" => request_timeout_ms: i32 = "30000", AtLeast(1), ReadOnly,
         "How long a broker waits for another one's answer.";
+
+    // Access control.
+    "authorizer.class.name" => authorizer_class_name: String = "", Any, ReadOnly,
+        "Who decides what clients may do: Kafka's StandardAuthorizer, by access control lists. Empty is nobody: \
+         they may do everything.";
+    "super.users" => super_users: Principals = "", Principals, ReadOnly,
+        "Principals that may do everything, whatever access control lists say, with ; between them.";
+    "allow.everyone.if.no.acl.found" => allow_everyone_if_no_acl_found: bool = "false", Any, ReadOnly,
+        "Whether clients may do everything with what no access control list is about.";
 
     // Directories.
     "log.dir" => log_dir: Vec<String> = "/tmp/kafka-logs", Any, ReadOnly, "The data directory, unless log.dirs is set.";
@@ -449,6 +462,13 @@ impl BrokerConfig {
                 return conflict(format!("process.roles must include {role}: nodes of one role are not supported"));
             }
         }
+        if ![STANDARD_AUTHORIZER, ""].contains(&self.authorizer_class_name.as_str()) {
+            return conflict(format!(
+                "authorizer.class.name is {}, and no code is loaded by configuration: the authorizer that is built in is \
+                 {STANDARD_AUTHORIZER}",
+                self.authorizer_class_name
+            ));
+        }
         for (least_name, least, most_name, most) in [
             (
                 "group.min.session.timeout.ms",
@@ -595,7 +615,14 @@ mod tests {
             (
                 "authorizer.class.name",
                 "x.Y",
-                "Configuration authorizer.class.name is not supported: access control is not served yet",
+                "authorizer.class.name is x.Y, and no code is loaded by configuration: the authorizer that is built in \
+                 is org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            ),
+            (
+                "super.users",
+                "User:a,b;c",
+                "Invalid value User:a,b;c for configuration super.users: \
+                 Value must be a list of principals such as User:alice, with ; between them",
             ),
             ("log.dirs", "/a,/b", "log.dirs names 2 directories; one is supported"),
             (
@@ -606,6 +633,18 @@ mod tests {
         ] {
             assert_eq!(config(&[(name, value)]).unwrap_err(), line);
         }
+    }
+
+    #[test]
+    fn super_users_may_have_commas_in_their_names() {
+        let users = config(&[("super.users", " User:CN=a,OU=b,C=c;User:x; ;Group:y")]).unwrap().super_users;
+        for (principal, is_one) in
+            [("User:CN=a,OU=b,C=c", true), ("User:x", true), ("Group:y", true), ("User:CN=a", false), ("", false)]
+        {
+            assert_eq!(users.contains(principal), is_one, "{principal}");
+        }
+        let standard = [("authorizer.class.name", STANDARD_AUTHORIZER)];
+        assert_eq!(config(&standard).unwrap().authorizer_class_name, STANDARD_AUTHORIZER);
     }
 
     #[test]

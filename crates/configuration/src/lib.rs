@@ -26,7 +26,9 @@ pub use broker::membership::{Membership, VoterAddress, address};
 pub use group::GroupConfig;
 pub use load::{Loaded, Sources};
 pub use topic::TopicConfig;
-pub use value::{AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, TimestampType};
+pub use value::{
+    AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, Principals, TimestampType,
+};
 
 /// Names and values as somebody gave them, before they are typed.
 pub type ConfigMap = BTreeMap<String, String>;
@@ -142,6 +144,8 @@ pub enum Bounds {
     ThrottledReplicas,
     /// A list of address:count pairs.
     PerAddress,
+    /// Principals, with `;` between them.
+    Principals,
 }
 
 /// How a setting may be changed.

@@ -80,6 +80,28 @@ impl Value for AddressCounts {
     }
 }
 
+/// Principals, as `User:alice`, with `;` between them: a distinguished name has commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Principals(Vec<String>);
+
+impl Principals {
+    /// Whether a principal is among them, letter for letter.
+    pub fn contains(&self, principal: &str) -> bool {
+        self.0.iter().any(|known| known == principal)
+    }
+}
+
+fn principals(text: &str) -> impl Iterator<Item = &str> {
+    text.split(';').map(str::trim).filter(|principal| !principal.is_empty())
+}
+
+impl Value for Principals {
+    const KIND: Kind = Kind::String;
+    fn parse(text: Option<&str>) -> Option<Self> {
+        Some(Self(principals(text?).map(str::to_owned).collect()))
+    }
+}
+
 impl<T: Value> Value for Option<T> {
     const KIND: Kind = T::KIND;
     fn parse(text: Option<&str>) -> Option<Self> {
@@ -222,6 +244,9 @@ impl Setting {
             Kind::String | Kind::Class | Kind::Password => {
                 return match self.bounds {
                     Bounds::OneOf(names) if !names.contains(&trimmed) => Err(one_of(names)),
+                    Bounds::Principals if principals(trimmed).any(|principal| !principal.contains(':')) => {
+                        Err("Value must be a list of principals such as User:alice, with ; between them".to_owned())
+                    }
                     _ => Ok(()),
                 };
             }
