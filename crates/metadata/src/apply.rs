@@ -6,10 +6,12 @@ use std::sync::Arc;
 use configuration::ConfigMap;
 use wire::Uuid;
 use wire::state::metadata::{
-    BrokerEndpoint as EndpointRecord, BrokerFeature, BrokerRegistrationChangeRecord, ConfigRecord, FeatureLevelRecord,
-    MetadataRecord, PartitionChangeRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, TopicRecord,
+    AccessControlEntryRecord, BrokerEndpoint as EndpointRecord, BrokerFeature, BrokerRegistrationChangeRecord,
+    ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, ProducerIdsRecord,
+    RegisterBrokerRecord, TopicRecord,
 };
 
+use super::acl::{Acl, InvalidAcl};
 use super::image::{
     BrokerEndpoint, ConfigResource, MetadataImage, NO_LEADER, Partition, RegisteredBroker, ResourceKind, Topic,
 };
@@ -37,10 +39,12 @@ pub enum ApplyError {
     UnknownResource(i8),
     #[error("{0}")]
     TopicName(#[from] InvalidTopicName),
-    #[error("{0}")]
-    Credential(#[from] InvalidCredential),
-    #[error("{0}")]
-    Quota(#[from] InvalidQuota),
+    #[error("an access control entry is none: {0}")]
+    InvalidAcl(#[from] InvalidAcl),
+    #[error("access control entry {0} is in the metadata already, or another that says the same")]
+    AclExists(Uuid),
+    #[error("access control entry {0} is not in the metadata")]
+    UnknownAcl(Uuid),
     #[error("a record of a kind that this version does not serve: {0}")]
     Unsupported(&'static str),
 }
@@ -56,9 +60,7 @@ pub struct MetadataDelta {
     pub configs: BTreeSet<ConfigResource>,
     pub brokers_changed: bool,
     pub features_changed: bool,
-    /// SCRAM credentials.
-    pub scram_changed: bool,
-    pub quotas_changed: bool,
+    pub acls_changed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -90,8 +92,7 @@ struct Change {
     deleted: Vec<Arc<Topic>>,
     brokers_changed: bool,
     features_changed: bool,
-    scram_changed: bool,
-    quotas_changed: bool,
+    acls_changed: bool,
 }
 
 impl MetadataImage {
@@ -109,8 +110,7 @@ impl MetadataImage {
             deleted: Vec::new(),
             brokers_changed: false,
             features_changed: false,
-            scram_changed: false,
-            quotas_changed: false,
+            acls_changed: false,
         };
         for record in records {
             change.record(record)?;
@@ -142,8 +142,10 @@ impl MetadataImage {
         delta.configs = changed.cloned().collect();
         delta.brokers_changed = self.brokers != before.brokers;
         delta.features_changed = self.features != before.features;
-        delta.scram_changed = self.scram != before.scram;
-        delta.quotas_changed = self.quotas != before.quotas;
+        delta.acls_changed = self.acls != before.acls;
+        if !delta.acls_changed {
+            self.acls = Arc::clone(&before.acls);
+        }
     }
 
     /// Records that make this image out of the empty one.
@@ -161,8 +163,7 @@ impl MetadataImage {
         for (resource, settings) in self.configs() {
             records.extend(settings.iter().map(|(name, value)| resource.to_record(name, Some(value)).into()));
         }
-        records.extend(self.scram.to_records());
-        records.extend(self.quotas.to_records());
+        records.extend(self.acls.to_records().map(MetadataRecord::from));
         if self.next_producer_id > 0 {
             let next_producer_id = self.next_producer_id;
             records.push(ProducerIdsRecord { broker_id: -1, broker_epoch: -1, next_producer_id }.into());
@@ -213,13 +214,9 @@ impl Change {
                 self.scram_changed = true;
                 Ok(self.image.scram.remove(record)?)
             }
-            MetadataRecord::AccessControlEntry(_) | MetadataRecord::RemoveAccessControlEntry(_) => {
-                Err(ApplyError::Unsupported("access control entries"))
-            }
-            MetadataRecord::ClientQuota(record) => {
-                self.quotas_changed = true;
-                Ok(self.image.quotas.apply(record)?)
-            }
+            MetadataRecord::AccessControlEntry(record) => self.create_acl(record),
+            MetadataRecord::RemoveAccessControlEntry(record) => self.remove_acl(record.id),
+            MetadataRecord::ClientQuota(_) => Err(ApplyError::Unsupported("client quotas")),
             MetadataRecord::BeginTransaction(_)
             | MetadataRecord::EndTransaction(_)
             | MetadataRecord::AbortTransaction(_) => Err(ApplyError::Unsupported("metadata transactions")),
@@ -357,6 +354,19 @@ impl Change {
         Ok(())
     }
 
+    fn create_acl(&mut self, record: &AccessControlEntryRecord) -> Result<(), ApplyError> {
+        let acl = Acl::from_record(record)?;
+        self.acls_changed = true;
+        let is_new = Arc::make_mut(&mut self.image.acls).insert(record.id, acl);
+        is_new.then_some(()).ok_or(ApplyError::AclExists(record.id))
+    }
+
+    fn remove_acl(&mut self, id: Uuid) -> Result<(), ApplyError> {
+        self.acls_changed = true;
+        let was_there = Arc::make_mut(&mut self.image.acls).remove(id);
+        was_there.then_some(()).ok_or(ApplyError::UnknownAcl(id))
+    }
+
     /// Counts the replicas of a topic again, which has no partitions before it is made, and none when it is gone.
     fn count_replicas(&mut self, before: &[Arc<Partition>], after: &[Arc<Partition>]) {
         fn replicas(partition: Option<&Arc<Partition>>) -> &[i32] {
@@ -374,8 +384,7 @@ impl Change {
         let mut delta = MetadataDelta {
             brokers_changed: self.brokers_changed,
             features_changed: self.features_changed,
-            scram_changed: self.scram_changed,
-            quotas_changed: self.quotas_changed,
+            acls_changed: self.acls_changed,
             ..MetadataDelta::default()
         };
         let removed = self.deleted.iter().map(|topic| topic.id).filter(|id| !self.touched.contains_key(id));
@@ -537,9 +546,12 @@ impl ConfigResource {
 
 #[cfg(test)]
 mod tests {
-    use wire::state::metadata::{ClearElrRecord, NoOpRecord, RemoveTopicRecord, UnregisterBrokerRecord};
+    use wire::state::metadata::{
+        ClearElrRecord, NoOpRecord, RemoveAccessControlEntryRecord, RemoveTopicRecord, UnregisterBrokerRecord,
+    };
 
     use super::*;
+    use crate::acl::{AclOperation, PatternType, PermissionType, ResourceType, tests::record as acl_record};
 
     const A: Uuid = Uuid([1; 16]);
     const B: Uuid = Uuid([2; 16]);
@@ -680,6 +692,40 @@ mod tests {
         assert_eq!((third.brokers().count(), third.features().len(), delta.features_changed), (0, 0, true));
     }
 
+    fn acl(id: Uuid, name: &str) -> AccessControlEntryRecord {
+        let (of, literal) = (ResourceType::Topic, PatternType::Literal);
+        let record = acl_record(of, literal, name, "User:a", AclOperation::Read, PermissionType::Allow);
+        AccessControlEntryRecord { id, ..record }
+    }
+
+    #[test]
+    fn acls_come_and_go_and_images_share_them_as_long_as_they_stay() {
+        let remove = |id: Uuid| MetadataRecord::from(RemoveAccessControlEntryRecord { id });
+        let first = image(&[acl(A, "a").into(), acl(B, "b").into()]);
+        let (second, delta) = first.apply(&[remove(A)], 11, 1).unwrap();
+        assert!(delta.acls_changed && !delta.brokers_changed);
+        assert_eq!((first.acls().len(), second.acls().len()), (2, 1));
+        let (third, delta) = second.apply(&[topic("a", A)], 12, 1).unwrap();
+        assert!(!delta.acls_changed && Arc::ptr_eq(second.acls(), third.acls()));
+
+        for before in [&first, &second] {
+            let (mut again, mut delta) = MetadataImage::default().apply(&third.to_records(), 12, 1).unwrap();
+            assert!(delta.acls_changed && again.acls() == third.acls());
+            again.continue_after(before, &mut delta);
+            assert_eq!(delta.acls_changed, before.acls() == first.acls());
+            assert_eq!(Arc::ptr_eq(again.acls(), before.acls()), !delta.acls_changed);
+        }
+
+        for (records, error) in [
+            (vec![remove(A)], ApplyError::UnknownAcl(A)),
+            (vec![acl(B, "c").into()], ApplyError::AclExists(B)),
+            (vec![acl(A, "b").into()], ApplyError::AclExists(A)),
+            (vec![acl(A, "").into()], ApplyError::InvalidAcl(InvalidAcl::EmptyName)),
+        ] {
+            assert_eq!(second.apply(&records, 13, 1).unwrap_err(), error);
+        }
+    }
+
     #[test]
     fn records_that_do_not_fit_are_errors() {
         let before = image(&[topic("a", A), partition(A, 0)]);
@@ -731,6 +777,7 @@ mod tests {
         records.push(setting(&ConfigResource::broker(1), "log.retention.ms", Some("1")));
         records.push(setting(&ConfigResource::group("g"), "consumer.session.timeout.ms", Some("50000")));
         records.push(ProducerIdsRecord { next_producer_id: 5000, broker_id: -1, broker_epoch: -1 }.into());
+        records.extend((0..300).map(|n| acl(crate::acl::tests::id(n), &format!("t.{n}")).into()));
         let image = image(&records);
         let (again, delta) = MetadataImage::default().apply(&image.to_records(), 10, 1).unwrap();
         assert!(again == image);

@@ -1,7 +1,8 @@
 //! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
 //! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `FeatureControlManager`,
-//! `ProducerIdControlManager`, `ScramControlManager`, `ClientQuotaControlManager`).
+//! `ProducerIdControlManager`, `AclControlManager`).
 
+pub mod acls;
 pub mod alter_partition;
 mod bound;
 pub mod brokers;

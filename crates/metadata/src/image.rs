@@ -1,4 +1,4 @@
-//! The metadata at one point in time: topics, brokers, settings, features, credentials and quotas.
+//! The metadata at one point in time: topics, brokers, settings, features, access control lists.
 //!
 //! An image never changes; [`MetadataImage::apply`](super::apply) makes the next one, which shares with it whatever is
 //! the same. Readers get one by [`MetadataCache::load`](super::MetadataCache::load) and keep it for as long as one
@@ -11,6 +11,7 @@ use configuration::ConfigMap;
 use wire::Uuid;
 
 use super::TopicName;
+use super::acl::Acls;
 use super::features::Feature;
 use super::ordered_map::OrderedMap;
 use super::quota::ClientQuotas;
@@ -35,8 +36,7 @@ pub struct MetadataImage {
     pub(super) configs: OrderedMap<ConfigResource, Arc<ConfigMap>>,
     pub(super) features: Arc<BTreeMap<String, i16>>,
     pub(super) next_producer_id: i64,
-    pub(super) scram: ScramCredentials,
-    pub(super) quotas: ClientQuotas,
+    pub(super) acls: Arc<Acls>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,8 +166,7 @@ impl Default for MetadataImage {
             configs: OrderedMap::default(),
             features: Arc::default(),
             next_producer_id: 0,
-            scram: ScramCredentials::default(),
-            quotas: ClientQuotas::default(),
+            acls: Arc::default(),
         }
     }
 }
@@ -260,14 +259,10 @@ impl MetadataImage {
         self.next_producer_id
     }
 
-    /// What logins by SCRAM are checked with.
-    pub fn scram(&self) -> &ScramCredentials {
-        &self.scram
-    }
-
-    /// Quotas of clients and addresses.
-    pub fn quotas(&self) -> &ClientQuotas {
-        &self.quotas
+    /// Access control lists. As long as none changes, images have the same ones: what was decided by them may be kept
+    /// with them.
+    pub fn acls(&self) -> &Arc<Acls> {
+        &self.acls
     }
 
     /// The topic whose name differs from this one at most in `.` and `_`.

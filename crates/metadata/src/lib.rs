@@ -1,9 +1,10 @@
-//! The cluster's metadata: what topics, brokers, settings, credentials and quotas there are, and how they may change.
+//! The cluster's metadata: what topics, brokers, settings and access control lists there are, and how they may change.
 //!
 //! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and passes
 //! each to [`Applied`] listeners. [`changes`] decides requests on an image: pure, what it returns are records and
 //! answers. The broker's controller has the quorum commit them.
 
+pub mod acl;
 mod apply;
 mod cache;
 pub mod changes;

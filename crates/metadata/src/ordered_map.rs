@@ -6,6 +6,7 @@
 //! run.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A full chunk is split into two halves.
@@ -53,6 +54,16 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         let position = chunk.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
         Some(&chunk[position].1)
+    }
+
+    pub(super) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        let at = self.chunk_of(key);
+        let position = self.chunks.get(at)?.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
+        let chunks = Arc::make_mut(&mut self.chunks);
+        Some(&mut Arc::make_mut(&mut chunks[at])[position].1)
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -108,6 +119,32 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         let entries = chunks.iter().flat_map(|chunk| chunk.iter()).skip(position);
         entries.inspect(|_| count_visit()).map(|(key, value)| (key, value))
     }
+
+    /// Entries whose keys are equal as far as `order` looks at them. It says how a key compares with those that are
+    /// looked for, and goes by the first parts of what keys are ordered by: they lie together.
+    pub(super) fn range_by(&self, order: impl Fn(&K) -> Ordering) -> impl Iterator<Item = (&K, &V)> {
+        let at = self.chunks.partition_point(|chunk| order(&chunk[0].0).is_lt()).saturating_sub(1);
+        let first = self.chunks.get(at).map_or(&[][..], |chunk| {
+            let position = chunk.partition_point(|(key, _)| order(key).is_lt());
+            &chunk[position..]
+        });
+        let others = self.chunks.get(at + 1..).unwrap_or_default();
+        let entries = first.iter().chain(others.iter().flat_map(|chunk| chunk.iter()));
+        let equal = entries.take_while(move |(key, _)| order(key).is_eq());
+        equal.inspect(|_| count_visit()).map(|(key, value)| (key, value))
+    }
+
+    /// The last entry whose key is not greater.
+    pub(super) fn last_up_to<Q: Ord + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+    {
+        let chunk = self.chunks.get(self.chunk_of(key))?;
+        let position = chunk.partition_point(|(other, _)| other.borrow() <= key).checked_sub(1)?;
+        count_visit();
+        let (key, value) = &chunk[position];
+        Some((key, value))
+    }
 }
 
 #[cfg(not(test))]
@@ -162,6 +199,10 @@ pub mod tests {
             }
             let probe = next(3000);
             assert_eq!(map.get(&probe), model.get(&probe));
+            if let Some(value) = map.get_mut(&probe) {
+                *value = step;
+                model.insert(probe, step);
+            }
         }
         copies.push((map, model));
         for (map, model) in copies {
@@ -169,6 +210,11 @@ pub mod tests {
             assert!(map.iter().eq(model.iter()));
             for start in [0, 1, 1499, 2999, 3000] {
                 assert!(map.iter_from(&start).eq(model.range(start..)));
+                assert_eq!(map.last_up_to(&start), model.range(..=start).next_back());
+            }
+            for hundred in [0, 7, 29, 30] {
+                let range = map.range_by(move |key| (key / 100).cmp(&hundred));
+                assert!(range.eq(model.range(100 * hundred..100 * (hundred + 1))));
             }
         }
     }

@@ -15,8 +15,10 @@ use wire::api::alter_scram_keys::{AlterScramKeysRequest, AlterScramKeysResponse}
 use wire::api::broker_heartbeat::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use wire::api::broker_registration::{BrokerRegistrationRequest, BrokerRegistrationResponse};
 use wire::api::confirm_sender::NodeIdentity;
+use wire::api::create_acls::{AclCreationResult, CreateAclsRequest, CreateAclsResponse};
 use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse};
 use wire::api::create_topics::{CreateTopicsRequest, CreateTopicsResponse};
+use wire::api::delete_acls::{DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse};
 use wire::api::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
 use wire::api::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse};
 use wire::api::incremental_alter_configs::{self, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
@@ -24,7 +26,8 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
-use super::changes::{self, Context, Decision, code_and_message};
+use super::acl::Acl;
+use super::changes::{self, Context, Decision};
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
@@ -59,8 +62,10 @@ macro_rules! with_decided_requests {
             wire::api::alter_scram_keys::AlterScramKeysRequest
             wire::api::broker_heartbeat::BrokerHeartbeatRequest
             wire::api::broker_registration::BrokerRegistrationRequest
+            wire::api::create_acls::CreateAclsRequest
             wire::api::create_partitions::CreatePartitionsRequest
             wire::api::create_topics::CreateTopicsRequest
+            wire::api::delete_acls::DeleteAclsRequest
             wire::api::delete_topics::DeleteTopicsRequest
             wire::api::elect_leaders::ElectLeadersRequest
             wire::api::incremental_alter_configs::IncrementalAlterConfigsRequest
@@ -128,6 +133,51 @@ impl Decided for AlterConfigsRequest {
             });
             AlterConfigsResponse { responses: answers.collect(), ..Default::default() }
         })
+    }
+}
+
+impl Decided for CreateAclsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreateAclsResponse> {
+        changes::acls::create(context, &self.creations).map(|outcomes| {
+            let results = outcomes.into_iter().map(|outcome| {
+                let (error_code, error_message) = code_and_message(outcome);
+                AclCreationResult { error_code, error_message }
+            });
+            CreateAclsResponse { results: results.collect(), ..Default::default() }
+        })
+    }
+}
+
+impl Decided for DeleteAclsRequest {
+    fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<DeleteAclsResponse> {
+        changes::acls::delete(context, &self.filters).map(|outcomes| {
+            let filter_results = outcomes.into_iter().map(|outcome| match outcome {
+                Ok(deleted) => DeleteAclsFilterResult {
+                    matching_acls: deleted.iter().map(|acl| deleted_acl(acl)).collect(),
+                    ..Default::default()
+                },
+                Err(refusal) => DeleteAclsFilterResult {
+                    error_code: refusal.code,
+                    error_message: refusal.message,
+                    ..Default::default()
+                },
+            });
+            DeleteAclsResponse { filter_results: filter_results.collect(), ..Default::default() }
+        })
+    }
+}
+
+fn deleted_acl(Acl { pattern, entry }: &Acl) -> DeleteAclsMatchingAcl {
+    DeleteAclsMatchingAcl {
+        error_code: ErrorCode::NONE,
+        error_message: None,
+        resource_type: pattern.resource_type as i8,
+        resource_name: pattern.name.to_string(),
+        pattern_type: pattern.pattern_type as i8,
+        principal: entry.principal.clone(),
+        host: entry.host.as_str().to_owned(),
+        operation: entry.operation as i8,
+        permission_type: entry.permission_type as i8,
     }
 }
 
