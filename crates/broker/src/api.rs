@@ -2,6 +2,7 @@
 //!
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
+mod acls;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod add_raft_voter;
@@ -16,12 +17,14 @@ mod confirm_sender;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod controlled;
+mod create_acls;
 mod create_partitions;
 mod create_topics;
+mod delete_acls;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
-mod describe_client_quotas;
+mod describe_acls;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
@@ -226,7 +229,7 @@ pub fn is_produce(key: i16) -> bool {
 /// when it becomes large ([`AnswerSize`]). The records of a Fetch do not count: it copies a few where there is no
 /// memory for more.
 pub fn answers_little(key: i16) -> bool {
-    const KEYS: [i16; 28] = [
+    const KEYS: [i16; 29] = [
         table::produce::ProduceRequest::API.key,
         table::fetch::FetchRequest::API.key,
         table::api_versions::ApiVersionsRequest::API.key,
@@ -248,6 +251,7 @@ pub fn answers_little(key: i16) -> bool {
         table::delete_groups::DeleteGroupsRequest::API.key,
         table::delete_topics::DeleteTopicsRequest::API.key,
         table::delete_records::DeleteRecordsRequest::API.key,
+        table::describe_acls::DescribeAclsRequest::API.key,
         table::describe_cluster::DescribeClusterRequest::API.key,
         table::metadata::MetadataRequest::API.key,
         table::describe_configs::DescribeConfigsRequest::API.key,
@@ -339,6 +343,9 @@ handlers! {
         end_txn EndTxnRequest;
         write_txn_markers WriteTxnMarkersRequest;
         txn_offset_commit TxnOffsetCommitRequest;
+        describe_acls DescribeAclsRequest;
+        create_acls CreateAclsRequest;
+        delete_acls DeleteAclsRequest;
         describe_configs DescribeConfigsRequest;
         alter_configs AlterConfigsRequest;
         alter_partition_reassignments AlterPartitionReassignmentsRequest;

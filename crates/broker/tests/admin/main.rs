@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod acls;
 mod cluster;
 mod configs;
 mod control_plane;

@@ -160,7 +160,7 @@ impl<'q> Question<'q> {
     }
 
     /// The ACL that decides it among those of one pattern: one that denies it before one that allows it.
-    fn deciding<'a>(self, entries: &'a Entries) -> Option<&'a Acl> {
+    fn deciding(self, entries: &Entries) -> Option<&Acl> {
         let mut allowing = None;
         for (principal, address) in self.whom() {
             for acl in entries.of(principal, address) {
