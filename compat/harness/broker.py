@@ -68,6 +68,11 @@ def answers(port, timeout_s=2.0):
         return False
 
 
+def properties(settings):
+    """The text of a properties file, in which backslashes are escapes."""
+    return "".join(f"{name}={str(value).replace(chr(92), chr(92) * 2)}\n" for name, value in settings.items())
+
+
 class Broker:
     """One broker process. `settings` are Kafka's property names."""
 
@@ -208,7 +213,7 @@ class Kafka(Broker):
         ]
 
     def _command(self):
-        properties = {
+        settings = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
@@ -233,7 +238,7 @@ class Kafka(Broker):
             **self.settings,
         }
         config = self.home / "server.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        config.write_text(properties(settings))
         (self.home / "log4j2.properties").write_text(KAFKA_LOG4J)
         if not (self.data / "meta.properties").exists():
             shutil.rmtree(self.data, ignore_errors=True)

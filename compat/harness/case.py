@@ -122,9 +122,9 @@ class Context:
         keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
         self.tool("ConsoleProducer", "--topic", topic, *keyed, stdin=lines)
 
-    def java(self, name, timeout_s=120):
+    def java(self, name, *arguments, timeout_s=120):
         """Runs a scenario of compat/java; what it prints is the transcript."""
-        result = self.driver.start("case", name, [self.bootstrap, self.tag], timeout_s=timeout_s)()
+        result = self.driver.start("case", name, [self.bootstrap, self.tag, *arguments], timeout_s=timeout_s)()
         self.say(result.out)
         if result.code:
             self.say(f"failed: {result.err}")
@@ -139,12 +139,12 @@ class Context:
         if done.returncode:
             self.say(f"exit {done.returncode}: {done.stderr[-2000:]}")
 
-    def go(self, program, scenario, timeout_s=90):
+    def go(self, program, scenario, *arguments, timeout_s=90):
         """Runs a scenario of a program of compat/go; what it prints is the transcript."""
         built = install.go_program(program)
         if not built:
             raise Skip("there is no Go")
-        command = [built, self.bootstrap, self.tag, scenario]
+        command = [built, self.bootstrap, self.tag, scenario, *map(str, arguments)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s)
         self.say(done.stdout)
         if done.returncode:

@@ -19,6 +19,8 @@ LOG4J_VERSION = "2.25.4"
 FLINK_VERSION = "2.2.1"
 FLINK_CONNECTORS = [("flink-connector-base", FLINK_VERSION), ("flink-connector-kafka", "5.0.0-2.2")]
 PYTHON_CLIENTS = ["confluent-kafka==2.16.1", "kafka-python==3.0.12", "aiokafka==0.14.0", "prometheus-client==0.26.0"]
+# The last but some that repeats its nonce in SCRAM's final message.
+OLD_LIBRDKAFKA = ["confluent-kafka==2.3.0"]
 BROWSER_CLIENTS = ["playwright==1.65.2", "axe-playwright-python==0.1.8", PYTHON_CLIENTS[0]]
 
 MANIFEST_VALIDATOR = ["kubernetes-validate==1.37.0"]
@@ -82,7 +84,8 @@ def apt(program, package):
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
 
 
-def _require(program, package):
+def require(program, package):
+    """The path of `program`, without which nothing goes on."""
     found = apt(program, package)
     if not found:
         raise SystemExit(f"{program} is needed (Debian package {package}) and could not be installed")
@@ -91,7 +94,7 @@ def _require(program, package):
 
 def browser():
     """Chromium's path."""
-    return _require("chromium", "chromium")
+    return require("chromium", "chromium")
 
 
 def _resolve(directory, artifacts, *options):
@@ -107,7 +110,7 @@ def _resolve(directory, artifacts, *options):
             f"<version>1</version><dependencies>{dependencies}</dependencies></project>"
         )
         copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}", *options]
-        _run([_require("mvn", "maven"), "-B", "-q", "-f", f"{work}/pom.xml", *copy])
+        _run([require("mvn", "maven"), "-B", "-q", "-f", f"{work}/pom.xml", *copy])
 
 
 def kafka_libs():
@@ -117,7 +120,7 @@ def kafka_libs():
     directory = CACHE / f"kafka-{KAFKA_VERSION}-{_digest(artifacts)}"
     with _once(directory) as fill:
         if fill:
-            _require("java", "default-jdk-headless")
+            require("java", "default-jdk-headless")
             _resolve(directory, artifacts, "-DexcludeArtifactIds=rocksdbjni")
     return directory
 
@@ -138,13 +141,13 @@ def flink():
     libraries = CACHE / f"flink-{FLINK_VERSION}-{_digest(artifacts)}"
     with _once(libraries) as fill:
         if fill:
-            _require("java", "default-jdk-headless")
+            require("java", "default-jdk-headless")
             _resolve(libraries, artifacts)
     sources = sorted((COMPAT / "flink").glob("*.java"))
     classes = CACHE / f"flink-classes-{_digest([path.read_bytes() for path in sources])}"
     with _once(classes) as fill:
         if fill:
-            javac = _require("javac", "default-jdk-headless")
+            javac = require("javac", "default-jdk-headless")
             _run([javac, "-nowarn", "-d", classes, "-cp", f"{libraries}/*", *sources])
     return f"{classes}:{libraries}/*"
 
@@ -159,7 +162,7 @@ def java_classes():
             for old in CACHE.glob("classes-*"):
                 if old.is_dir() and old != directory:
                     shutil.rmtree(old, ignore_errors=True)
-            javac = _require("javac", "default-jdk-headless")
+            javac = require("javac", "default-jdk-headless")
             _run([javac, "-nowarn", "-d", directory, "-cp", f"{kafka_libs()}/*", *sources])
     return directory
 
@@ -191,6 +194,11 @@ def _environment(name, packages):
 def python():
     """The interpreter of a virtual environment that has the Python clients."""
     return _environment("python", PYTHON_CLIENTS)
+
+
+def old_librdkafka_python():
+    """The interpreter of a virtual environment with an old librdkafka."""
+    return _environment("old-librdkafka", OLD_LIBRDKAFKA)
 
 
 def browser_python():

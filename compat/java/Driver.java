@@ -149,7 +149,7 @@ public final class Driver {
             if (command.get("kind").asText().equals("tool")) {
                 named.getMethod("main", String[].class).invoke(null, (Object) arguments.toArray(new String[0]));
             } else {
-                try (Session session = new Session(arguments.get(0), arguments.get(1))) {
+                try (Session session = new Session(arguments.get(0), arguments.get(1), arguments.subList(2, arguments.size()))) {
                     ((Scenario) named.getDeclaredConstructor().newInstance()).run(session);
                 }
             }

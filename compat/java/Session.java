@@ -25,13 +25,16 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** What a scenario gets: the broker's address, names of its own, clients that are closed after it, and words for its transcript. */
 public final class Session implements AutoCloseable {
     public final String bootstrap;
+    /** What the scenario is told besides. */
+    public final List<String> arguments;
     private final String tag;
     private final List<AutoCloseable> open = new ArrayList<>();
     private Admin admin;
 
-    Session(String bootstrap, String tag) {
+    Session(String bootstrap, String tag, List<String> arguments) {
         this.bootstrap = bootstrap;
         this.tag = tag;
+        this.arguments = arguments;
     }
 
     public void say(String format, Object... values) {
@@ -112,7 +115,8 @@ public final class Session implements AutoCloseable {
         return properties;
     }
 
-    private <T extends AutoCloseable> T own(T client) {
+    /** Closes a client after the scenario. */
+    public <T extends AutoCloseable> T own(T client) {
         open.add(client);
         return client;
     }

@@ -1,4 +1,5 @@
-// franz-go: transactions, a group that reads, works and writes in transactions, and groups that the broker balances.
+// franz-go: transactions, a group that reads, works and writes in transactions, groups that the broker balances, and
+// connections with TLS and SASL.
 //
 // Arguments: BOOTSTRAP TAG SCENARIO. What it prints is the scenario's transcript.
 package main
@@ -29,7 +30,9 @@ func main() {
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	scenarios := map[string]func(){"transactions": transactions, "copies": copies, "members": members}
+	scenarios := map[string]func(){
+		"transactions": transactions, "copies": copies, "members": members, "secured": secured, "refused": refused,
+	}
 	scenarios[os.Args[3]]()
 }
 

@@ -1,0 +1,203 @@
+"""Clients that connect with TLS and SASL. Prints a transcript. Arguments: LIBRARY SCENARIO TAG FILE.
+
+The file has a list of ways to connect, as harness/secured.py tells them. `work` creates a topic, writes, reads and deletes it
+by each of them; `refused` says what the library says of each.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+
+library, scenario, tag, path = sys.argv[1:5]
+RECORDS = 3
+PATIENCE_S = 6
+logging.disable(logging.CRITICAL)
+
+
+def kind(error):
+    return type(error).__name__
+
+
+class Librdkafka:
+    """confluent-kafka."""
+
+    def __init__(self, way):
+        names = {
+            "bootstrap": "bootstrap.servers",
+            "protocol": "security.protocol",
+            "authority": "ssl.ca.location",
+            "certificate": "ssl.certificate.location",
+            "key": "ssl.key.location",
+            "mechanism": "sasl.mechanism",
+            "user": "sasl.username",
+            "password": "sasl.password",
+        }
+        self.settings = {names[name]: value for name, value in way.items() if name in names}
+        quiet = logging.getLogger("quiet")
+        quiet.propagate = False
+        self.settings["logger"] = quiet
+
+    def work(self, topic):
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient(self.settings)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+        await_topic(lambda: topic in admin.list_topics(timeout=10).topics)
+        producer, delivered = Producer({**self.settings, "enable.idempotence": True}), []
+        for number in range(RECORDS):
+            producer.produce(topic, str(number), on_delivery=lambda error, _record: delivered.append(error))
+        producer.flush(20)
+        consumer = Consumer({**self.settings, "group.id": topic, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        values, end = [], time.monotonic() + 20
+        while len(values) < RECORDS and time.monotonic() < end:
+            record = consumer.poll(0.2)
+            if record is not None and not record.error():
+                values.append(record.value().decode())
+        consumer.close()
+        admin.delete_topics([topic])[topic].result(20)
+        return sum(error is None for error in delivered), values
+
+    def refused(self):
+        """The first error that says more than that there is no broker; librdkafka goes on trying for ever."""
+        from confluent_kafka import KafkaError, Producer
+
+        told = []
+        producer = Producer({**self.settings, "error_cb": lambda error: told.append(error)})
+        vague = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end and all(error.code() in vague for error in told):
+            producer.poll(0.1)
+        clear = [error for error in told if error.code() not in vague] or told[:1]
+        return clear[0].name() if clear else "nothing"
+
+
+class KafkaPython:
+    """kafka-python."""
+
+    def __init__(self, way):
+        names = {
+            "bootstrap": "bootstrap_servers",
+            "protocol": "security_protocol",
+            "authority": "ssl_cafile",
+            "certificate": "ssl_certfile",
+            "key": "ssl_keyfile",
+            "mechanism": "sasl_mechanism",
+            "user": "sasl_plain_username",
+            "password": "sasl_plain_password",
+        }
+        self.settings = {names[name]: value for name, value in way.items() if name in names}
+
+    def work(self, topic):
+        from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+        from kafka.admin import NewTopic
+
+        admin = KafkaAdminClient(**self.settings)
+        admin.create_topics([NewTopic(name=topic, num_partitions=1, replication_factor=1)])
+        await_topic(lambda: topic in admin.list_topics())
+        producer = KafkaProducer(**self.settings)
+        sent = [producer.send(topic, b"%d" % number, partition=0) for number in range(RECORDS)]
+        producer.flush(20)
+        producer.close()
+        consumer = KafkaConsumer(**self.settings, consumer_timeout_ms=15000, enable_auto_commit=False)
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        values = []
+        for record in consumer:
+            values.append(record.value.decode())
+            if len(values) == RECORDS:
+                break
+        consumer.close()
+        admin.delete_topics([topic])
+        admin.close()
+        return sum(one.succeeded() for one in sent), values
+
+    def refused(self):
+        from kafka import KafkaProducer
+
+        try:
+            KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 1000).close(0)
+            return "nothing"
+        except Exception as error:
+            return kind(error)
+
+
+class Aiokafka:
+    """aiokafka."""
+
+    def __init__(self, way):
+        from aiokafka.helpers import create_ssl_context
+
+        names = {
+            "bootstrap": "bootstrap_servers",
+            "protocol": "security_protocol",
+            "mechanism": "sasl_mechanism",
+            "user": "sasl_plain_username",
+            "password": "sasl_plain_password",
+        }
+        self.settings = {names[name]: value for name, value in way.items() if name in names}
+        if "authority" in way:
+            certificate = {"certfile": way["certificate"], "keyfile": way["key"]} if "certificate" in way else {}
+            self.settings["ssl_context"] = create_ssl_context(cafile=way["authority"], **certificate)
+
+    def work(self, topic):
+        return asyncio.run(self._work(topic))
+
+    async def _work(self, topic):
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+        admin = AIOKafkaAdminClient(**self.settings)
+        await admin.start()
+        await admin.create_topics([NewTopic(name=topic, num_partitions=1, replication_factor=1)])
+        while topic not in await admin.list_topics():
+            await asyncio.sleep(0.05)
+        async with AIOKafkaProducer(**self.settings, enable_idempotence=True) as producer:
+            sent = [await producer.send_and_wait(topic, b"%d" % number, partition=0) for number in range(RECORDS)]
+        async with AIOKafkaConsumer(**self.settings, enable_auto_commit=False) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            await consumer.seek_to_beginning()
+            values = [(await asyncio.wait_for(consumer.getone(), 15)).value.decode() for _ in range(RECORDS)]
+        await admin.delete_topics([topic])
+        await admin.close()
+        return len(sent), values
+
+    def refused(self):
+        return asyncio.run(self._refused())
+
+    async def _refused(self):
+        from aiokafka import AIOKafkaProducer
+
+        producer = AIOKafkaProducer(**self.settings, request_timeout_ms=PATIENCE_S * 1000)
+        try:
+            await producer.start()
+            return "nothing"
+        except Exception as error:
+            return kind(error)
+        finally:
+            await producer.stop()
+
+
+def await_topic(is_there):
+    end = time.monotonic() + 10
+    while not is_there() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def main():
+    made = {"librdkafka": Librdkafka, "kafka-python": KafkaPython, "aiokafka": Aiokafka}[library]
+    for number, way in enumerate(json.load(open(path))):
+        if scenario == "work":
+            try:
+                acknowledged, values = made(way).work(f"{library}-{number}-{tag}")
+                print(f"{way['title']}: {acknowledged} acknowledged, read {values}", flush=True)
+            except Exception as error:
+                print(f"{way['title']}: {kind(error)}", flush=True)
+        else:
+            print(f"{way['title']}: {made(way).refused()}", flush=True)
+
+
+main()

@@ -1,0 +1,1 @@
+"""Cases of `security`, by what a client is told or asks for."""
