@@ -1,7 +1,8 @@
 """Clients that connect with TLS and SASL. Prints a transcript. Arguments: LIBRARY SCENARIO TAG FILE.
 
 The file has a list of ways to connect, as harness/secured.py tells them. `work` creates a topic, writes, reads and deletes it
-by each of them; `refused` says what the library says of each.
+by each of them; `refused` says what the library says of each; `stay` writes and reads for longer than a session may last; `denied`
+says what becomes of requests for a topic that is closed to the client.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import time
 
 library, scenario, tag, path = sys.argv[1:5]
 RECORDS = 3
+STAY_S = 7
 PATIENCE_S = 6
 logging.disable(logging.CRITICAL)
 
@@ -60,6 +62,89 @@ class Librdkafka:
         consumer.close()
         admin.delete_topics([topic])[topic].result(20)
         return sum(error is None for error in delivered), values
+
+    def stay(self, topic):
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient(self.settings)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+        await_topic(lambda: topic in admin.list_topics(timeout=10).topics)
+        errors, failed, read = [], [], 0
+        settings = {**self.settings, "error_cb": lambda error: errors.append(error.name())}
+        producer = Producer({**settings, "linger.ms": 0})
+        consumer = Consumer({**settings, "group.id": topic, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        sent, end = 0, time.monotonic() + STAY_S
+
+        def poll():
+            record = consumer.poll(0.01)
+            if record is not None and record.error():
+                errors.append(record.error().name())
+            return record is not None and not record.error()
+
+        while time.monotonic() < end:
+            producer.produce(topic, str(sent), on_delivery=lambda error, _record: error and failed.append(error.name()))
+            producer.poll(0)
+            sent += 1
+            read += poll()
+        producer.flush(20)
+        end = time.monotonic() + 20
+        while read < sent and time.monotonic() < end:
+            read += poll()
+        consumer.close()
+        return f"{len(failed)} failed, {sent - read} unread, errors {sorted(set(errors))}"
+
+    def denied(self, topic):
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+        from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+        admin, said = AdminClient(self.settings), []
+
+        def attempt(what, action):
+            try:
+                said.append(f"{what}: ok {action() or ''}".strip())
+            except KafkaException as error:
+                said.append(f"{what}: {error.args[0].name()}")
+
+        def error_of(consumer):
+            end = time.monotonic() + 10
+            while time.monotonic() < end:
+                record = consumer.poll(0.2)
+                if record is not None and record.error():
+                    return record.error().name()
+            return "nothing"
+
+        def produce(settings):
+            producer, delivered = Producer({**self.settings, **settings}), []
+            producer.produce(topic, "value", on_delivery=lambda error, _record: delivered.append(error))
+            producer.flush(10)
+            return delivered and delivered[0].name()
+
+        def begin():
+            producer = Producer({**self.settings, "transactional.id": topic})
+            producer.init_transactions(10)
+
+        attempt("metadata", lambda: admin.list_topics(topic, 10).topics[topic].error.name())
+        attempt("all topics", lambda: str([name for name in admin.list_topics(timeout=10).topics if tag in name]))
+        attempt("create", lambda: admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10))
+        attempt("delete", lambda: admin.delete_topics([topic])[topic].result(10))
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        attempt("configs", lambda: admin.describe_configs([resource])[resource].result(10))
+        partition = TopicPartition(topic, 0)
+        attempt("offsets", lambda: admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(10))
+        attempt("produce", lambda: produce({}))
+        attempt("produce, idempotent", lambda: produce({"enable.idempotence": True}))
+        for what, start in {
+            "consume": lambda consumer: consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)]),
+            "subscribe": lambda consumer: consumer.subscribe([topic]),
+        }.items():
+            consumer = Consumer({**self.settings, "group.id": topic, "enable.auto.commit": False})
+            start(consumer)
+            attempt(what, lambda: error_of(consumer))
+            consumer.close()
+        attempt("begin", begin)
+        return "\n".join(["", *said])
 
     def refused(self):
         """The first error that says more than that there is no broker; librdkafka goes on trying for ever."""
@@ -115,6 +200,26 @@ class KafkaPython:
         admin.close()
         return sum(one.succeeded() for one in sent), values
 
+    def stay(self, topic):
+        from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+        producer = KafkaProducer(**self.settings, retries=0, enable_idempotence=False)
+        producer.partitions_for(topic)
+        consumer = KafkaConsumer(**self.settings, enable_auto_commit=False, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(topic, 0)])
+        sent, read, end = [], 0, time.monotonic() + STAY_S
+        while time.monotonic() < end:
+            sent.append(producer.send(topic, b"%d" % len(sent), partition=0))
+            read += sum(map(len, consumer.poll(timeout_ms=10).values()))
+        producer.flush(20)
+        end = time.monotonic() + 20
+        written = sum(one.succeeded() for one in sent)
+        while read < written and time.monotonic() < end:
+            read += sum(map(len, consumer.poll(timeout_ms=100).values()))
+        consumer.close()
+        producer.close()
+        return f"{len(sent) - written} failed, {written - read} unread"
+
     def refused(self):
         from kafka import KafkaProducer
 
@@ -165,6 +270,32 @@ class Aiokafka:
         await admin.close()
         return len(sent), values
 
+    def stay(self, topic):
+        return asyncio.run(self._stay(topic))
+
+    async def _stay(self, topic):
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+        sent = read = failed = 0
+        async with (
+            AIOKafkaProducer(**self.settings) as producer,
+            AIOKafkaConsumer(**self.settings, enable_auto_commit=False, auto_offset_reset="earliest") as consumer,
+        ):
+            await producer.partitions_for(topic)
+            consumer.assign([TopicPartition(topic, 0)])
+            end = time.monotonic() + STAY_S
+            while time.monotonic() < end:
+                try:
+                    await producer.send_and_wait(topic, b"%d" % sent, partition=0)
+                    sent += 1
+                except Exception:
+                    failed += 1
+                read += sum(map(len, (await consumer.getmany(timeout_ms=10)).values()))
+            end = time.monotonic() + 20
+            while read < sent and time.monotonic() < end:
+                read += sum(map(len, (await consumer.getmany(timeout_ms=100)).values()))
+        return f"{failed} failed, {sent - read} unread"
+
     def refused(self):
         return asyncio.run(self._refused())
 
@@ -190,14 +321,21 @@ def await_topic(is_there):
 def main():
     made = {"librdkafka": Librdkafka, "kafka-python": KafkaPython, "aiokafka": Aiokafka}[library]
     for number, way in enumerate(json.load(open(path))):
-        if scenario == "work":
-            try:
-                acknowledged, values = made(way).work(f"{library}-{number}-{tag}")
-                print(f"{way['title']}: {acknowledged} acknowledged, read {values}", flush=True)
-            except Exception as error:
-                print(f"{way['title']}: {kind(error)}", flush=True)
-        else:
-            print(f"{way['title']}: {made(way).refused()}", flush=True)
+        topic = f"{library}-{number}-{tag}"
+        client = made(way)
+        try:
+            if scenario == "work":
+                acknowledged, values = client.work(topic)
+                said = f"{acknowledged} acknowledged, read {values}"
+            elif scenario == "stay":
+                said = client.stay(topic)
+            elif scenario == "denied":
+                said = client.denied(f"closed-{tag}")
+            else:
+                said = client.refused()
+        except Exception as error:
+            said = kind(error)
+        print(f"{way['title']}: {said}", flush=True)
 
 
 main()

@@ -13,7 +13,7 @@ PASSWORD = "store-secret"
 TRUSTED, FOREIGN = "ca", "foreign-ca"
 ORGANIZATION = "/C=DE/O=Parshall/OU=Clients"
 # What RFC 2253 has to escape, and a type of name that has no keyword there.
-ODD_NAME = r"/emailAddress=carol@example.com/O=Widgets, Inc./CN=Carol \+1"
+ODD_NAME = r"/O=Widgets, Inc./CN=Carol \+1/emailAddress=carol@example.com"
 DATABASE = """[ca]
 default_ca = authority
 [authority]
@@ -25,10 +25,13 @@ private_key = {home}/authority.key
 default_md = sha256
 default_days = 30
 unique_subject = no
-preserve = yes
 policy = anything
 [anything]
+countryName = optional
+organizationName = optional
+organizationalUnitName = optional
 commonName = supplied
+emailAddress = optional
 [server]
 basicConstraints = CA:FALSE
 extendedKeyUsage = serverAuth

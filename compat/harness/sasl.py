@@ -73,7 +73,7 @@ def answered(response, version=1):
 
     message, token = take(">h"), take(">i")
     lifetime = taken(">q") if version else None
-    return error, message and message.decode(), token, lifetime
+    return error, None if message is None else message.decode(), token, lifetime
 
 
 class Scram:

@@ -57,17 +57,21 @@ public final class Session implements AutoCloseable {
     /** Creates a topic with settings given as "name=value" and waits until its logs answer: Apache Kafka announces leaders before
      *  that, and then even takes the second batch of an idempotent producer after it refused the first. */
     public String topic(String base, int partitions, String... settings) throws Exception {
+        return topic(admin(), base, partitions, settings);
+    }
+
+    public String topic(Admin admin, String base, int partitions, String... settings) throws Exception {
         String name = name(base);
         Map<String, String> configs = new HashMap<>();
         for (String setting : settings) {
             configs.put(setting.split("=", 2)[0], setting.split("=", 2)[1]);
         }
-        admin().createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(configs))).all().get();
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(configs))).all().get();
         Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
         for (int partition = 0; partition < partitions; partition++) {
             ends.put(new TopicPartition(name, partition), OffsetSpec.latest());
         }
-        until("topic " + base, () -> admin().listOffsets(ends).all().get().size() == partitions);
+        until("topic " + base, () -> admin.listOffsets(ends).all().get().size() == partitions);
         return name;
     }
 
