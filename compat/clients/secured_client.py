@@ -8,6 +8,7 @@ says what becomes of requests for a topic that is closed to the client.
 import asyncio
 import json
 import logging
+import re
 import sys
 import time
 
@@ -15,7 +16,7 @@ library, scenario, tag, path = sys.argv[1:5]
 RECORDS = 3
 STAY_S = 7
 PATIENCE_S = 6
-logging.disable(logging.CRITICAL)
+logging.lastResort = None
 
 
 def kind(error):
@@ -119,13 +120,13 @@ class Librdkafka:
             producer, delivered = Producer({**self.settings, **settings}), []
             producer.produce(topic, "value", on_delivery=lambda error, _record: delivered.append(error))
             producer.flush(10)
-            return delivered and delivered[0].name()
+            return ", ".join(map(name_of, delivered))
 
         def begin():
             producer = Producer({**self.settings, "transactional.id": topic})
             producer.init_transactions(10)
 
-        attempt("metadata", lambda: admin.list_topics(topic, 10).topics[topic].error.name())
+        attempt("metadata", lambda: name_of(admin.list_topics(topic, 10).topics[topic].error))
         attempt("all topics", lambda: str([name for name in admin.list_topics(timeout=10).topics if tag in name]))
         attempt("create", lambda: admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10))
         attempt("delete", lambda: admin.delete_topics([topic])[topic].result(10))
@@ -156,8 +157,19 @@ class Librdkafka:
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end and all(error.code() in vague for error in told):
             producer.poll(0.1)
-        clear = [error for error in told if error.code() not in vague] or told[:1]
-        return clear[0].name() if clear else "nothing"
+        clear = [error.name() for error in told if error.code() not in vague]
+        return clear[0] if clear else "no connection" if told else "nothing"
+
+
+class Reasons(logging.Handler):
+    """The names of the errors of SASL and TLS in a log."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.found = set()
+
+    def emit(self, record):
+        self.found.update(re.findall(r"\b\w*(?:Sasl|Authentication|SSL)\w*Error\b", record.getMessage()))
 
 
 class KafkaPython:
@@ -221,13 +233,19 @@ class KafkaPython:
         return f"{len(sent) - written} failed, {written - read} unread"
 
     def refused(self):
+        """It goes on trying, and only its log has the reason."""
         from kafka import KafkaProducer
 
+        reasons = Reasons()
+        logger = logging.getLogger("kafka")
+        logger.addHandler(reasons)
         try:
-            KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 1000).close(0)
+            KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 500).close(0)
             return "nothing"
         except Exception as error:
-            return kind(error)
+            return " ".join([kind(error), *sorted(reasons.found)])
+        finally:
+            logger.removeHandler(reasons)
 
 
 class Aiokafka:
@@ -310,6 +328,10 @@ class Aiokafka:
             return kind(error)
         finally:
             await producer.stop()
+
+
+def name_of(error):
+    return error.name() if error else "no error"
 
 
 def await_topic(is_there):

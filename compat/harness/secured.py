@@ -62,7 +62,12 @@ class Client:
         return PASSWORDS.get(self.user, "unknown") if self.password is None else self.password
 
     def __str__(self):
-        words = [self.listener, self.mechanism, self.certificate and f"certificate {self.certificate} {self.stores}"]
+        words = [self.listener, self.mechanism]
+        words.append(self.mechanism and self.user != "alice" and f"user {self.user}")
+        words.append(self.password is not None and f"password {self.password}")
+        words.append(self.certificate and f"certificate {self.certificate}")
+        words.append(self.stores != "PEM" and self.stores)
+        words.append(self.trusts != TRUSTED and f"trusting {self.trusts}")
         words.append(self.protocol and f"taken for {self.protocol}")
         return " ".join(filter(None, words))
 

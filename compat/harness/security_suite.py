@@ -125,6 +125,9 @@ def run_one(chosen, tag, jvm, secured):
         return None, str(skip)
     except Exception as error:  # a case that raises fails, the others go on
         context.say(f"{type(error).__name__}: {error}")
+    finally:
+        if secured.authorizer:
+            context.start("AclCommand", "--remove", "--force")()
     return context.lines, None
 
 

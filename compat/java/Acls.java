@@ -55,7 +55,6 @@ public final class Acls implements Scenario {
         delete("one, one of nothing, and all that match", literal.toFilter(), filter(ResourceType.GROUP, null, PatternType.ANY, null, AclOperation.ANY),
             filter(ResourceType.TOPIC, orders, PatternType.MATCH, "User:ann", AclOperation.ANY));
         delete("the same again", literal.toFilter());
-        delete("a type that nobody knows", filter(ResourceType.UNKNOWN, null, PatternType.ANY, null, AclOperation.ANY));
         delete("the rest", AclBindingFilter.ANY);
         session.until("their end", () -> admin.describeAcls(AclBindingFilter.ANY).values().get().isEmpty());
     }

@@ -22,12 +22,14 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
@@ -134,6 +136,9 @@ public final class Denied implements Scenario {
     static Object write(Ways.Way way, String topic, Map<String, ?> settings) throws Exception {
         try (KafkaProducer<String, String> producer = way.producer(settings)) {
             return producer.send(new ProducerRecord<>(topic, "value")).get();
+        } catch (KafkaException e) {
+            // A producer that has been refused already says only that it has failed.
+            throw e.getCause() instanceof AuthorizationException refusal ? refusal : e;
         }
     }
 

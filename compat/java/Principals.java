@@ -20,7 +20,7 @@ public final class Principals implements Scenario {
         }
         for (Ways.Way way : ways.subList(1, ways.size())) {
             try (Admin client = way.admin()) {
-                List<String> seen = client.listTopics().names().get().stream().map(name -> PRINCIPALS.get(Integer.parseInt(name.split("-")[1]))).sorted().toList();
+                List<String> seen = client.listTopics().names().get().stream().filter(name -> name.startsWith("of-")).map(name -> PRINCIPALS.get(Integer.parseInt(name.split("-")[1]))).sorted().toList();
                 session.say("%s: %s", way.title(), seen);
             }
         }

@@ -1,28 +1,41 @@
 """kafka-acls with every option, who a client is, and what one sees that has no rights, some, or loses them."""
 
+import re
 import time
 
 from harness.secured import PLAIN, SCRAM_512, WITH_SASL, Client
 from harness.security_suite import security_case
 
 ADMIN, ALICE = Client("SASL_PLAINTEXT", PLAIN, "admin"), Client("SASL_PLAINTEXT", PLAIN)
-CURRENT = "Current ACLs for"
+RESOURCE = re.compile(r"(\w+) ACLs for .*\(resourceType=(\w+), name=(.*), patternType=(\w+)\)")
+
+
+class Entries:
+    """Rewrites the tool's lines: each entry says which resource it belongs to, as neither is in anybody's order. After a change
+    the tool lists what may be from before it, which is left out.
+    """
+
+    def __init__(self, change):
+        self.change, self.resource = change, None
+
+    def __call__(self, line):
+        heading = RESOURCE.match(line)
+        if heading:
+            self.resource = heading.groups()
+            return None
+        if not line.startswith("(principal="):
+            return line
+        verb, *resource = self.resource
+        return None if self.change and verb == "Current" else f"{verb} {' '.join(resource)} {line}"
 
 
 def _change(c, *arguments):
-    """Adds or removes ACLs. What the tool lists afterwards may be from before, so that it is left out."""
-    lines = []
-
-    def until_current(line):
-        lines.append(line)
-        return None if any(line.startswith(CURRENT) for line in lines) else line
-
-    c.tool("AclCommand", *arguments, show=until_current, sort=True)
+    c.tool("AclCommand", *arguments, show=Entries(change=True), sort=True)
     time.sleep(0.5)
 
 
 def _list(c, *arguments, **options):
-    c.tool("AclCommand", "--list", *arguments, sort=True, **options)
+    c.tool("AclCommand", "--list", *arguments, show=Entries(change=False), sort=True, **options)
 
 
 @security_case("acls-tool", authorizer=True)

@@ -10,7 +10,6 @@ from harness.security_suite import security_case
 
 from .ways import REFUSED
 
-LIBRARIES = ("librdkafka", "kafka-python", "aiokafka")
 EVERY = [client for clients in REFUSED.values() for client in clients]
 
 
@@ -41,8 +40,14 @@ def java_tools(c):
         c.tool("ConsumerGroupCommand", "--list", client=client)
 
 
-for library in LIBRARIES:
+for library in ("librdkafka", "aiokafka"):
     security_case(f"refused-{library}")(lambda c, library=library: c.script(library, "refused", EVERY))
+
+
+@security_case("refused-kafka-python")
+def kafka_python(c):
+    """One for each reason: it tries again until its time is over."""
+    c.script("kafka-python", "refused", [clients[0] for clients in REFUSED.values()])
 
 
 @security_case("refused-franz-go")
