@@ -8,7 +8,6 @@ says what becomes of requests for a topic that is closed to the client.
 import asyncio
 import json
 import logging
-import re
 import sys
 import time
 
@@ -161,17 +160,6 @@ class Librdkafka:
         return clear[0] if clear else "no connection" if told else "nothing"
 
 
-class Reasons(logging.Handler):
-    """The names of the errors of SASL and TLS in a log."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.found = set()
-
-    def emit(self, record):
-        self.found.update(re.findall(r"\b\w*(?:Sasl|Authentication|SSL)\w*Error\b", record.getMessage()))
-
-
 class KafkaPython:
     """kafka-python."""
 
@@ -233,19 +221,14 @@ class KafkaPython:
         return f"{len(sent) - written} failed, {written - read} unread"
 
     def refused(self):
-        """It goes on trying, and only its log has the reason."""
+        """It goes on trying until its time is over; only its log has the reason."""
         from kafka import KafkaProducer
 
-        reasons = Reasons()
-        logger = logging.getLogger("kafka")
-        logger.addHandler(reasons)
         try:
             KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 500).close(0)
             return "nothing"
         except Exception as error:
-            return " ".join([kind(error), *sorted(reasons.found)])
-        finally:
-            logger.removeHandler(reasons)
+            return kind(error)
 
 
 class Aiokafka:

@@ -9,7 +9,6 @@ import pathlib
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import typing
@@ -127,7 +126,7 @@ def run_one(chosen, tag, jvm, secured):
         context.say(f"{type(error).__name__}: {error}")
     finally:
         if secured.authorizer:
-            context.start("AclCommand", "--remove", "--force")()
+            context.scenario("NoAcls", [context.anybody])
     return context.lines, None
 
 

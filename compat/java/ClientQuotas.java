@@ -1,3 +1,4 @@
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -7,6 +8,7 @@ import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterClientQuotasOptions;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
@@ -72,7 +74,7 @@ public final class ClientQuotas implements Scenario {
     }
 
     private static ClientQuotaAlteration of(ClientQuotaEntity entity, Object... quotas) {
-        var ops = new java.util.ArrayList<ClientQuotaAlteration.Op>();
+        List<ClientQuotaAlteration.Op> ops = new ArrayList<>();
         for (int at = 0; at < quotas.length; at += 2) {
             ops.add(new ClientQuotaAlteration.Op((String) quotas[at], (Double) quotas[at + 1]));
         }
@@ -93,7 +95,7 @@ public final class ClientQuotas implements Scenario {
         }
     }
 
-    private static String outcome(org.apache.kafka.common.KafkaFuture<Void> result) {
+    private static String outcome(KafkaFuture<Void> result) {
         try {
             result.get();
             return "ok";

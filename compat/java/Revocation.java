@@ -1,4 +1,5 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -52,7 +53,7 @@ public final class Revocation implements Scenario {
 
     /** Polls until something is read; a refusal is one from before. */
     private static List<String> read(Session session, KafkaConsumer<String, String> consumer) throws Exception {
-        List<String> values = new java.util.ArrayList<>();
+        List<String> values = new ArrayList<>();
         session.until("records", () -> {
             consumer.poll(Duration.ofMillis(100)).forEach(record -> values.add(record.value()));
             return !values.isEmpty();

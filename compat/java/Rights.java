@@ -1,3 +1,4 @@
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -85,7 +86,7 @@ public final class Rights implements Scenario {
 
     private static void operations(Session session, String what, Callable<?> operations) {
         try {
-            session.say("operations on %s: %s", what, Session.sorted((java.util.Collection<?>) operations.call()));
+            session.say("operations on %s: %s", what, Session.sorted((Collection<?>) operations.call()));
         } catch (Exception e) {
             session.say("operations on %s: %s", what, Session.kind(e));
         }

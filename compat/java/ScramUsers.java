@@ -2,6 +2,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.DescribeUserScramCredentialsResult;
@@ -81,7 +82,7 @@ public final class ScramUsers implements Scenario {
     private void describe(String what, List<String> users) throws InterruptedException {
         session.say("-- %s", what);
         DescribeUserScramCredentialsResult result = described(users);
-        for (String user : new java.util.TreeSet<>(users)) {
+        for (String user : new TreeSet<>(users)) {
             try {
                 List<String> infos = new ArrayList<>();
                 result.description(user).get().credentialInfos().forEach(info -> infos.add(info.mechanism() + " " + info.iterations()));

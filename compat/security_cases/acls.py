@@ -1,4 +1,4 @@
-"""kafka-acls with every option, who a client is, and what one sees that has no rights, some, or loses them."""
+"""kafka-acls with every option, who a client is, and what somebody sees who has no rights, some, or loses them."""
 
 import re
 import time
@@ -85,9 +85,8 @@ def tool(c):
     _change(c, "--remove", "--topic", orders, "--resource-pattern-type", "match", "--force")
     _change(c, "--remove", "--topic", c.name("nothing"), "--force")
     _list(c)
-    _change(c, "--remove", "--force")
-    _list(c)
     c.say("-- refused")
+    _change(c, "--remove", "--force")
     for bad in (
         (*allow, "--operation", "Create", "--group", readers),
         (*allow, "--operation", "IdempotentWrite", "--topic", orders),
