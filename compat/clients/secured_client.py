@@ -14,7 +14,7 @@ import time
 library, scenario, tag, path = sys.argv[1:5]
 RECORDS = 3
 STAY_S = 7
-PATIENCE_S = 6
+PATIENCE_S = 3
 logging.lastResort = None
 
 
@@ -225,7 +225,7 @@ class KafkaPython:
         from kafka import KafkaProducer
 
         try:
-            KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 500).close(0)
+            KafkaProducer(**self.settings, bootstrap_timeout_ms=PATIENCE_S * 1000).close(0)
             return "nothing"
         except Exception as error:
             return kind(error)

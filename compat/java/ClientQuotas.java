@@ -51,6 +51,7 @@ public final class ClientQuotas implements Scenario {
         alter("an address and a user", false, of(entity(USER, ann, IP, "127.0.0.9"), "connection_creation_rate", 10.0));
         alter("no address", false, of(entity(IP, "not an address"), "connection_creation_rate", 10.0));
         alter("good and bad", false, of(client, "producer_byte_rate", 4e6), of(both, "producer_byte_rate", -1.0), of(user, "no_such_rate", 1.0));
+        session.until("the good one", () -> admin.describeClientQuotas(ClientQuotaFilter.containsOnly(List.of(is(CLIENT, app)))).entities().get().get(client).containsValue(4e6));
         describe("the good one", ClientQuotaFilter.containsOnly(List.of(is(CLIENT, app))));
         alter("no whole number", false, of(user, "consumer_byte_rate", 1.5));
         alter("a share of a percent", false, of(user, "request_percentage", 0.25));
