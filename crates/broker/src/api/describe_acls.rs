@@ -135,8 +135,9 @@ mod tests {
             operation: 3 + i8::from(n >= 200),
             permission_type: 3,
         };
-        for some in [0..100, 100..200, 200..250] {
-            broker.commit(some.map(|n| record(n).into())).await;
+        // A batch of the metadata log takes no more at once.
+        for first in (0..250).step_by(10) {
+            broker.commit((first..first + 10).map(|n| record(n).into())).await;
         }
         let ask = async |request| {
             let answer = handle(&broker, &context(3), request).await;
@@ -148,7 +149,9 @@ mod tests {
             resource_type: 3,
             ..record(n)
         };
-        broker.commit((0..50).map(|n| of_groups(n).into())).await;
+        for first in (0..50).step_by(10) {
+            broker.commit((first..first + 10).map(|n| of_groups(n).into())).await;
+        }
         assert_eq!(ask(all()).await, (ErrorCode::POLICY_VIOLATION, 0));
         assert_eq!(ask(DescribeAclsRequest { operation: 4, ..all() }).await, (ErrorCode::NONE, 50));
     }
