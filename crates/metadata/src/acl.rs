@@ -11,6 +11,7 @@
 mod authorization;
 mod filter;
 mod index;
+mod name_map;
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -56,16 +56,6 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
         Some(&chunk[position].1)
     }
 
-    pub(super) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: Borrow<Q>,
-    {
-        let at = self.chunk_of(key);
-        let position = self.chunks.get(at)?.binary_search_by(|(other, _)| other.borrow().cmp(key)).ok()?;
-        let chunks = Arc::make_mut(&mut self.chunks);
-        Some(&mut Arc::make_mut(&mut chunks[at])[position].1)
-    }
-
     pub(super) fn insert(&mut self, key: K, value: V) {
         let at = self.chunk_of(&key);
         let chunks = Arc::make_mut(&mut self.chunks);
@@ -86,6 +76,20 @@ impl<K: Ord + Clone, V: Clone> OrderedMap<K, V> {
                 }
             }
         }
+    }
+
+    /// The value of a key. One that is new gets the default.
+    pub(super) fn get_or_default(&mut self, key: &K) -> &mut V
+    where
+        V: Default,
+    {
+        if self.get(key).is_none() {
+            self.insert(key.clone(), V::default());
+        }
+        let at = self.chunk_of(key);
+        let chunk = Arc::make_mut(&mut Arc::make_mut(&mut self.chunks)[at]);
+        let position = chunk.partition_point(|(other, _)| other < key);
+        &mut chunk[position].1
     }
 
     pub(super) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
@@ -199,7 +203,9 @@ pub mod tests {
             }
             let probe = next(3000);
             assert_eq!(map.get(&probe), model.get(&probe));
-            if let Some(value) = map.get_mut(&probe) {
+            if next(4) == 0 {
+                let value = map.get_or_default(&probe);
+                assert_eq!(*value, model.get(&probe).copied().unwrap_or_default());
                 *value = step;
                 model.insert(probe, step);
             }
