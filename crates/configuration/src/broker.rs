@@ -1,14 +1,18 @@
 //! The settings of a broker.
 
+pub mod listener_settings;
 pub mod listeners;
 pub mod membership;
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::value::{
     AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, Principals, TimestampType,
 };
-use super::{ConfigError, ConfigMap, Endpoint, Membership, Scope, Setting, settings};
+use super::{
+    ConfigError, ConfigMap, Endpoint, ListenerConfig, Membership, Password, Scope, SecurityProtocol, Setting, settings,
+};
 
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
 const RACK_AWARE_REPLICA_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
@@ -365,7 +369,7 @@ settings! {
 }
 
 /// Layers of what was said about settings. Defaults are the table's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Layers {
     /// Flags, environment and file.
     pub started_with: Arc<ConfigMap>,
@@ -373,6 +377,15 @@ pub struct Layers {
     pub cluster: Arc<ConfigMap>,
     /// Set while running, for this broker.
     pub broker: Arc<ConfigMap>,
+}
+
+/// Without values: some are secret.
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |map: &ConfigMap| map.keys().cloned().collect::<Vec<_>>();
+        let layers = [&self.started_with, &self.cluster, &self.broker].map(|map| names(map));
+        f.debug_tuple("Layers").field(&layers).finish()
+    }
 }
 
 impl Layers {
@@ -395,7 +408,7 @@ impl BrokerConfig {
     pub fn new(started_with: ConfigMap) -> Result<Self, ConfigError> {
         let layers = Layers { started_with: Arc::new(started_with), ..Layers::default() };
         for (name, text) in layers.started_with.iter() {
-            Scope::Broker.expect(name)?.check(text)?;
+            Scope::Broker.expect(name)?.check_as(name, text)?;
         }
         let config = Self::from_layers(layers)?;
         config.check()?;
@@ -442,7 +455,7 @@ impl BrokerConfig {
         if !setting.is_dynamic() {
             return Err(ConfigError::Conflict(format!("Cannot update these configs dynamically: [{name}]")));
         }
-        setting.check(text)
+        setting.check_as(name, text)
     }
 
     /// What holds between settings.
@@ -499,9 +512,23 @@ impl BrokerConfig {
                 return conflict(format!("{least_name} ({least}) is greater than {most_name} ({most})"));
             }
         }
-        self.client_endpoints()?;
+        for endpoint in self.client_endpoints()?.iter().chain(&self.inter_broker_endpoint()?) {
+            listener_settings::check(self, endpoint)?;
+        }
         self.advertised_endpoints()?;
         self.advertised_inter_broker_endpoint()?;
+        let is_open = |endpoint: &Endpoint| !endpoint.security_protocol.has_tls();
+        if let Some(endpoint) = self.inter_broker_endpoint()?.filter(is_open)
+            && !self.authorizer_class_name.is_empty()
+        {
+            let name = endpoint.name;
+            return conflict(format!(
+                "With authorizer.class.name brokers have to know each other, as whoever reaches their listener could do \
+                 everything: set listener.security.protocol.map={name}:SSL,..., ssl.keystore.location, \
+                 ssl.truststore.location and listener.name.{}.ssl.client.auth=required",
+                name.to_ascii_lowercase()
+            ));
+        }
         Ok(())
     }
 
@@ -532,6 +559,21 @@ impl BrokerConfig {
     /// Addresses that clients are told, one for each of [`Self::client_endpoints`].
     pub fn advertised_endpoints(&self) -> Result<Vec<Endpoint>, ConfigError> {
         listeners::advertised_endpoints(self)
+    }
+
+    /// The settings of a listener.
+    pub fn listener(&self, endpoint: &Endpoint) -> Result<ListenerConfig, ConfigError> {
+        ListenerConfig::of(self, endpoint)
+    }
+
+    /// The JAAS config of a mechanism of a listener.
+    pub fn jaas_config(&self, endpoint: &Endpoint, mechanism: &str) -> Option<Password> {
+        listener_settings::jaas_config(self, endpoint, mechanism)
+    }
+
+    /// How long a session of a mechanism of a listener lasts, in ms; 0 is for ever.
+    pub fn max_reauth_ms(&self, endpoint: &Endpoint, mechanism: &str) -> Result<i64, ConfigError> {
+        listener_settings::max_reauth_ms(self, endpoint, mechanism)
     }
 
     /// The metadata quorum that a first start is to be part of.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use wire::api::describe_configs::{DescribeConfigsResourceResult, DescribeConfigsSynonym};
 
-use super::{BrokerConfig, ConfigMap, Scope, Setting, Synonym, ignored, topic};
+use super::{BrokerConfig, ConfigMap, Scope, Setting, Synonym, ignored, listener_settings, topic};
 
 /// Where a value comes from, as DescribeConfigs numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +92,33 @@ fn owned(
 
 /// The settings of this broker.
 pub fn broker(broker: &BrokerConfig, keys: Option<&[String]>, include: Include) -> Vec<DescribeConfigsResourceResult> {
-    asked(Scope::Broker, keys)
+    let settings = asked(Scope::Broker, keys)
         .filter(|setting| !is_unlisted(setting) || broker.said(setting.name).is_some())
         .map(|setting| {
             let all = layers(broker, broker_synonyms(setting.name));
             let synonyms = all.into_iter().skip_while(|synonym| synonym.name != setting.name).collect();
             let value = broker.text(setting).map(|text| setting.normal(text));
             result(setting, value, synonyms, !setting.is_dynamic(), include)
-        })
-        .collect()
+        });
+    settings.chain(of_listeners(broker, keys, include)).collect()
+}
+
+/// What was set for single listeners.
+fn of_listeners(
+    broker: &BrokerConfig,
+    keys: Option<&[String]>,
+    include: Include,
+) -> impl Iterator<Item = DescribeConfigsResourceResult> {
+    let keys = keys.filter(|keys| !keys.is_empty());
+    let asked = move |name: &String| keys.is_none_or(|keys| keys.contains(name));
+    let said = broker.layers().started_with.iter().filter(move |(name, _)| asked(name));
+    said.filter_map(move |(name, text)| {
+        let setting = listener_settings::find(name)?;
+        let value = Some(setting.normal(text));
+        let synonyms = vec![synonym(name, value.clone(), Source::StartedWith)];
+        let described = result(setting, value, synonyms, !setting.is_dynamic(), include);
+        Some(DescribeConfigsResourceResult { name: name.clone(), ..described })
+    })
 }
 
 /// What was set for all brokers while they run.
@@ -201,6 +219,25 @@ mod tests {
 
     fn one(results: &[DescribeConfigsResourceResult], name: &str) -> String {
         shown(results.iter().find(|result| result.name == name).unwrap())
+    }
+
+    #[test]
+    fn settings_of_single_listeners_are_shown_without_secrets() {
+        let name = |end: &str| format!("listener.name.ssl.{end}");
+        let said = [
+            ("listeners".to_owned(), "SSL://127.0.0.1:9093"),
+            (name("ssl.keystore.location"), "a.pem"),
+            (name("ssl.key.password"), "hush"),
+        ];
+        let map = said.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+        let broker = BrokerConfig::new(map).unwrap();
+        let all = super::broker(&broker, None, ALL);
+        let shown = |end: &str| all.iter().find(|result| result.name == name(end)).expect("it is shown");
+        assert_eq!(shown("ssl.keystore.location").value.as_deref(), Some("a.pem"));
+        let secret = shown("ssl.key.password");
+        assert_eq!((secret.value.as_deref(), secret.is_sensitive, &secret.synonyms[0].value), (None, true, &None));
+        let keys = [name("ssl.keystore.location")];
+        assert_eq!(super::broker(&broker, Some(&keys), ALL).len(), 1);
     }
 
     #[test]

@@ -21,13 +21,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 pub use broker::BrokerConfig;
+pub use broker::listener_settings::{self, ListenerConfig};
 pub use broker::listeners::{Endpoint, SecurityProtocol};
 pub use broker::membership::{Membership, VoterAddress, address};
 pub use group::GroupConfig;
 pub use load::{Loaded, Sources};
 pub use topic::TopicConfig;
 pub use value::{
-    AckDurability, AddressCounts, CompressionType, DiskCapacityPolicy, MigrationPolicy, Principals, TimestampType,
+    AckDurability, AddressCounts, ClientAuth, CompressionType, DiskCapacityPolicy, MigrationPolicy, Password,
+    Principals, TimestampType,
 };
 
 /// Names and values as somebody gave them, before they are typed.
@@ -80,9 +82,11 @@ impl Scope {
             Self::Topic => (topic::SETTINGS, &[], &[]),
             Self::Group => (group::SETTINGS, &[], &[]),
         };
-        honoured.iter().chain(ignored).chain(internal)
+        let of_listeners = if self == Self::Broker { listener_settings::SETTINGS } else { &[] };
+        honoured.iter().chain(of_listeners).chain(ignored).chain(internal)
     }
 
+    /// The setting of that name. That of one listener is the one of all listeners.
     pub fn find(self, name: &str) -> Option<&'static Setting> {
         type ByName = HashMap<&'static str, &'static Setting>;
         fn by_name(scope: Scope) -> ByName {
@@ -96,7 +100,8 @@ impl Scope {
             Self::Topic => &TOPIC,
             Self::Group => &GROUP,
         };
-        names.get(name).copied()
+        let of_listener = || listener_settings::find(name).filter(|_| self == Self::Broker);
+        names.get(name).copied().or_else(of_listener)
     }
 
     /// The setting of that name, or the error that says why there is none.

@@ -47,7 +47,7 @@ pub fn load(sources: Sources) -> Result<Loaded, Vec<ConfigError>> {
     for (name, text) in &values {
         match super::Scope::Broker.expect(name) {
             Ok(setting) => {
-                errors.extend(setting.check(text).err());
+                errors.extend(setting.check_as(name, text).err());
                 notices.extend(setting.ignored.map(|reason| format!("{name} has no effect: {reason}")));
             }
             Err(error) => errors.push(error),

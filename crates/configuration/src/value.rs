@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use super::{Bounds, ConfigError, Kind, Setting};
 
+/// What stands where a secret would.
+const HIDDEN: &str = "[hidden]";
+
 /// A type that a setting's field may have. Bounds have been checked before `parse` is asked.
 pub trait Value: Sized {
     const KIND: Kind;
@@ -28,6 +31,7 @@ values! {
     i64 => Long;
     f64 => Double;
     AckDurability => String;
+    ClientAuth => String;
     CompressionType => String;
     DiskCapacityPolicy => String;
     MigrationPolicy => String;
@@ -45,6 +49,33 @@ impl Value for String {
     const KIND: Kind = Kind::String;
     fn parse(text: Option<&str>) -> Option<Self> {
         Some(text?.trim().to_owned())
+    }
+}
+
+/// A text that nobody is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl Value for Password {
+    const KIND: Kind = Kind::Password;
+    fn parse(text: Option<&str>) -> Option<Self> {
+        text.map(Self::new)
     }
 }
 
@@ -143,6 +174,14 @@ choices! {
         Os = "os",
     }
 
+    /// Whether a listener with TLS asks clients for certificates (`SslClientAuth`).
+    ClientAuth {
+        None = "none",
+        /// Who shows none is let in.
+        Requested = "requested",
+        Required = "required",
+    }
+
     /// How batches are stored.
     CompressionType {
         Uncompressed = "uncompressed",
@@ -214,9 +253,14 @@ pub fn elements(text: &str) -> impl Iterator<Item = &str> {
 impl Setting {
     /// Whether the text is a value of the setting's type within its bounds.
     pub fn check(&self, text: &str) -> Result<(), ConfigError> {
+        self.check_as(self.name, text)
+    }
+
+    /// The same, where the setting is of one listener and has a longer name.
+    pub fn check_as(&self, name: &str, text: &str) -> Result<(), ConfigError> {
         self.check_text(text).map_err(|reason| {
-            let shown = if self.is_sensitive() { "[hidden]" } else { text };
-            ConfigError::invalid(self.name, shown, reason)
+            let shown = if self.is_sensitive() { HIDDEN } else { text };
+            ConfigError::invalid(name, shown, reason)
         })
     }
 

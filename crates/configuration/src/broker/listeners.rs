@@ -21,6 +21,23 @@ impl SecurityProtocol {
             _ => None,
         }
     }
+
+    pub fn has_tls(self) -> bool {
+        matches!(self, Self::Ssl | Self::SaslSsl)
+    }
+
+    pub fn has_sasl(self) -> bool {
+        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plaintext => "PLAINTEXT",
+            Self::Ssl => "SSL",
+            Self::SaslPlaintext => "SASL_PLAINTEXT",
+            Self::SaslSsl => "SASL_SSL",
+        }
+    }
 }
 
 /// One listener. An empty host is every interface.
@@ -57,7 +74,8 @@ fn parse(config: &BrokerConfig, setting: &str, text: &str) -> Result<Endpoint, C
     Ok(Endpoint { name, host: host.to_owned(), port, security_protocol })
 }
 
-/// The security protocol of a listener name. A controller's listener need not be in the map: it is plaintext then.
+/// The security protocol of a listener name. A controller's listener need not be in the map: it is plaintext then,
+/// unless another one is not (`KafkaConfig.effectiveListenerSecurityProtocolMap`).
 fn protocol(config: &BrokerConfig, name: &str) -> Option<SecurityProtocol> {
     let mapped = config.listener_security_protocol_map.iter().find_map(|entry| {
         let (listener, protocol) = entry.split_once(':')?;
@@ -65,8 +83,14 @@ fn protocol(config: &BrokerConfig, name: &str) -> Option<SecurityProtocol> {
     });
     match mapped {
         Some(protocol) => protocol,
-        None => is_controller(config, name).then_some(SecurityProtocol::Plaintext),
+        None => (is_controller(config, name) && !has_secure_listener(config)).then_some(SecurityProtocol::Plaintext),
     }
+}
+
+fn has_secure_listener(config: &BrokerConfig) -> bool {
+    let names = config.listeners.iter().filter_map(|text| text.split_once("://").map(|(name, _)| name));
+    let mut others = names.filter(|name| !is_controller(config, name));
+    others.any(|name| protocol(config, name).is_some_and(|protocol| protocol != SecurityProtocol::Plaintext))
 }
 
 fn is_controller(config: &BrokerConfig, name: &str) -> bool {
@@ -107,8 +131,8 @@ fn parse_clients(config: &BrokerConfig, setting: &str, texts: &[String]) -> Resu
 pub fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, ConfigError> {
     let listening = parse_all(config, LISTENERS, &config.listeners)?;
     if let Some(endpoint) = listening.iter().find(|endpoint| is_controller(config, &endpoint.name)) {
-        if endpoint.security_protocol != SecurityProtocol::Plaintext {
-            let reason = format!("{} is not PLAINTEXT; TLS and SASL are not served yet", endpoint.name);
+        if endpoint.security_protocol.has_sasl() {
+            let reason = format!("{} speaks SASL; brokers know each other by certificates (SSL) only", endpoint.name);
             return Err(ConfigError::invalid(LISTENERS, &config.listeners.join(","), reason));
         }
         return Ok(Some(endpoint.clone()));
@@ -123,7 +147,9 @@ pub fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, 
         Membership::Join(_) => behind(&listening),
     };
     let name = inter_broker_name(config);
-    let mut endpoint = Endpoint { name, host, port, security_protocol: SecurityProtocol::Plaintext };
+    // Its name is no listener's, so that it may be in the map, or not.
+    let security_protocol = protocol(config, &name).unwrap_or(SecurityProtocol::Plaintext);
+    let mut endpoint = Endpoint { name, host, port, security_protocol };
     if endpoint.is_wildcard() && membership.is_on_loopback() {
         // Nobody from elsewhere is to come, however open the clients' listener is.
         LOOPBACK.clone_into(&mut endpoint.host);
@@ -155,13 +181,7 @@ pub fn client_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, ConfigEr
     if endpoints.is_empty() {
         return Err(ConfigError::invalid(LISTENERS, &shown, "At least one listener for clients is required"));
     }
-    match endpoints.iter().find(|endpoint| endpoint.security_protocol != SecurityProtocol::Plaintext) {
-        Some(endpoint) => {
-            let reason = format!("{} is not PLAINTEXT; TLS and SASL are not served yet", endpoint.name);
-            Err(ConfigError::invalid(LISTENERS, &shown, reason))
-        }
-        None => Ok(endpoints),
-    }
+    Ok(endpoints)
 }
 
 pub fn advertised_endpoints(config: &BrokerConfig) -> Result<Vec<Endpoint>, ConfigError> {
@@ -273,7 +293,6 @@ mod tests {
             ("listeners", "PLAINTEXT://localhost", "Expected NAME://host:port"),
             ("listeners", "PLAINTEXT://localhost:70000", "70000 is not a port between 0 and 65535"),
             ("listeners", "BLUE://localhost:9092", "listener.security.protocol.map has no security protocol for BLUE"),
-            ("listeners", "SSL://localhost:9092", "SSL is not PLAINTEXT; TLS and SASL are not served yet"),
             ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "Each listener must have a different name"),
             ("listeners", "PLAINTEXT://a:1,SSL://a:1", "Each listener must have a different port"),
             ("listeners", "", "At least one listener for clients is required"),

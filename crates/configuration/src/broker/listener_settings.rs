@@ -1,0 +1,237 @@
+//! The settings of single listeners: how they speak TLS, and how their clients say who they are.
+//!
+//! Each may be set for all listeners by its name, or for one as `listener.name.<listener>.<setting>`, which wins
+//! (`KafkaConfig.valuesWithPrefixOverride`); listeners are called by their small letters there. Credentials of a SASL
+//! mechanism are set for one listener and one mechanism: `listener.name.<listener>.<mechanism>.sasl.jaas.config`.
+
+use super::SecurityProtocol;
+use crate::value::{ClientAuth, Password};
+use crate::{BrokerConfig, ConfigError, Endpoint, Setting, settings};
+
+/// What the names of settings of one listener begin with.
+pub const PREFIX: &str = "listener.name.";
+/// Settings that may be for one mechanism of a listener, too.
+const OF_MECHANISMS: [&str; 2] = ["sasl.jaas.config", "connections.max.reauth.ms"];
+const CLIENT_AUTH: &str = "ssl.client.auth";
+const JAAS_CONFIG: &str = "sasl.jaas.config";
+
+/// The names of the SASL mechanisms that are served.
+pub const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+
+settings! {
+    /// The settings of one listener, typed.
+    pub struct ListenerConfig {}
+
+    "ssl.keystore.type" => ssl_keystore_type: Option<String> = null, Any, ReadOnly,
+        "What the keystore is: PEM or PKCS12. The file itself says it, too.";
+    "ssl.keystore.location" => ssl_keystore_location: Option<String> = null, Any, ReadOnly,
+        "A file with the private key of this broker and its certificates.";
+    "ssl.keystore.password" => ssl_keystore_password: Option<Password> = null, Any, ReadOnly,
+        "The password of a keystore in PKCS12.";
+    "ssl.keystore.key" => ssl_keystore_key: Option<Password> = null, Any, ReadOnly,
+        "The private key of this broker in PEM, where there is no file.";
+    "ssl.keystore.certificate.chain" => ssl_keystore_certificate_chain: Option<Password> = null, Any, ReadOnly,
+        "The certificates of this broker in PEM, its own first, where there is no file.";
+    "ssl.key.password" => ssl_key_password: Option<Password> = null, Any, ReadOnly,
+        "The password of an encrypted private key.";
+    "ssl.truststore.type" => ssl_truststore_type: Option<String> = null, Any, ReadOnly,
+        "What the truststore is: PEM or PKCS12. The file itself says it, too.";
+    "ssl.truststore.location" => ssl_truststore_location: Option<String> = null, Any, ReadOnly,
+        "A file with the certificates that may sign those of clients.";
+    "ssl.truststore.password" => ssl_truststore_password: Option<Password> = null, Any, ReadOnly,
+        "The password of a truststore in PKCS12.";
+    "ssl.truststore.certificates" => ssl_truststore_certificates: Option<Password> = null, Any, ReadOnly,
+        "The certificates that may sign those of clients in PEM, where there is no file.";
+    "ssl.client.auth" => ssl_client_auth: ClientAuth = "none", OneOf(ClientAuth::NAMES), ReadOnly,
+        "Whether clients have to show a certificate, are asked for one, or are not. With SASL_SSL only what is set for the \
+         listener counts.";
+    "ssl.enabled.protocols" => ssl_enabled_protocols: Vec<String>
+        = "TLSv1.2,TLSv1.3", EachOf(&["TLSv1.2", "TLSv1.3"]), ReadOnly, "The versions of TLS that are spoken.";
+    "ssl.cipher.suites" => ssl_cipher_suites: Vec<String> = "", Any, ReadOnly,
+        "The cipher suites that are taken.", ignored "all that are spoken here are safe, and no other is";
+    "ssl.principal.mapping.rules" => ssl_principal_mapping_rules: String = "DEFAULT", Any, ReadOnly,
+        "How the name in a client's certificate becomes the name of its principal.";
+    "sasl.enabled.mechanisms" => sasl_enabled_mechanisms: Vec<String> = "", EachOf(MECHANISMS), ReadOnly,
+        "How clients may say who they are. Kafka's default is GSSAPI, which is not served, so it has to be set.";
+    "sasl.jaas.config" => sasl_jaas_config: Option<Password> = null, Any, ReadOnly,
+        "Credentials of a mechanism: only what is set for a listener and a mechanism counts.";
+    "sasl.server.max.receive.size" => sasl_server_max_receive_size: i32 = "65536", Between(1024, 524288), ReadOnly,
+        "The largest request of a client that has not said yet who it is.";
+    "connections.max.reauth.ms" => connections_max_reauth_ms: i64 = "0", AtLeast(0), ReadOnly,
+        "How long a client may use a connection before it has to say again who it is. 0 is for ever.";
+    "connection.failed.authentication.delay.ms" => connection_failed_authentication_delay_ms: i32
+        = "100", Between(0, 10000), ReadOnly,
+        "How long a client waits for the answer that it is not let in.";
+}
+
+/// The setting that stands behind the name of one listener's.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let ends_so = |setting: &&Setting| rest.strip_suffix(setting.name).is_some_and(|front| front.ends_with('.'));
+    SETTINGS.iter().filter(ends_so).max_by_key(|setting| setting.name.len())
+}
+
+impl ListenerConfig {
+    /// The settings of a listener.
+    pub fn of(config: &BrokerConfig, endpoint: &Endpoint) -> Result<Self, ConfigError> {
+        let own = |name: &str| config.said(&format!("{PREFIX}{}.{name}", endpoint.name.to_ascii_lowercase()));
+        let is_sasl_ssl = endpoint.security_protocol == SecurityProtocol::SaslSsl;
+        Self::typed(|setting| {
+            // KIP-684: what is set for all listeners is meant for those without SASL.
+            let general = if is_sasl_ssl && setting.name == CLIENT_AUTH { None } else { config.said(setting.name) };
+            own(setting.name).or(general).or(setting.default).map(str::to_owned)
+        })
+    }
+}
+
+/// The JAAS config of a mechanism of a listener.
+pub fn jaas_config(config: &BrokerConfig, endpoint: &Endpoint, mechanism: &str) -> Option<Password> {
+    of_mechanism(config, endpoint, mechanism, JAAS_CONFIG).map(Password::new)
+}
+
+/// How long a session of a mechanism of a listener lasts, in ms; 0 is for ever.
+pub fn max_reauth_ms(config: &BrokerConfig, endpoint: &Endpoint, mechanism: &str) -> Result<i64, ConfigError> {
+    let own = ListenerConfig::of(config, endpoint)?;
+    let of_mechanism = of_mechanism(config, endpoint, mechanism, "connections.max.reauth.ms");
+    Ok(of_mechanism.and_then(|text| text.trim().parse().ok()).unwrap_or(own.connections_max_reauth_ms))
+}
+
+fn of_mechanism<'a>(config: &'a BrokerConfig, endpoint: &Endpoint, mechanism: &str, name: &str) -> Option<&'a str> {
+    debug_assert!(OF_MECHANISMS.contains(&name));
+    let (listener, mechanism) = (endpoint.name.to_ascii_lowercase(), mechanism.to_ascii_lowercase());
+    config.said(&format!("{PREFIX}{listener}.{mechanism}.{name}"))
+}
+
+/// What holds for the settings of one listener as they are written; files are looked at when the broker starts.
+pub fn check(config: &BrokerConfig, endpoint: &Endpoint) -> Result<(), ConfigError> {
+    let own = ListenerConfig::of(config, endpoint)?;
+    let Endpoint { name, security_protocol, .. } = endpoint;
+    let conflict = |text: String| Err(ConfigError::Conflict(text));
+    if security_protocol.has_tls() && own.ssl_keystore_location.is_none() && own.ssl_keystore_key.is_none() {
+        return conflict(format!(
+            "The listener {name} speaks TLS and needs the key and the certificates of this broker: name their file with \
+             ssl.keystore.location"
+        ));
+    }
+    if security_protocol.has_tls() && own.ssl_enabled_protocols.is_empty() {
+        return conflict(format!("The listener {name} speaks TLS and ssl.enabled.protocols is empty"));
+    }
+    if security_protocol.has_sasl() && own.sasl_enabled_mechanisms.is_empty() {
+        return conflict(format!(
+            "The listener {name} speaks SASL and needs sasl.enabled.mechanisms: {} (Kafka's default, GSSAPI, is not \
+             served)",
+            MECHANISMS.join(", ")
+        ));
+    }
+    let has_plain = security_protocol.has_sasl() && own.sasl_enabled_mechanisms.iter().any(|one| one == "PLAIN");
+    if has_plain && jaas_config(config, endpoint, "PLAIN").is_none() {
+        let listener = name.to_ascii_lowercase();
+        let general = match own.sasl_jaas_config {
+            Some(_) => " (what is set for all listeners and mechanisms counts for none)",
+            None => "",
+        };
+        return conflict(format!(
+            "PLAIN at the listener {name} needs its users: set {PREFIX}{listener}.plain.{JAAS_CONFIG} to \
+             org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\"PASSWORD\";{general}"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConfigMap, Scope};
+
+    fn config(pairs: &[(&str, &str)]) -> Result<BrokerConfig, String> {
+        let map: ConfigMap = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        BrokerConfig::new(map).map_err(|error| error.to_string())
+    }
+
+    const KEY: (&str, &str) = ("ssl.keystore.location", "/etc/kafka/broker.pem");
+    const USERS: (&str, &str) =
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", "PlainLoginModule required user_alice=\"secret\";");
+    const LISTENERS: (&str, &str) = ("listeners", "SSL://127.0.0.1:9093,SASL_SSL://127.0.0.1:9094");
+
+    #[test]
+    fn what_is_set_for_one_listener_wins() {
+        let config = config(&[
+            LISTENERS,
+            KEY,
+            USERS,
+            ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+            ("listener.name.sasl_ssl.sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256"),
+            ("listener.name.ssl.ssl.keystore.location", "other.pem"),
+            ("listener.name.sasl_ssl.scram-sha-256.connections.max.reauth.ms", "5000"),
+            ("connections.max.reauth.ms", "60000"),
+        ])
+        .unwrap();
+        let endpoints = config.client_endpoints().unwrap();
+        let [ssl, sasl] = &endpoints[..] else { panic!("two listeners") };
+        let keystore =
+            |endpoint| ListenerConfig::of(&config, endpoint).unwrap().ssl_keystore_location.expect("there is one");
+        assert_eq!((keystore(ssl).as_str(), keystore(sasl).as_str()), ("other.pem", KEY.1));
+        assert_eq!(ListenerConfig::of(&config, sasl).unwrap().sasl_enabled_mechanisms, ["PLAIN", "SCRAM-SHA-256"]);
+        assert_eq!(max_reauth_ms(&config, sasl, "SCRAM-SHA-256"), Ok(5000));
+        assert_eq!(max_reauth_ms(&config, sasl, "PLAIN"), Ok(60000));
+        assert!(jaas_config(&config, sasl, "PLAIN").is_some());
+        assert!(jaas_config(&config, ssl, "PLAIN").is_none());
+    }
+
+    #[test]
+    fn with_sasl_only_a_listeners_own_client_auth_counts() {
+        let auth = |name: &str| {
+            let config = config(&[
+                LISTENERS,
+                KEY,
+                ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+                ("ssl.truststore.location", "ca.pem"),
+                (name, "required"),
+            ])
+            .unwrap();
+            let endpoints = config.client_endpoints().unwrap();
+            endpoints.iter().map(|one| ListenerConfig::of(&config, one).unwrap().ssl_client_auth).collect::<Vec<_>>()
+        };
+        assert_eq!(auth("ssl.client.auth"), [ClientAuth::Required, ClientAuth::None]);
+        assert_eq!(auth("listener.name.sasl_ssl.ssl.client.auth"), [ClientAuth::None, ClientAuth::Required]);
+    }
+
+    #[test]
+    fn names_of_one_listener_are_checked_like_those_of_all() {
+        assert_eq!(
+            Scope::Broker.find("listener.name.a.b.ssl.key.password").map(|one| one.name),
+            Some("ssl.key.password")
+        );
+        assert_eq!(Scope::Broker.find("listener.name.a.num.partitions").map(|one| one.name), None);
+        let error = config(&[("listener.name.ssl.ssl.client.auth", "perhaps")]).unwrap_err();
+        assert!(error.contains("listener.name.ssl.ssl.client.auth") && error.contains("none, requested"), "{error}");
+    }
+
+    #[test]
+    fn a_listener_without_what_it_needs_is_refused_in_words_that_name_it() {
+        let sasl = ("listeners", "SASL_PLAINTEXT://127.0.0.1:9092");
+        for (pairs, line) in [
+            (&[("listeners", "SSL://127.0.0.1:9093")][..], "name their file with ssl.keystore.location"),
+            (&[sasl], "needs sasl.enabled.mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            (&[sasl, ("sasl.enabled.mechanisms", "GSSAPI")], "String must be one of: PLAIN"),
+            (
+                &[sasl, ("sasl.enabled.mechanisms", "PLAIN"), ("sasl.jaas.config", "x")],
+                "set listener.name.sasl_plaintext.plain.sasl.jaas.config",
+            ),
+        ] {
+            let error = config(pairs).unwrap_err();
+            assert!(error.contains(line), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config =
+            config(&[LISTENERS, KEY, USERS, ("sasl.enabled.mechanisms", "PLAIN"), ("ssl.key.password", "hush")]);
+        let config = config.unwrap();
+        let own = ListenerConfig::of(&config, &config.client_endpoints().unwrap()[1]).unwrap();
+        for shown in [format!("{config:?}"), format!("{own:?}")] {
+            assert!(!shown.contains("secret") && !shown.contains("hush"), "{shown}");
+        }
+    }
+}
