@@ -1,6 +1,6 @@
 //! What the controller decides: requests in, records and answers out. Pure: each function looks at one image and
 //! changes nothing (`ReplicationControlManager`, `ConfigurationControlManager`, `FeatureControlManager`,
-//! `ProducerIdControlManager`, `AclControlManager`).
+//! `ProducerIdControlManager`, `AclControlManager`, `ScramControlManager`, `ClientQuotaControlManager`).
 
 pub mod acls;
 pub mod alter_partition;

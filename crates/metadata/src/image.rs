@@ -1,4 +1,4 @@
-//! The metadata at one point in time: topics, brokers, settings, features, access control lists.
+//! The metadata at one point in time: topics, brokers, settings, features, access control lists, credentials, quotas.
 //!
 //! An image never changes; [`MetadataImage::apply`](super::apply) makes the next one, which shares with it whatever is
 //! the same. Readers get one by [`MetadataCache::load`](super::MetadataCache::load) and keep it for as long as one
@@ -37,6 +37,8 @@ pub struct MetadataImage {
     pub(super) features: Arc<BTreeMap<String, i16>>,
     pub(super) next_producer_id: i64,
     pub(super) acls: Arc<Acls>,
+    pub(super) scram: ScramCredentials,
+    pub(super) quotas: ClientQuotas,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +169,8 @@ impl Default for MetadataImage {
             features: Arc::default(),
             next_producer_id: 0,
             acls: Arc::default(),
+            scram: ScramCredentials::default(),
+            quotas: ClientQuotas::default(),
         }
     }
 }
@@ -263,6 +267,16 @@ impl MetadataImage {
     /// with them.
     pub fn acls(&self) -> &Arc<Acls> {
         &self.acls
+    }
+
+    /// What logins by SCRAM are checked with.
+    pub fn scram(&self) -> &ScramCredentials {
+        &self.scram
+    }
+
+    /// Quotas of clients and addresses.
+    pub fn quotas(&self) -> &ClientQuotas {
+        &self.quotas
     }
 
     /// The topic whose name differs from this one at most in `.` and `_`.

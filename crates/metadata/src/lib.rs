@@ -1,4 +1,5 @@
-//! The cluster's metadata: what topics, brokers, settings and access control lists there are, and how they may change.
+//! The cluster's metadata: what topics, brokers, settings, access control lists, credentials and quotas there are, and
+//! how they may change.
 //!
 //! [`MetadataImage`] is the state at one point in time. [`MetadataCache`] holds the newest one for readers, and passes
 //! each to [`Applied`] listeners. [`changes`] decides requests on an image: pure, what it returns are records and

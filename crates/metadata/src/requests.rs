@@ -3,6 +3,7 @@
 //! Each is decided in the newest version of its API, whatever version the client spoke: what differs between versions
 //! is the handler's in `api/`.
 
+use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::allocate_producer_ids::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use wire::api::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse};
@@ -27,7 +28,7 @@ use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResp
 use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use super::acl::Acl;
-use super::changes::{self, Context, Decision};
+use super::changes::{self, Context, Decision, code_and_message};
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {

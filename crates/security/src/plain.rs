@@ -23,8 +23,8 @@ const USER_PREFIX: &str = "user_";
 /// Why a token is refused, in Kafka's words: the client is told them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlainError {
-    #[error("Authentication failed: Invalid SASL/PLAIN response: expected 3 tokens")]
-    Token,
+    #[error("Invalid SASL/PLAIN response: expected 3 tokens, got {got}")]
+    Token { got: usize },
     #[error("Authentication failed: username not specified")]
     NoUsername,
     #[error("Authentication failed: password not specified")]
@@ -72,14 +72,13 @@ impl Users {
     /// The user whose password the token has.
     pub fn authenticate(&self, token: &[u8]) -> Result<String, PlainError> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(PlainError::Token);
+            return Err(PlainError::Credentials);
         }
-        let token = str::from_utf8(token).map_err(|_| PlainError::Token)?;
-        let mut parts = token.split('\0');
-        let (Some(authorization_id), Some(username), Some(password), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(PlainError::Token);
+        // What is no UTF-8 is nobody's name or password, and that is how it is told.
+        let token = String::from_utf8_lossy(token);
+        let parts: Vec<&str> = token.splitn(4, '\0').collect();
+        let [authorization_id, username, password] = parts[..] else {
+            return Err(PlainError::Token { got: parts.len() });
         };
         if username.is_empty() {
             return Err(PlainError::NoUsername);
@@ -127,10 +126,11 @@ mod tests {
     fn all_others_are_refused() {
         use PlainError::*;
         for (token, reason) in [
-            ("", Token),
-            ("alice", Token),
-            ("alice\0alice's secret", Token),
-            ("\0alice\0alice's secret\0", Token),
+            ("", Token { got: 1 }),
+            ("alice", Token { got: 1 }),
+            ("alice\0alice's secret", Token { got: 2 }),
+            ("\0alice\0alice's secret\0", Token { got: 4 }),
+            ("\0alice\0alice's secret\0\0", Token { got: 4 }),
             ("\0\0alice's secret", NoUsername),
             ("\0alice\0", NoPassword),
             ("\0alice\0bob", Credentials),
@@ -143,9 +143,9 @@ mod tests {
         ] {
             assert_eq!(users().authenticate(token.as_bytes()), Err(reason), "{token:?}");
         }
-        assert_eq!(users().authenticate(b"\0alice\0\xff"), Err(Token));
+        assert_eq!(users().authenticate(b"\0alice\0\xff"), Err(Credentials));
         let long = format!("\0alice\0{}", "x".repeat(TOKEN_BYTES_MAX));
-        assert_eq!(users().authenticate(long.as_bytes()), Err(Token));
+        assert_eq!(users().authenticate(long.as_bytes()), Err(Credentials));
     }
 
     #[test]

@@ -10,9 +10,9 @@ use wire::api::{self, Api};
 /// The tables of the page, by their marks.
 const SERVED: &str = "table";
 const BETWEEN_BROKERS: &str = "table of what brokers say to each other";
-/// What a broker does not answer as yet: SaslHandshake, SaslAuthenticate, and the APIs of quotas and SCRAM credentials;
-/// and AlterPartition, BrokerRegistration, BrokerHeartbeat and AllocateProducerIds, which come in a Forward.
-const NOT_SERVED: [i16; 10] = [17, 36, 48, 49, 50, 51, 56, 62, 63, 67];
+/// What comes in a Forward: AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds and
+/// AlterScramKeys.
+const NOT_SERVED: [i16; 5] = [56, 62, 63, 67, 121];
 /// What a client listener refuses.
 const ONLY_BETWEEN_BROKERS: [i16; 6] = [122, 123, 124, 125, 126, 127];
 

@@ -6,8 +6,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use ring::pbkdf2;
 use ring::rand::{SecureRandom, SystemRandom};
+use security::Mechanism;
+use security::scram::{self, Hash};
 use wire::api::alter_user_scram_credentials::{
     AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, ScramCredentialDeletion,
     ScramCredentialUpsertion,
@@ -15,7 +16,6 @@ use wire::api::alter_user_scram_credentials::{
 use wire::api::describe_user_scram_credentials::{DescribeUserScramCredentialsRequest, UserName};
 use wire::{ErrorCode, Secret};
 
-use crate::security_error::{SCRAM_SHA_256, SCRAM_SHA_512};
 use crate::{Client, ClientError};
 
 const SALT_BYTES: usize = 24;
@@ -32,23 +32,21 @@ impl ScramMechanism {
         [Self::Sha256, Self::Sha512].into_iter().find(|mechanism| *mechanism as i8 == id)
     }
 
+    fn hash(self) -> Hash {
+        match self {
+            Self::Sha256 => Hash::Sha256,
+            Self::Sha512 => Hash::Sha512,
+        }
+    }
+
     fn salted(self, password: &str, salt: &[u8], iterations: NonZeroU32) -> Secret {
-        let (algorithm, key_bytes) = match self {
-            Self::Sha256 => (pbkdf2::PBKDF2_HMAC_SHA256, 32),
-            Self::Sha512 => (pbkdf2::PBKDF2_HMAC_SHA512, 64),
-        };
-        let mut salted = vec![0; key_bytes];
-        pbkdf2::derive(algorithm, iterations, salt, password.as_bytes(), &mut salted);
-        Secret(salted.into())
+        Secret(scram::salted_password(self.hash(), password, salt, iterations).expose().clone().into())
     }
 }
 
 impl fmt::Display for ScramMechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sha256 => SCRAM_SHA_256,
-            Self::Sha512 => SCRAM_SHA_512,
-        })
+        f.write_str(Mechanism::Scram(self.hash()).name())
     }
 }
 
