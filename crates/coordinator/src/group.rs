@@ -48,7 +48,7 @@ pub use core::RebalanceCause;
 
 pub use config::GroupConfig;
 pub use coordinator::{Caller, GroupCoordinator};
-pub use interfaces::{OffsetsLog, Topic, TopicSnapshot, Topics};
+pub use interfaces::{MayDescribe, OffsetsLog, Topic, TopicSnapshot, Topics};
 pub use records::Marker;
 pub use storage::Now;
 

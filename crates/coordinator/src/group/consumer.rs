@@ -16,6 +16,7 @@ mod classic;
 mod describe;
 mod hash;
 mod heartbeat;
+mod hidden;
 mod leave;
 mod member;
 mod offsets;
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 pub use classic::{ClassicJoin, SUBSCRIBED_TOPICS_MAX, distinct, encode_assignment};
 pub use describe::State;
 pub use heartbeat::{Answer, Heartbeat, Resolution};
+use hidden::Hidden;
 pub use member::{Assigned, ClassicProtocol, ClassicSettings, Current, MEMBER_BYTES_MIN, MemberMetadata, MemberState};
 pub use record::{GroupEpoch, Record, ResolvedRegex, TargetEpoch};
 use timers::Timers;
@@ -127,6 +129,7 @@ pub struct ConsumerGroup {
     member_growth: BTreeMap<String, isize>,
 
     // The rest is not stored.
+    hidden: Hidden,
     timers: BTreeMap<String, Timers>,
     wake_ms: Option<i64>,
     /// Whether the topics are known to be those that `epoch` knows of.
@@ -228,6 +231,7 @@ impl ConsumerGroup {
             self.apply(former);
         }
         self.has_current_topics = false;
+        self.hidden.clear();
         self.assigned_ms = None;
     }
 

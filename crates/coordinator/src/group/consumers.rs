@@ -25,7 +25,7 @@ use super::consumer::{
 };
 use super::coordinator::{Caller, GroupCoordinator, check_group_id, check_group_id_length, response_error};
 use super::core::{Group, State, sync_error};
-use super::interfaces::TopicSnapshot;
+use super::interfaces::{MayDescribe, TopicSnapshot};
 use super::memory::Use;
 use super::migration;
 use super::queue::{Answer, Consumers, Work};
@@ -34,12 +34,14 @@ use super::regex::Pattern;
 use super::shard::{Shard, ShardState, Slot};
 
 impl GroupCoordinator {
+    /// Without `may_describe` the member may know of all topics.
     pub async fn consumer_group_heartbeat(
         self: &Arc<Self>,
         caller: Caller<'_>,
         request: ConsumerGroupHeartbeatRequest,
+        may_describe: Option<MayDescribe>,
     ) -> ConsumerGroupHeartbeatResponse {
-        let answer = match self.begin_consumer_heartbeat(caller, request) {
+        let answer = match self.begin_consumer_heartbeat(caller, request, may_describe) {
             Ok(answer) => answer,
             Err(refusal) => return refused(refusal),
         };
@@ -55,6 +57,7 @@ impl GroupCoordinator {
         self: &Arc<Self>,
         caller: Caller<'_>,
         mut request: ConsumerGroupHeartbeatRequest,
+        may_describe: Option<MayDescribe>,
     ) -> Result<oneshot::Receiver<ConsumerGroupHeartbeatResponse>, Refusal> {
         check_form(caller.api_version, &request, &self.config.consumer_assignors)?;
         check_group_id(&request.group_id).map_err(failure)?;
@@ -85,6 +88,7 @@ impl GroupCoordinator {
             client_id: caller.client_id.unwrap_or_default().to_owned(),
             client_host: format!("/{}", caller.client_host),
             request,
+            may_describe,
         });
         let (answering, answer) = oneshot::channel();
         consumers.waiting.push(Work::Heartbeat { heartbeat, upgrade, answering });

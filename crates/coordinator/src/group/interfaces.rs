@@ -67,6 +67,9 @@ pub trait TopicSnapshot: Send + Sync {
     fn version(&self) -> i64;
 }
 
+/// Whether a client may know of a topic.
+pub type MayDescribe = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// A topic as offset commits and fetches see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topic {

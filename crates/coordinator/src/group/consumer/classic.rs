@@ -99,7 +99,7 @@ impl ConsumerGroup {
             classic: Some(ClassicSettings { session_timeout_ms, protocols }),
         };
         let owned = owned(context.topics, subscription.owned_partitions);
-        let updated = self.update_member(context, &member_id, metadata, Some(&owned), change)?;
+        let updated = self.update_member(context, &member_id, metadata, Some(&owned), None, change)?;
         self.start_session(context.now, &member_id, session_timeout_ms);
         self.expect_sync(context.now, &member_id, request.rebalance_timeout_ms);
         let response = JoinGroupResponse {

@@ -10,15 +10,18 @@ use wire::api::consumer_group_heartbeat::{
 use super::member::{Assigned, Current, MemberMetadata, MemberState};
 use super::record::{GroupEpoch, Record, ResolvedRegex};
 use super::{Change, ConsumerGroup, Context, JOIN_EPOCH, Refusal, STATIC_LEAVE_EPOCH, hash};
+use crate::group::interfaces::MayDescribe;
 use crate::group::regex::Pattern;
 
 /// A heartbeat whose form has been checked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Heartbeat {
     pub client_id: String,
     /// As Java prints an address without a name.
     pub client_host: String,
     pub request: ConsumerGroupHeartbeatRequest,
+    /// Which topics the member may know of; all, if there is none.
+    pub may_describe: Option<MayDescribe>,
 }
 
 /// What a heartbeat has brought about.
@@ -70,7 +73,7 @@ impl ConsumerGroup {
     /// The answer to a member that says nothing but that it is alive, and that has nothing to learn, as most heartbeats
     /// are. They would be answered the same as any others, at several times the cost.
     fn answer_sign_of_life(&mut self, context: Context<'_>, heartbeat: &Heartbeat) -> Option<Answer> {
-        let Heartbeat { client_id, client_host, request } = heartbeat;
+        let Heartbeat { client_id, client_host, request, .. } = heartbeat;
         let has_news = request.rebalance_timeout_ms != -1
             || request.subscribed_topic_names.is_some()
             || request.subscribed_topic_regex.is_some()
@@ -90,7 +93,8 @@ impl ConsumerGroup {
             && metadata.regex.is_some()
             && metadata.classic.is_none();
         let may_speak = instance_id.as_ref().is_none_or(|id| self.check_instance(member_id, id).is_ok());
-        let has_all = current.is_reconciled_to(epoch) && self.wants_all(context, metadata, &current.assigned);
+        let has_all =
+            current.is_reconciled_to(epoch) && self.wants_all(context, member_id, metadata, &current.assigned);
         if !(is_as_before && may_speak && has_all) {
             return None;
         }
@@ -125,7 +129,7 @@ impl ConsumerGroup {
         heartbeat: Heartbeat,
         change: &mut Change,
     ) -> Result<Answer, Refusal> {
-        let Heartbeat { client_id, client_host, request } = heartbeat;
+        let Heartbeat { client_id, client_host, request, may_describe } = heartbeat;
         let member_id = request.member_id.clone();
         if self.members.len() >= context.settings.max_size && !self.has_member(&member_id) {
             let message =
@@ -146,7 +150,8 @@ impl ConsumerGroup {
         let former = self.members.get(&member_id).cloned().unwrap_or_default();
         let metadata = updated(former, &request, client_id, client_host);
         let owned = request.topic_partitions.as_deref();
-        let Updated { resolve, has_new_epoch } = self.update_member(context, &member_id, metadata, owned, change)?;
+        let Updated { resolve, has_new_epoch } =
+            self.update_member(context, &member_id, metadata, owned, may_describe.as_ref(), change)?;
         self.start_session(context.now, &member_id, context.settings.session_timeout_ms);
 
         let current = self.current.get(&member_id).cloned().unwrap_or_default();
@@ -168,6 +173,7 @@ impl ConsumerGroup {
         member_id: &str,
         metadata: MemberMetadata,
         owned: Option<&[TopicPartitions]>,
+        may_describe: Option<&MayDescribe>,
         change: &mut Change,
     ) -> Result<Updated, Refusal> {
         let former = self.members.get(member_id).cloned();
@@ -180,7 +186,8 @@ impl ConsumerGroup {
         }
         let pattern_change = self.change_pattern(former_pattern, pattern, change)?;
         let resolve = self.begin_resolving(context);
-        let is_changed = has_new_topics || pattern_change == PatternChange::Resolved;
+        let has_new_rights = self.hide_topics(context, member_id, may_describe);
+        let is_changed = has_new_topics || has_new_rights || pattern_change == PatternChange::Resolved;
         let has_new_epoch = self.advance_epoch(context, is_changed, change);
         self.update_target(context, change);
         self.reconcile(context, member_id, rebalance_timeout_ms, owned, change)?;
@@ -380,7 +387,7 @@ impl ConsumerGroup {
         let Some(metadata) = self.members.get(member_id) else { return Ok(()) };
         let current = self.current.get(member_id).cloned().unwrap_or_default();
         let epoch = self.assignment_epoch();
-        if current.is_reconciled_to(epoch) && self.wants_all(context, metadata, &current.assigned) {
+        if current.is_reconciled_to(epoch) && self.wants_all(context, member_id, metadata, &current.assigned) {
             return Ok(());
         }
         if current.state == MemberState::Unknown && owned.is_none_or(|owned| !owned.is_empty()) {
@@ -392,7 +399,7 @@ impl ConsumerGroup {
         let destination = super::reconcile::Destination {
             epoch,
             target: self.targets.get(member_id).unwrap_or(&nothing),
-            subscribed: &self.subscribed_topics(context, metadata),
+            subscribed: &self.subscribed_topics(context, member_id, metadata),
             owned,
             owners: &self.owners,
         };
@@ -408,12 +415,13 @@ impl ConsumerGroup {
     }
 
     /// Whether a member is subscribed to all topics that it has.
-    fn wants_all(&self, context: Context<'_>, metadata: &MemberMetadata, assigned: &Assigned) -> bool {
+    fn wants_all(&self, context: Context<'_>, member_id: &str, metadata: &MemberMetadata, assigned: &Assigned) -> bool {
         let regex = metadata.pattern().and_then(|pattern| self.regexes.get(pattern));
         assigned.keys().all(|topic| {
             let name = context.topics.name(*topic);
             name.is_some_and(|name| {
-                metadata.topics.contains(&name) || regex.is_some_and(|regex| regex.topics.contains(&name))
+                let is_matched = || regex.is_some_and(|regex| regex.topics.contains(&name));
+                metadata.topics.contains(&name) || is_matched() && !self.hidden.contains(member_id, &name)
             })
         })
     }

@@ -32,13 +32,15 @@ impl ConsumerGroup {
 
     fn assign(&self, context: Context<'_>) -> Vec<(String, Partitions)> {
         let nothing = Partitions::new();
-        // Most members have the same subscription, which is looked up once.
+        // Most members have the same subscription and the same rights, and are looked up once.
         let mut known: BTreeMap<_, Arc<BTreeSet<Uuid>>> = BTreeMap::new();
         let mut partition_counts = BTreeMap::new();
         let mut members = Vec::with_capacity(self.members.len());
         for (member_id, metadata) in &self.members {
-            let topics = known.entry((&metadata.topics, metadata.pattern())).or_insert_with(|| {
-                let found = self.subscribed(context, metadata).map(|topic| (topic.id, topic.partition_count));
+            let hidden = self.hidden.of(member_id).map(Arc::as_ptr);
+            let topics = known.entry((&metadata.topics, metadata.pattern(), hidden)).or_insert_with(|| {
+                let found =
+                    self.subscribed(context, member_id, metadata).map(|topic| (topic.id, topic.partition_count));
                 let found: BTreeMap<Uuid, i32> = found.collect();
                 let ids = Arc::new(found.keys().copied().collect());
                 // A topic that was read twice meanwhile has the partitions of the first time.
@@ -67,18 +69,26 @@ impl ConsumerGroup {
         most.copied().unwrap_or(Assignor::Uniform)
     }
 
-    /// The topics that a member subscribes to, as far as they exist.
+    /// The topics that a member subscribes to, as far as they exist and the member may know of them.
     fn subscribed<'a>(
         &'a self,
         context: Context<'a>,
+        member_id: &'a str,
         metadata: &'a MemberMetadata,
     ) -> impl Iterator<Item = Topic> + use<'a> {
         let matched = metadata.pattern().and_then(|pattern| self.regexes.get(pattern));
-        let names = metadata.topics.iter().chain(matched.into_iter().flat_map(|regex| &regex.topics));
+        let matched = matched.into_iter().flat_map(|regex| &regex.topics);
+        let shown = matched.filter(move |topic| !self.hidden.contains(member_id, topic));
+        let names = metadata.topics.iter().chain(shown);
         names.filter_map(move |name| context.topics.topic(name))
     }
 
-    pub(super) fn subscribed_topics(&self, context: Context<'_>, metadata: &MemberMetadata) -> BTreeSet<Uuid> {
-        self.subscribed(context, metadata).map(|topic| topic.id).collect()
+    pub(super) fn subscribed_topics(
+        &self,
+        context: Context<'_>,
+        member_id: &str,
+        metadata: &MemberMetadata,
+    ) -> BTreeSet<Uuid> {
+        self.subscribed(context, member_id, metadata).map(|topic| topic.id).collect()
     }
 }

@@ -115,6 +115,7 @@ impl ConsumerGroup {
             return Change::default();
         }
         self.timers.retain(|member_id, _| self.members.contains_key(member_id));
+        self.hidden.retain(|member_id| self.members.contains_key(member_id));
         let mut due = Vec::new();
         for (member_id, timers) in &mut self.timers {
             let epoch = self.current.get(member_id).map(|current| current.epoch);

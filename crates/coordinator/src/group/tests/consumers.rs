@@ -51,13 +51,13 @@ impl World {
         caller: Caller<'_>,
         request: ConsumerGroupHeartbeatRequest,
     ) -> ConsumerGroupHeartbeatResponse {
-        self.groups.consumer_group_heartbeat(caller, request).await
+        self.groups.consumer_group_heartbeat(caller, request, None).await
     }
 
     fn spawn_beat(&self, request: ConsumerGroupHeartbeatRequest) -> JoinHandle<ConsumerGroupHeartbeatResponse> {
         let groups = self.groups.clone();
         let caller = Caller { api_version: 1, ..CALLER };
-        tokio::spawn(async move { groups.consumer_group_heartbeat(caller, request).await })
+        tokio::spawn(async move { groups.consumer_group_heartbeat(caller, request, None).await })
     }
 
     fn states(&self) -> Vec<(String, String, String)> {

@@ -54,7 +54,7 @@ fn heartbeat(member_id: &str, member_epoch: i32) -> ConsumerGroupHeartbeatReques
 impl World {
     async fn consumer(&self, member_id: &str, epoch: i32) -> (ErrorCode, i32, Option<Vec<i32>>) {
         let caller = Caller { api_version: 1, ..CALLER };
-        let response = self.groups.consumer_group_heartbeat(caller, heartbeat(member_id, epoch)).await;
+        let response = self.groups.consumer_group_heartbeat(caller, heartbeat(member_id, epoch), None).await;
         let topics = response.assignment.map(|assignment| assignment.topic_partitions);
         let partitions = topics.map(|topics| topics.into_iter().flat_map(|topic| topic.partitions).collect());
         (response.error_code, response.member_epoch, partitions)
@@ -218,11 +218,12 @@ async fn what_comes_while_the_protocol_changes_comes_again() {
     world.consumer("new", 0).await;
     world.log.hold();
     let (groups, caller) = (world.groups.clone(), Caller { api_version: 1, ..CALLER });
-    let leaving = tokio::spawn(async move { groups.consumer_group_heartbeat(caller, heartbeat("new", -1)).await });
+    let leaving =
+        tokio::spawn(async move { groups.consumer_group_heartbeat(caller, heartbeat("new", -1), None).await });
     settle().await;
     let groups = world.groups.clone();
     let late: JoinHandle<_> =
-        tokio::spawn(async move { groups.consumer_group_heartbeat(caller, heartbeat("late", 0)).await });
+        tokio::spawn(async move { groups.consumer_group_heartbeat(caller, heartbeat("late", 0), None).await });
     let (groups, request) = (world.groups.clone(), join(&joined.member_id, &[]));
     let rejoining = tokio::spawn(async move { groups.join_group(CALLER, request).await });
     settle().await;

@@ -1,6 +1,7 @@
 //! Topics in memory, and a group with the heartbeats of its members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use wire::api::consumer_group_heartbeat::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, TopicPartitions,
@@ -10,7 +11,7 @@ use wire::{ErrorCode, Uuid};
 use crate::group::Now;
 use crate::group::assignor::Assignor;
 use crate::group::consumer::{Answer, Change, ConsumerGroup, Context, Heartbeat, Record, Refusal, Settings};
-use crate::group::interfaces::{Topic, TopicSnapshot};
+use crate::group::interfaces::{MayDescribe, Topic, TopicSnapshot};
 
 pub(super) const SESSION_MS: i64 = 45_000;
 pub(super) const REBALANCE_MS: i32 = 60_000;
@@ -70,6 +71,8 @@ pub(super) struct World {
     pub(super) group: ConsumerGroup,
     pub(super) topics: FakeTopics,
     pub(super) settings: Settings,
+    /// The topics that a member may not know of.
+    pub(super) hidden: BTreeMap<String, BTreeSet<String>>,
     pub(super) now_ms: i64,
     pub(super) log: Vec<Record>,
 }
@@ -79,7 +82,14 @@ impl World {
     pub(super) fn new() -> Self {
         let mut topics = FakeTopics::default();
         topics.set("t", 1, 4);
-        Self { group: ConsumerGroup::default(), topics, settings: settings(), now_ms: 1_000, log: Vec::new() }
+        Self {
+            group: ConsumerGroup::default(),
+            topics,
+            settings: settings(),
+            hidden: BTreeMap::new(),
+            now_ms: 1_000,
+            log: Vec::new(),
+        }
     }
 
     /// Does something to the group, and appends what it writes.
@@ -91,9 +101,25 @@ impl World {
         result
     }
 
-    pub(super) fn answer(&mut self, request: ConsumerGroupHeartbeatRequest) -> Result<Answer, Refusal> {
+    pub(super) fn heartbeat(&self, request: ConsumerGroupHeartbeatRequest) -> Heartbeat {
         let (client_id, client_host) = ("client".to_owned(), "/127.0.0.1".to_owned());
-        let heartbeat = Heartbeat { client_id, client_host, request };
+        let hidden = self.hidden.get(&request.member_id).cloned();
+        let may_describe = hidden.map(|hidden| Arc::new(move |topic: &str| !hidden.contains(topic)) as MayDescribe);
+        Heartbeat { client_id, client_host, request, may_describe }
+    }
+
+    /// An answer has no topic that its member may not know of, unless the member has named it.
+    pub(super) fn check_hidden(&self, named: &[String], response: &ConsumerGroupHeartbeatResponse) {
+        let hidden = response.member_id.as_ref().and_then(|member_id| self.hidden.get(member_id));
+        let assigned = response.assignment.iter().flat_map(|assignment| &assignment.topic_partitions);
+        for topic in assigned.filter_map(|topic| self.topics.name(topic.topic_id)) {
+            let is_hidden = hidden.is_some_and(|hidden| hidden.contains(&topic));
+            assert!(!is_hidden || named.contains(&topic), "{topic} is shown to {:?}", response.member_id);
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: ConsumerGroupHeartbeatRequest) -> Result<Answer, Refusal> {
+        let heartbeat = self.heartbeat(request);
         self.change(|group, context| {
             let mut other = group.clone();
             let thorough = other.heartbeat_with_news(context, heartbeat.clone());

@@ -1,11 +1,12 @@
-//! Members that come, go, fall silent and do not hear answers, topics that change, writes that fail and coordinators
-//! that read a compacted log, all from one seed. What must hold whatever happens:
+//! Members that come, go, fall silent and do not hear answers, topics and rights that change, writes that fail and
+//! coordinators that read a compacted log, all from one seed. What must hold whatever happens:
 //!
 //! - of the members, as they see it themselves, no two have a partition at a time;
 //! - a member's epoch does not go back, unless it joins anew;
 //! - a member may commit what it has, in the epoch that it knows, and nobody that was put out may;
+//! - a member gets no topic of its pattern that it may not know of;
 //! - what a group knows is what the log says, compacted or not;
-//! - when the trouble is over, all partitions are soon with the members that want them.
+//! - when the trouble is over, all partitions are soon with the members that want them and may have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use wire::api::consumer_group_heartbeat::{
 use wire::{ErrorCode, Uuid};
 
 use super::fake::{SESSION_MS, World, joining, silent};
-use crate::group::consumer::{ConsumerGroup, Heartbeat, Record, ResolvedRegex, State};
+use crate::group::consumer::{ConsumerGroup, Record, ResolvedRegex, State};
 use crate::group::regex::Pattern;
 use crate::test_support::Rng;
 
@@ -85,7 +86,13 @@ impl Simulation {
                     client.has_told = false;
                 }
             }
-            8 | 9 => {
+            8 => {
+                if let Some(member_id) = self.rng.any(&member_ids) {
+                    let hidden = TOPICS.iter().filter(|_| self.rng.one_in(3)).map(|topic| (*topic).to_owned());
+                    self.world.hidden.insert(member_id, hidden.collect());
+                }
+            }
+            9 => {
                 if let Some(client) = self.rng.any(&member_ids).and_then(|id| self.clients.get_mut(&id)) {
                     client.revoke();
                 }
@@ -198,6 +205,7 @@ impl Simulation {
             // It says everything again.
             None => client.has_told = false,
             Some(Ok(answer)) => {
+                self.world.check_hidden(&client.topics, &answer.response);
                 client.hear(answer.response);
             }
             Some(Err(refusal)) => {
@@ -218,7 +226,7 @@ impl Simulation {
     /// A heartbeat whose records cannot be written.
     fn fail_to_write(&mut self, request: ConsumerGroupHeartbeatRequest) {
         let resolving = self.resolving.take();
-        let heartbeat = Heartbeat { client_id: "client".into(), client_host: "/127.0.0.1".into(), request };
+        let heartbeat = self.world.heartbeat(request);
         let resolution = self.world.change(|group, context| {
             let Ok(answer) = group.heartbeat(context, heartbeat) else { return (None, Default::default()) };
             group.take_back(answer.change);
@@ -260,6 +268,7 @@ impl Simulation {
             client.revoke();
             match self.world.answer(client.request(&member_id)) {
                 Ok(answer) => {
+                    self.world.check_hidden(&client.topics, &answer.response);
                     client.hear(answer.response);
                     self.resolving = answer.resolve.map(|resolution| resolution.patterns).or(self.resolving.take());
                 }
@@ -287,11 +296,17 @@ impl Simulation {
             .topics
             .topics
             .iter()
-            .filter(|(name, _)| self.clients.values().any(|client| client.wants(name)))
+            .filter(|(name, _)| self.clients.iter().any(|(member_id, client)| self.wants(member_id, client, name)))
             .flat_map(|(_, topic)| (0..topic.partition_count).map(|partition| (topic.id, partition)))
             .collect();
         let owned: BTreeSet<_> = self.clients.values().flat_map(|client| client.owned.iter().copied()).collect();
         assert_eq!(owned, wanted);
+    }
+
+    /// Whether a member is to have a topic, as far as it may.
+    fn wants(&self, member_id: &str, client: &Client, topic: &str) -> bool {
+        let is_hidden = || self.world.hidden.get(member_id).is_some_and(|hidden| hidden.contains(topic));
+        client.topics.iter().any(|wanted| wanted == topic) || client.matches(topic) && !is_hidden()
     }
 }
 
@@ -354,9 +369,8 @@ impl Client {
         }
     }
 
-    fn wants(&self, topic: &str) -> bool {
-        let matches = !self.pattern.is_empty() && Pattern::new(&self.pattern).unwrap().matches(topic);
-        matches || self.topics.iter().any(|wanted| wanted == topic)
+    fn matches(&self, topic: &str) -> bool {
+        !self.pattern.is_empty() && Pattern::new(&self.pattern).unwrap().matches(topic)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use wire::ErrorCode;
-use wire::api::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest;
+use wire::api::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, TopicPartitions};
+use wire::{ErrorCode, Uuid};
 
 use super::fake::{FakeTopics, World, assigned, joining, silent, topic_id};
-use crate::group::consumer::{Answer, Record, ResolvedRegex, State, hash};
+use crate::group::consumer::{Answer, ConsumerGroup, Record, ResolvedRegex, State, hash};
 use crate::group::regex::Pattern;
 
 /// A heartbeat that changes the pattern; of a member that joins, if its epoch is 0.
@@ -37,7 +37,7 @@ fn the_hash_of_topics_is_kafkas() {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&most.to_be_bytes());
         id[8..].copy_from_slice(&least.to_be_bytes());
-        wire::Uuid(id)
+        Uuid(id)
     };
     topics.topics.get_mut("orders").unwrap().id = id(0x0102_0304_0506_0708, 0x1112_1314_1516_1718);
     topics.topics.get_mut("payments").unwrap().id = id(1, 2);
@@ -178,4 +178,83 @@ fn a_bad_pattern_changes_nothing() {
     assert_eq!(world.log.len(), before);
     assert_eq!(world.group.members["a"].pattern(), None);
     assert_eq!(world.group.members["a"].topics, BTreeSet::from(["t".to_owned()]));
+}
+
+/// The topics that an answer assigns.
+fn topics(answer: &Answer) -> Vec<Uuid> {
+    let assigned = answer.response.assignment.iter().flat_map(|assignment| &assignment.topic_partitions);
+    assigned.map(|topic| topic.topic_id).collect()
+}
+
+/// Two members with the same pattern, the second of which may not know of the topics.
+fn with_hidden(hidden: &[&str]) -> World {
+    let mut world = World::new();
+    world.topics.set("orders-1", 2, 2);
+    world.topics.set("orders-2", 3, 2);
+    let hidden = hidden.iter().map(|&topic| topic.to_owned()).collect();
+    world.hidden = [("a".to_owned(), BTreeSet::new()), ("b".to_owned(), hidden)].into();
+    let answer = world.answer(with_pattern("a", 0, "orders-.*")).unwrap();
+    resolve(&mut world, &answer);
+    world.answer(with_pattern("b", 0, "orders-.*")).unwrap();
+    world
+}
+
+/// Lets members give up and get what they are to have, and returns the topics of `a` and of `b`.
+fn settle(world: &mut World) -> [Vec<Uuid>; 2] {
+    let mut has = [Vec::new(), Vec::new()];
+    for _ in 0..4 {
+        for (at, member_id) in ["a", "b"].into_iter().enumerate() {
+            let current = world.group.current[member_id].clone();
+            let owned = current.assigned.iter().map(|(topic_id, partitions)| TopicPartitions {
+                topic_id: *topic_id,
+                partitions: partitions.keys().copied().collect(),
+            });
+            let owned = Some(owned.collect());
+            let full = with_pattern(member_id, 0, "orders-.*");
+            let request =
+                ConsumerGroupHeartbeatRequest { member_epoch: current.epoch, topic_partitions: owned, ..full };
+            has[at] = topics(&world.answer(request).unwrap());
+        }
+    }
+    has
+}
+
+#[test]
+fn a_member_gets_nothing_that_it_may_not_know_of_and_others_do() {
+    let (one, two) = (topic_id(2), topic_id(3));
+    let mut world = with_hidden(&["orders-2"]);
+    assert_eq!(settle(&mut world), [vec![two], vec![one]]);
+    let epoch = world.group.epoch();
+    settle(&mut world);
+    assert_eq!(world.group.epoch(), epoch, "nothing has changed");
+
+    world.hidden.get_mut("b").unwrap().insert("orders-1".to_owned());
+    assert_eq!(settle(&mut world), [vec![one, two], vec![]]);
+    world.hidden.insert("b".to_owned(), BTreeSet::new());
+    let [of_first, of_second] = settle(&mut world);
+    assert!(!of_second.is_empty(), "it has its share again");
+    assert_eq!([of_first, of_second].concat().into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([one, two]));
+}
+
+#[test]
+fn rights_are_known_again_after_a_failover() {
+    let mut world = with_hidden(&["orders-1", "orders-2"]);
+    world.hidden.insert("a".to_owned(), BTreeSet::from(["orders-2".to_owned()]));
+    assert_eq!(settle(&mut world), [vec![topic_id(2)], vec![]]);
+    let mut group = ConsumerGroup::default();
+    world.log.iter().cloned().for_each(|record| _ = group.apply(record));
+    world.group = group;
+    world.change(|group, context| (group.resume(context), Default::default()));
+    let epoch = world.group.epoch();
+    assert_eq!(settle(&mut world), [vec![topic_id(2)], vec![]]);
+    assert_eq!(world.group.epoch(), epoch, "as before");
+
+    // What nobody was allowed before is somebody's again, though its new coordinator has not heard of that.
+    let mut group = ConsumerGroup::default();
+    world.log.iter().cloned().for_each(|record| _ = group.apply(record));
+    world.group = group;
+    world.hidden.insert("b".to_owned(), BTreeSet::new());
+    let [of_first, of_second] = settle(&mut world);
+    assert_eq!(of_first.into_iter().filter(|topic| *topic == topic_id(3)).count(), 0);
+    assert!(of_second.contains(&topic_id(3)));
 }
