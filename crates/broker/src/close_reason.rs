@@ -68,11 +68,21 @@ pub enum CloseReason {
     ResponseTooLarge(#[from] ResponseTooLarge),
     #[error("a request met a mistake in this program")]
     Panicked,
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("it has not said in time who it is")]
+    SlowAuthentication,
+    #[error("a request with API key {key} of a client that has not said who it is")]
+    NotAuthenticated { key: i16 },
+    #[error("authentication failed: {0}")]
+    Authentication(String),
+    #[error("it was to say again who it is (connections.max.reauth.ms)")]
+    SessionExpired,
 }
 
 impl CloseReason {
     /// Short names of all reasons, which [`Self::index`] points into.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 19] = [
         "closed",
         "io",
         "idle",
@@ -87,6 +97,11 @@ impl CloseReason {
         "no_memory",
         "panicked",
         "slow_disk",
+        "tls",
+        "slow_authentication",
+        "not_authenticated",
+        "authentication",
+        "session_expired",
     ];
 
     pub fn index(&self) -> usize {
@@ -105,6 +120,24 @@ impl CloseReason {
             Self::NoMemory => 11,
             Self::Panicked => 12,
             Self::SlowDisk => 13,
+            Self::Tls(_) => 14,
+            Self::SlowAuthentication => 15,
+            Self::NotAuthenticated { .. } => 16,
+            Self::Authentication(_) => 17,
+            Self::SessionExpired => 18,
         }
+    }
+
+    /// Why nothing more can be read.
+    pub fn of_read(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => Self::Tls(tls.to_string()),
+            None => error.into(),
+        }
+    }
+
+    /// Whether the peer has been told, and is to have the time to read it.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::Tls(_) | Self::NotAuthenticated { .. } | Self::Authentication(_))
     }
 }

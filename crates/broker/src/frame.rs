@@ -53,6 +53,11 @@ impl Frame {
         Ok(Self { chunks, errors })
     }
 
+    /// A response that has no header.
+    pub fn of_bytes(bytes: Bytes) -> Self {
+        Self { chunks: vec![Chunk::Bytes(bytes)], errors: Vec::new() }
+    }
+
     pub fn errors(&self) -> &[ErrorCode] {
         &self.errors
     }
@@ -64,10 +69,6 @@ impl Frame {
 
 #[cfg(test)]
 impl Frame {
-    pub fn of_bytes(bytes: Bytes) -> Self {
-        Self { chunks: vec![Chunk::Bytes(bytes)], errors: Vec::new() }
-    }
-
     /// All of its bytes, those of files too.
     pub fn into_bytes(self) -> Bytes {
         let mut bytes = BytesMut::new();

@@ -21,6 +21,7 @@ mod net;
 mod partition;
 pub mod recover;
 pub mod replication;
+mod security;
 mod server;
 mod session;
 #[cfg(test)]

@@ -24,6 +24,7 @@ use self::connection::Connection;
 use crate::Broker;
 use crate::api::Peer;
 use crate::close_reason::{CloseReason, Limit};
+use crate::security::{ListenerSecurity, Principal};
 use crate::stream::{Socket, Stream};
 
 /// Descriptors that connections leave to log files, or an eighth of all where that is less.
@@ -55,6 +56,7 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Whether it is for brokers among themselves.
     pub is_inter_broker: bool,
+    pub security: Arc<ListenerSecurity>,
     /// Counts connections. All listeners for clients share one.
     pub admission: Arc<Admission>,
 }
@@ -84,17 +86,16 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
         match admitted {
             Ok(admitted) => {
                 stats.connections.accepted.add(1);
-                let connection = prepare(&stream).map(|()| {
-                    Connection::new(
-                        Arc::clone(&broker),
-                        stream,
-                        Peer {
-                            address,
-                            listener: Arc::clone(&listener.name),
-                            is_inter_broker: listener.is_inter_broker,
-                        },
-                    )
-                });
+                let peer = Peer {
+                    address,
+                    listener: Arc::clone(&listener.name),
+                    is_inter_broker: listener.is_inter_broker,
+                    security: Arc::clone(&listener.security),
+                    principal: Principal::anonymous(),
+                    certificate: None,
+                };
+                let connection = prepare(stream, &listener.security)
+                    .map(|stream| Connection::new(Arc::clone(&broker), stream, peer));
                 let (broker, stats) = (Arc::clone(&broker), Arc::clone(&stats));
                 let data_plane = data_plane.clone();
                 connections.spawn(async move {
@@ -137,18 +138,19 @@ async fn run(connection: Connection, data_plane: &Handle) -> CloseReason {
 /// Whether a new connection leaves too few descriptors for log files. The kernel gives the lowest free number, so the
 /// number of a descriptor shows how many are in use.
 fn uses_last_descriptors(stream: &Stream) -> bool {
-    #[cfg_attr(not(test), expect(irrefutable_let_patterns))]
     let Stream::Tcp(stream) = stream else { return false };
     let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
     let reserve = DESCRIPTOR_RESERVE_MAX.min(limit / 8);
     stream.as_raw_fd() as u64 + reserve >= limit
 }
 
-fn prepare(stream: &Stream) -> std::io::Result<()> {
-    match stream {
-        Stream::Tcp(stream) => stream.set_nodelay(true),
-        #[cfg(test)]
-        Stream::Simulated(_) => Ok(()),
+fn prepare(stream: Stream, security: &ListenerSecurity) -> std::io::Result<Stream> {
+    if let Stream::Tcp(socket) = &stream {
+        socket.set_nodelay(true)?;
+    }
+    match security.tls() {
+        Some(tls) => stream.secured(tls),
+        None => Ok(stream),
     }
 }
 

@@ -10,11 +10,14 @@
 //! to each other. With the first request of another kind, a follower's Fetch say, it moves to the data plane: what
 //! reads files and carries much data must not keep heartbeats waiting.
 //!
+//! A connection begins with what its listener demands before anybody is served: see [`authentication`].
+//!
 //! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that
 //! of answers. A connection without a permit waits, and does not read meanwhile. A connection whose peer neither sends
 //! nor reads is closed after a while, and sooner when others wait for the memory that it holds.
 
 mod admission;
+mod authentication;
 mod deadlines;
 mod first_frame;
 mod pending;
@@ -32,6 +35,7 @@ use tokio::time::{Instant, Sleep, timeout};
 use wire::frame::RequestHeader;
 use wire::{Reader, WireError, api as table};
 
+use self::authentication::Phase;
 use self::deadlines::idle_timeout;
 use self::pending::PendingRequest;
 use super::input::Input;
@@ -60,6 +64,9 @@ pub struct Connection {
     broker: Arc<Broker>,
     stream: Stream,
     peer: Arc<Peer>,
+    phase: Phase,
+    /// Why it ends as soon as the last answer has left.
+    closing: Option<CloseReason>,
     input: Input,
     /// Memory for answers, which is waited for when there is none.
     answers: Arc<Share>,
@@ -124,6 +131,8 @@ impl Connection {
             broker,
             stream,
             is_on_control_plane: peer.is_inter_broker,
+            phase: Self::first_phase(&peer, now),
+            closing: None,
             peer: Arc::new(peer),
             input,
             output: Output::new(&answers),
@@ -152,7 +161,15 @@ impl Connection {
     /// Serves the connection until it ends, or is to go on on the data plane. Requests that are under way when the peer
     /// leaves are finished by what they wait for, not by this task.
     pub async fn run(mut self) -> Result<Self, CloseReason> {
-        self.serve().await.map(|()| self)
+        match self.serve().await {
+            Ok(()) => Ok(self),
+            Err(reason) => {
+                if reason.is_told() {
+                    self.linger().await;
+                }
+                Err(reason)
+            }
+        }
     }
 
     /// Has a connection driven by the runtime that this is called on, the data plane's.
@@ -175,6 +192,12 @@ impl Connection {
             self.answer_ready().await?;
             self.pending_permit.resize(Self::pending_bytes(self.pending.len()));
             let sent_all = self.send()?;
+            if sent_all
+                && self.pending.is_empty()
+                && let Some(reason) = self.closing.take()
+            {
+                return Err(reason);
+            }
             if self.turn.is_over() {
                 self.turn = Turn::default();
                 tokio::task::yield_now().await;
@@ -194,17 +217,19 @@ impl Connection {
 
     fn start_requests(&mut self, commits: &mut PendingCommits) -> Result<(), CloseReason> {
         while !self.turn.is_over() && self.has_startable_frame()? && self.has_permits_to_start() {
+            self.check_session()?;
             let size = self.frame_size()?.expect("a startable frame has a size");
             let frame = self.input.split_to(size);
             self.frame_deadline = None;
             self.turn.requests += 1;
             self.turn.bytes += size;
+            if !self.phase.is_open() {
+                self.start_authentication(&frame, commits)?;
+                continue;
+            }
             let body = frame.slice(4..);
             let mut reader = Reader::new(&body, 0, false);
-            let header = RequestHeader::read(&mut reader).map_err(|e| match e {
-                WireError::UnsupportedVersion { key, version } => CloseReason::UnsupportedApi { key, version },
-                e => CloseReason::Malformed(e),
-            })?;
+            let header = read_header(&mut reader)?;
             let row = table::row(header.api_key).expect("the header of an API that is not in the table is refused");
             let mut watch = Stopwatch::new(row, self.arrived);
             watch.lap(Stage::Queue, self.now());
@@ -257,7 +282,7 @@ impl Connection {
             return Ok(false);
         }
         let stats = &self.broker.shared.stats;
-        let sent = self.output.send(&self.stream, &stats.connections.sent_bytes)?;
+        let sent = self.output.send(&mut self.stream, &stats.connections.sent_bytes)?;
         self.turn.bytes += sent.bytes;
         if let Some(span) = sent.cold {
             self.read_in(span);
@@ -392,7 +417,7 @@ impl Connection {
     }
 
     async fn read(&mut self, frame_size: Option<usize>) -> Result<(), CloseReason> {
-        match self.input.read(&mut self.stream, frame_size).await? {
+        match self.input.read(&mut self.stream, frame_size).await.map_err(CloseReason::of_read)? {
             None => Ok(()),
             Some(0) => Err(CloseReason::Closed),
             Some(bytes) => {
@@ -401,6 +426,7 @@ impl Connection {
                 self.arrived = at + self.last_active.saturating_duration_since(began);
                 self.now = Some(self.arrived);
                 self.broker.shared.stats.connections.received_bytes.add(bytes as u64);
+                self.end_handshake()?;
                 if let Some(transfer) = &mut self.frame_deadline {
                     transfer.extend(bytes, self.last_active);
                 }
@@ -408,4 +434,11 @@ impl Connection {
             }
         }
     }
+}
+
+fn read_header(reader: &mut Reader<'_>) -> Result<RequestHeader, CloseReason> {
+    RequestHeader::read(reader).map_err(|error| match error {
+        WireError::UnsupportedVersion { key, version } => CloseReason::UnsupportedApi { key, version },
+        error => CloseReason::Malformed(error),
+    })
 }

@@ -52,7 +52,7 @@ impl FileRange {
     }
 
     /// Sends as much of what is cached as the socket takes, and shortens the range by it.
-    pub fn send(&mut self, stream: &Stream) -> io::Result<usize> {
+    pub fn send(&mut self, stream: &mut Stream) -> io::Result<usize> {
         let sent = stream.try_send_file(&self.span, self.cached_bytes)?;
         if sent == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a log file is shorter than its index says"));

@@ -1,7 +1,7 @@
 //! What a connection has yet to send: bytes in memory and ranges of log files, in order.
 //!
 //! Bytes of several responses leave in one `sendmsg`; a range of a file leaves by `sendfile` and is never copied into
-//! this process. If it is not in the page cache, the connection has to have it read in.
+//! this process, unless it is encrypted. If it is not in the page cache, the connection has to have it read in.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -92,12 +92,12 @@ impl Output {
     }
 
     /// Sends as much as the socket takes.
-    pub fn send(&mut self, stream: &Stream, sent_bytes: &Count) -> io::Result<Sent> {
+    pub fn send(&mut self, stream: &mut Stream, sent_bytes: &Count) -> io::Result<Sent> {
         let before = self.unsent;
         let stop = self.send_chunks(stream)?;
         let bytes = before - self.unsent;
         sent_bytes.add(bytes);
-        self.permit.resize(self.memory);
+        self.permit.resize(self.memory + stream.unsent_bytes());
         if self.memory > SMALL_ANSWER_BYTES_MAX {
             self.permit.make_large();
         }
@@ -113,7 +113,7 @@ impl Output {
         }
     }
 
-    fn send_chunks(&mut self, stream: &Stream) -> io::Result<Stop> {
+    fn send_chunks(&mut self, stream: &mut Stream) -> io::Result<Stop> {
         let enough = self.unsent.saturating_sub(TURN_BYTES_MAX);
         while let Some(first) = self.chunks.front_mut() {
             if self.unsent < enough {
@@ -137,10 +137,14 @@ impl Output {
                 Err(e) => return Err(e),
             }
         }
-        Ok(Stop::Empty)
+        match stream.try_flush() {
+            Ok(()) => Ok(Stop::Empty),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Stop::Full),
+            Err(error) => Err(error),
+        }
     }
 
-    fn send_bytes(&self, stream: &Stream) -> io::Result<usize> {
+    fn send_bytes(&self, stream: &mut Stream) -> io::Result<usize> {
         let mut slices = Vec::with_capacity(self.chunks.len().min(SLICES_MAX));
         let mut more_follows = false;
         for chunk in self.chunks.iter().take(SLICES_MAX) {
@@ -191,18 +195,18 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, address) = listener.accept().await.unwrap();
-        let stream = Stream::Tcp(stream);
+        let mut stream = Stream::Tcp(stream);
         let mut output = Output::new(&budget.share(address.ip(), false));
         output.push(Frame::of_bytes(vec![1; BYTES].into()));
         let count = Count::default();
         poll_fn(|cx| stream.poll_write_ready(cx)).await.unwrap();
-        let first = output.send(&stream, &count).unwrap();
+        let first = output.send(&mut stream, &count).unwrap();
         assert!(!first.is_all && first.bytes > 0);
         assert_eq!(output.unsent(), (BYTES - first.bytes) as u64);
         assert_eq!(budget.used_bytes(), BYTES as u64, "a part of it holds all of it");
         let mut read = Vec::new();
         let send = async {
-            while !output.send(&stream, &count).unwrap().is_all {
+            while !output.send(&mut stream, &count).unwrap().is_all {
                 poll_fn(|cx| stream.poll_write_ready(cx)).await.unwrap();
             }
             drop(stream);

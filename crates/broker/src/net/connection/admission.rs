@@ -41,6 +41,7 @@ impl Connection {
     /// Whether another request may start, as far as the unanswered and unread ones go.
     pub(super) fn can_start(&self) -> bool {
         self.pending.len() < PENDING_MAX
+            && self.closing.is_none()
             && self.can_add_pending()
             && self.output.memory() < UNSENT_MEMORY_MAX
             && self.output.unsent() < UNSENT_MAX

@@ -34,6 +34,9 @@ impl Connection {
         if let Some(since) = self.short_since {
             deadline = deadline.min(since + MEMORY_TIMEOUT);
         }
+        if let Some(until) = self.phase.deadline() {
+            deadline = deadline.min(until);
+        }
         // A timer that is set earlier than needed costs one wake-up; setting it for each request would cost more.
         if deadline < self.timer.deadline() || self.timer.is_elapsed() {
             self.timer.as_mut().reset(deadline);
@@ -61,6 +64,9 @@ impl Connection {
         }
         if self.short_since.is_some_and(|since| now >= since + MEMORY_TIMEOUT) {
             return Err(CloseReason::NoMemory);
+        }
+        if self.phase.deadline().is_some_and(|until| now >= until) {
+            return Err(CloseReason::SlowAuthentication);
         }
         if self.pending.is_empty() && now >= self.last_active + idle_timeout(&self.broker) {
             return Err(CloseReason::Idle);

@@ -3,6 +3,7 @@
 use super::Connection;
 use crate::api;
 use crate::close_reason::CloseReason;
+use crate::security::Exchange;
 
 /// A request frame other than Produce: no client needs more for what they carry.
 const OTHER_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -20,6 +21,9 @@ impl Connection {
         if let Some(reason) = foreign_protocol(prefix) {
             return Err(CloseReason::NotKafka(reason));
         }
+        if !self.phase.is_open() {
+            return self.first_frame_size(prefix).map(Some);
+        }
         let request_max = self.broker.config().socket_request_max_bytes;
         if size < 8 || size > request_max || size as usize > self.broker.memory.request_bytes_max {
             return Err(CloseReason::FrameSize(size));
@@ -35,6 +39,19 @@ impl Connection {
             }
         }
         Ok(Some(4 + size as usize))
+    }
+
+    /// The same before it is known who the client is.
+    fn first_frame_size(&self, prefix: &[u8; 4]) -> Result<usize, CloseReason> {
+        let size = i32::from_be_bytes(*prefix);
+        let is_raw = self.phase.takes_raw_tokens();
+        if size < if is_raw { 0 } else { 8 } || size > self.peer.security.receive_bytes_max() {
+            return Err(CloseReason::FrameSize(size));
+        }
+        match self.first_key() {
+            Some(key) if !is_raw && !Exchange::takes(key) => Err(CloseReason::NotAuthenticated { key }),
+            _ => Ok(4 + size as usize),
+        }
     }
 }
 

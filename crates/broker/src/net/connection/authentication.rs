@@ -1,0 +1,216 @@
+//! Who uses a connection: what is served before that is known, and how a connection ends whose client is not let in.
+//!
+//! Over TLS the handshake takes place while the first bytes are read; the first frame finds it done. A listener with
+//! SASL serves nothing but an exchange then, one request at a time, until it knows the user. A client that fails waits
+//! for its answer, and for the end of the connection, so that guessing takes time; nothing is read meanwhile.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use security::Mechanism;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep, timeout};
+use wire::Reader;
+use wire::api as table;
+use wire::api::Request;
+use wire::api::sasl_handshake::SaslHandshakeRequest;
+
+use super::pending::PendingRequest;
+use super::{Connection, read_header};
+use crate::api::{self, Peer, Started};
+use crate::close_reason::CloseReason;
+use crate::frame::Frame;
+use crate::partition::PendingCommits;
+use crate::security::{Authenticated, Exchange, Ground, Step};
+use crate::stats::{Stage, Stopwatch};
+use crate::stream::Stream;
+
+/// How long a client may take from the first byte on until it is known who it is.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// How soon a client that has said again who it is may say so once more.
+const AGAIN_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// How long a client that is told why it is not served may take to read that, and how much of what it sends meanwhile
+/// is thrown away: a connection that is closed with something unread takes the last answer with it.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether it is known who uses a connection.
+pub(super) enum Phase {
+    /// Not before the handshake of TLS is done.
+    Handshaking {
+        until: Instant,
+    },
+    Authenticating {
+        exchange: Box<Exchange>,
+        until: Instant,
+    },
+    Open(Session),
+}
+
+/// A connection whose client is known.
+#[derive(Default)]
+pub(super) struct Session {
+    /// When it has to say again who it is, at the latest.
+    expires: Option<Instant>,
+    mechanism: Option<Mechanism>,
+    /// When it has said so again. The first time may come at once.
+    renewed: Option<Instant>,
+}
+
+impl Phase {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Open(_))
+    }
+
+    /// When the connection ends unless it is open by then.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Handshaking { until } | Self::Authenticating { until, .. } => Some(*until),
+            Self::Open(_) => None,
+        }
+    }
+
+    /// Whether the next frame has no header.
+    pub(super) fn takes_raw_tokens(&self) -> bool {
+        matches!(self, Self::Authenticating { exchange, .. } if exchange.takes_raw_tokens())
+    }
+}
+
+impl Connection {
+    pub(super) fn first_phase(peer: &Peer, now: Instant) -> Phase {
+        let until = now + AUTHENTICATION_TIMEOUT;
+        let protocol = peer.security.protocol();
+        match (protocol.has_tls(), protocol.has_sasl()) {
+            (true, _) => Phase::Handshaking { until },
+            (false, true) => Phase::Authenticating { exchange: Box::new(Exchange::new()), until },
+            (false, false) => Phase::Open(Session::default()),
+        }
+    }
+
+    /// Bytes have come of a client whose handshake of TLS was not done: now it is.
+    pub(super) fn end_handshake(&mut self) -> Result<(), CloseReason> {
+        let Phase::Handshaking { until } = &self.phase else { return Ok(()) };
+        if self.peer.security.protocol().has_sasl() {
+            self.phase = Phase::Authenticating { exchange: Box::new(Exchange::new()), until: *until };
+            return Ok(());
+        }
+        let Stream::Tls(stream) = &self.stream else { unreachable!("only TLS has a handshake") };
+        let certificates = stream.peer_certificates();
+        let principal = self.peer.security.principal_of(certificates)?;
+        if self.peer.is_inter_broker {
+            let certificate = certificates.first().cloned().map(Arc::new);
+            self.peer = Peer { certificate, ..Peer::clone(&self.peer) }.into();
+        }
+        self.open(Authenticated { principal, mechanism: None, lifetime: None });
+        Ok(())
+    }
+
+    /// Whether the client may send what comes first, where it has to say again from time to time who it is (KIP-368).
+    pub(super) fn check_session(&mut self) -> Result<(), CloseReason> {
+        let Phase::Open(Session { expires: Some(expires), mechanism: Some(mechanism), renewed }) = &self.phase else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let is_soon = renewed.is_some_and(|renewed| now < renewed + AGAIN_INTERVAL_MIN);
+        if self.first_key() == Some(SaslHandshakeRequest::API.key) && !is_soon {
+            let exchange = Box::new(Exchange::again(self.peer.principal.clone(), *mechanism));
+            self.phase = Phase::Authenticating { exchange, until: now + AUTHENTICATION_TIMEOUT };
+        } else if now >= *expires {
+            return Err(CloseReason::SessionExpired);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, authenticated: Authenticated) {
+        let Authenticated { principal, mechanism, lifetime } = authenticated;
+        let now = Instant::now();
+        let is_renewal = matches!(&self.phase, Phase::Authenticating { exchange, .. } if exchange.is_renewal());
+        let (expires, renewed) = (lifetime.map(|lifetime| now + lifetime), is_renewal.then_some(now));
+        self.phase = Phase::Open(Session { expires, mechanism, renewed });
+        self.peer = Peer { principal, ..Peer::clone(&self.peer) }.into();
+    }
+
+    /// Starts a request of a client that is not known yet.
+    pub(super) fn start_authentication(
+        &mut self,
+        frame: &Bytes,
+        commits: &mut PendingCommits,
+    ) -> Result<(), CloseReason> {
+        let body = frame.slice(4..);
+        let listener = self.peer.security.clone();
+        let image = self.broker.metadata.load();
+        let ground = Ground { listener: &listener, image: &image, random: &*self.broker.env.random };
+        let Phase::Authenticating { exchange, .. } = &mut self.phase else { unreachable!("it is not open") };
+        let mut row = table::row(SaslHandshakeRequest::API.key);
+        let step = if exchange.takes_raw_tokens() {
+            exchange.raw_token(&ground, &body)
+        } else {
+            let mut reader = Reader::new(&body, 0, false);
+            let header = read_header(&mut reader)?;
+            row = table::row(header.api_key);
+            match exchange.request(&ground, &header, &mut reader)? {
+                Step::Versions => {
+                    let started = api::start(&self.broker, &self.peer, header, reader, commits)?;
+                    self.wait_for(started, row);
+                    return Ok(());
+                }
+                step => step,
+            }
+        };
+        match step {
+            Step::Versions => unreachable!("it has been answered"),
+            Step::Answer(answer) => self.wait_for(answered(answer), row),
+            Step::Authenticated(answer, authenticated) => {
+                self.open(authenticated);
+                self.wait_for(answered(answer), row);
+            }
+            // That is no guess.
+            Step::Refused(None, reason @ CloseReason::NotAuthenticated { .. }) => return Err(reason),
+            Step::Refused(answer, reason) => {
+                let delay = listener.failure_delay();
+                let refused = match answer {
+                    Some(answer) => {
+                        self.closing = Some(reason);
+                        Ok(answer)
+                    }
+                    None => Err(reason),
+                };
+                let late = Box::pin(async move {
+                    sleep(delay).await;
+                    refused
+                });
+                self.wait_for(Started::Other(late), row);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, started: Started, row: Option<usize>) {
+        let mut watch = Stopwatch::new(row.expect("its API is in the table"), self.arrived);
+        watch.lap(Stage::Queue, self.now());
+        self.pending.push_back(PendingRequest { started, watch, _frame: None, _permits: [None, None] });
+    }
+
+    /// Lets the peer read what it was told last.
+    pub(super) async fn linger(&mut self) {
+        _ = timeout(LINGER_TIMEOUT, async {
+            self.stream.shutdown().await?;
+            let mut rest = [0; 1024];
+            let mut bytes = 0;
+            while bytes < LINGER_BYTES_MAX {
+                match self.stream.read(&mut rest).await? {
+                    0 => break,
+                    read => bytes += read,
+                }
+            }
+            Ok::<_, std::io::Error>(())
+        })
+        .await;
+    }
+}
+
+fn answered(answer: Frame) -> Started {
+    Started::Other(Box::pin(ready(Ok(answer))))
+}

@@ -1,0 +1,188 @@
+//! What a listener demands of its clients: its settings, with the files that they name read.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, Password, SecurityProtocol};
+use platform::Random;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use security::scram::server::UnknownUsers;
+use security::tls::{self, ServerTlsConfig, StoreConfig, TlsError, Versions};
+use security::{Mechanism, PrincipalMapping, Secret, plain};
+
+use super::{Principal, random_bytes};
+use crate::close_reason::CloseReason;
+
+/// The iterations that a user who is not known is asked for: those of Kafka's tools, which most users have.
+const ITERATIONS_DEFAULT: u32 = 4096;
+
+/// Why a listener cannot be what it is to be. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SecurityError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("the listener {listener}: {error}")]
+    Tls { listener: String, error: TlsError },
+    #[error("the listener {listener}: ssl.principal.mapping.rules {error}")]
+    PrincipalMapping { listener: String, error: security::MappingError },
+    #[error("the listener {listener}: {error}")]
+    Nodes { listener: String, error: client::SecurityError },
+    #[error("the listener {listener}: sasl.jaas.config of PLAIN {error}")]
+    PlainUsers { listener: String, error: plain::UsersError },
+}
+
+/// What a listener demands.
+pub struct ListenerSecurity {
+    protocol: SecurityProtocol,
+    tls: Option<Arc<ServerConfig>>,
+    /// `None` where there are no certificates of clients.
+    principal_mapping: Option<PrincipalMapping>,
+    /// With how long a session of each lasts; `None` is for ever.
+    mechanisms: Vec<(Mechanism, Option<Duration>)>,
+    /// `None` without PLAIN.
+    plain_users: Option<plain::Users>,
+    unknown_users: UnknownUsers,
+    failure_delay: Duration,
+    receive_bytes_max: i32,
+}
+
+impl ListenerSecurity {
+    /// What a listener that demands nothing demands.
+    pub fn none() -> Self {
+        Self {
+            protocol: SecurityProtocol::Plaintext,
+            tls: None,
+            principal_mapping: None,
+            mechanisms: Vec::new(),
+            plain_users: None,
+            unknown_users: UnknownUsers::new(&[], ITERATIONS_DEFAULT),
+            failure_delay: Duration::ZERO,
+            receive_bytes_max: i32::MAX,
+        }
+    }
+
+    /// Reads what the settings of a listener name.
+    pub fn load(config: &BrokerConfig, endpoint: &Endpoint, random: &dyn Random) -> Result<Self, SecurityError> {
+        let own = config.listener(endpoint)?;
+        let protocol = endpoint.security_protocol;
+        let listener = || endpoint.name.clone();
+        let tls = match protocol.has_tls() {
+            true => Some(load_tls(&own).map_err(|error| SecurityError::Tls { listener: listener(), error })?),
+            false => None,
+        };
+        let principal_mapping = match protocol {
+            SecurityProtocol::Ssl => {
+                let mapping = PrincipalMapping::parse(&own.ssl_principal_mapping_rules);
+                Some(mapping.map_err(|error| SecurityError::PrincipalMapping { listener: listener(), error })?)
+            }
+            _ => None,
+        };
+        let mut mechanisms = Vec::new();
+        let mut plain_users = None;
+        if protocol.has_sasl() {
+            for name in &own.sasl_enabled_mechanisms {
+                let mechanism = Mechanism::from_name(name).expect("the setting takes no other");
+                let max_ms = config.max_reauth_ms(endpoint, name)?;
+                let lifetime = u64::try_from(max_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
+                mechanisms.push((mechanism, lifetime));
+                if let (Mechanism::Plain, Some(jaas)) = (mechanism, config.jaas_config(endpoint, name)) {
+                    let users = plain::Users::from_jaas(jaas.reveal());
+                    plain_users =
+                        Some(users.map_err(|error| SecurityError::PlainUsers { listener: listener(), error })?);
+                }
+            }
+        }
+        let delay_ms = own.connection_failed_authentication_delay_ms.unsigned_abs();
+        Ok(Self {
+            protocol,
+            tls,
+            principal_mapping,
+            mechanisms,
+            plain_users,
+            unknown_users: UnknownUsers::new(&random_bytes::<32>(random), ITERATIONS_DEFAULT),
+            failure_delay: Duration::from_millis(u64::from(delay_ms)),
+            receive_bytes_max: own.sasl_server_max_receive_size,
+        })
+    }
+
+    pub fn protocol(&self) -> SecurityProtocol {
+        self.protocol
+    }
+
+    /// With what new connections are made.
+    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.clone()
+    }
+
+    /// Who shows these certificates: nobody, where there are none.
+    pub fn principal_of(&self, certificates: &[CertificateDer<'_>]) -> Result<Principal, CloseReason> {
+        let Some(mapping) = &self.principal_mapping else { return Ok(Principal::anonymous()) };
+        let name = mapping.name_of_peer(certificates);
+        let name = name.map_err(|error| CloseReason::Authentication(error.to_string()))?;
+        Ok(name.map_or_else(Principal::anonymous, |name| Principal::user(&name)))
+    }
+
+    /// The mechanisms that are enabled, in the order of the setting.
+    pub fn mechanisms(&self) -> impl Iterator<Item = Mechanism> {
+        self.mechanisms.iter().map(|(mechanism, _)| *mechanism)
+    }
+
+    pub fn session_lifetime(&self, mechanism: Mechanism) -> Option<Duration> {
+        self.mechanisms.iter().find(|(enabled, _)| *enabled == mechanism).and_then(|(_, lifetime)| *lifetime)
+    }
+
+    pub fn plain_users(&self) -> Option<&plain::Users> {
+        self.plain_users.as_ref()
+    }
+
+    pub fn unknown_users(&self) -> &UnknownUsers {
+        &self.unknown_users
+    }
+
+    /// How long a client that is not let in waits for its answer.
+    pub fn failure_delay(&self) -> Duration {
+        self.failure_delay
+    }
+
+    /// The largest request of a client that is not known yet.
+    pub fn receive_bytes_max(&self) -> i32 {
+        self.receive_bytes_max
+    }
+}
+
+fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
+    let secret = |password: &Option<Password>| password.as_ref().map(|one| Secret::new(one.reveal().to_owned()));
+    let text = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());
+    let stores = StoreConfig {
+        keystore_type: own.ssl_keystore_type.clone(),
+        keystore_location: own.ssl_keystore_location.clone(),
+        keystore_password: secret(&own.ssl_keystore_password),
+        keystore_key: secret(&own.ssl_keystore_key),
+        keystore_certificate_chain: text(&own.ssl_keystore_certificate_chain),
+        key_password: secret(&own.ssl_key_password),
+        truststore_type: own.ssl_truststore_type.clone(),
+        truststore_location: own.ssl_truststore_location.clone(),
+        truststore_password: secret(&own.ssl_truststore_password),
+        truststore_certificates: text(&own.ssl_truststore_certificates),
+    };
+    let client_auth = match own.ssl_client_auth {
+        ClientAuth::None => tls::ClientAuth::None,
+        ClientAuth::Requested => tls::ClientAuth::Requested,
+        ClientAuth::Required => tls::ClientAuth::Required,
+    };
+    let versions = Versions::parse(&own.ssl_enabled_protocols.join(","))?;
+    let loaded = ServerTlsConfig { stores, client_auth, versions }.load(&read_file)?;
+    Ok(loaded.config)
+}
+
+/// Reads a file that a setting names.
+#[expect(clippy::disallowed_methods, reason = "a file that the operator names")]
+fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(tls::STORE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}

@@ -1,0 +1,118 @@
+//! How nodes know each other: each shows the certificate of its inter-broker listener, to whoever connects and to whom
+//! it connects, and takes those that the authority in the truststore of that listener has signed.
+//!
+//! A certificate says which node it is of by a name: that of its number, `node-1`, or that of the host that the other
+//! nodes reach it at.
+
+use std::net::SocketAddr;
+
+use client::{Security, SecurityConfig};
+use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig};
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+
+use super::SecurityError;
+
+/// How this node connects to the inter-broker listeners of others.
+pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError> {
+    let Some(endpoint) = config.inter_broker_endpoint()?.filter(|endpoint| endpoint.security_protocol.has_tls()) else {
+        return Ok(Security::default());
+    };
+    let own = config.listener(&endpoint)?;
+    check(&own, &endpoint)?;
+    let mut security = SecurityConfig::default();
+    let password = |password: &Option<configuration::Password>| password.as_ref().map(|one| one.reveal().to_owned());
+    for (name, value) in [
+        ("security.protocol", Some("SSL".to_owned())),
+        ("ssl.keystore.type", own.ssl_keystore_type.clone()),
+        ("ssl.keystore.location", own.ssl_keystore_location.clone()),
+        ("ssl.keystore.password", password(&own.ssl_keystore_password)),
+        ("ssl.keystore.key", password(&own.ssl_keystore_key)),
+        ("ssl.keystore.certificate.chain", password(&own.ssl_keystore_certificate_chain)),
+        ("ssl.key.password", password(&own.ssl_key_password)),
+        ("ssl.truststore.type", own.ssl_truststore_type.clone()),
+        ("ssl.truststore.location", own.ssl_truststore_location.clone()),
+        ("ssl.truststore.password", password(&own.ssl_truststore_password)),
+        ("ssl.truststore.certificates", password(&own.ssl_truststore_certificates)),
+        ("ssl.enabled.protocols", Some(own.ssl_enabled_protocols.join(","))),
+    ] {
+        if let Some(value) = value {
+            security.set(name, &value).map_err(|error| of_nodes(&endpoint, error))?;
+        }
+    }
+    security.load().map_err(|error| of_nodes(&endpoint, error))
+}
+
+fn of_nodes(endpoint: &Endpoint, error: client::SecurityError) -> SecurityError {
+    SecurityError::Nodes { listener: endpoint.name.clone(), error }
+}
+
+/// Nodes that do not ask for certificates would take anybody for a node.
+fn check(own: &ListenerConfig, endpoint: &Endpoint) -> Result<(), ConfigError> {
+    if own.ssl_client_auth == ClientAuth::Required {
+        return Ok(());
+    }
+    let listener = endpoint.name.to_ascii_lowercase();
+    Err(ConfigError::Conflict(format!(
+        "The listener {} is for brokers, who know each other by their certificates: set \
+         listener.name.{listener}.ssl.client.auth=required, and listener.name.{listener}.ssl.truststore.location",
+        endpoint.name
+    )))
+}
+
+/// Where a request between nodes comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub address: SocketAddr,
+    /// What the sender has shown. `None` where the inter-broker listener does not ask for it.
+    pub certificate: Option<&'a CertificateDer<'static>>,
+}
+
+impl Origin<'_> {
+    /// Whether it may come from a node that others reach at one of these hosts, as far as certificates tell.
+    pub fn may_be<'a>(&self, node_id: i32, hosts: impl Iterator<Item = &'a str>) -> bool {
+        self.certificate.is_none_or(|certificate| is_of_node(certificate, node_id, hosts))
+    }
+}
+
+/// Whether a certificate is that of a node which others reach at one of these hosts.
+fn is_of_node<'a>(certificate: &CertificateDer<'_>, node_id: i32, mut hosts: impl Iterator<Item = &'a str>) -> bool {
+    let Ok(certificate) = ParsedCertificate::try_from(certificate) else { return false };
+    let has = |name: &str| ServerName::try_from(name).is_ok_and(|name| verify_server_name(&certificate, &name).is_ok());
+    has(&format!("node-{node_id}")) || hosts.any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn certificate(names: &[&str]) -> CertificateDer<'static> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let key = KeyPair::generate().unwrap();
+        CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
+    }
+
+    #[test]
+    fn a_certificate_is_of_the_node_whose_number_or_host_it_names() {
+        let is_of = |names: &[&str], node_id, hosts: &[&str]| {
+            let certificate = certificate(names);
+            let origin = Origin { address: ([127, 0, 0, 1], 1).into(), certificate: Some(&certificate) };
+            origin.may_be(node_id, hosts.iter().copied())
+        };
+        assert!(is_of(&["node-2"], 2, &[]));
+        assert!(!is_of(&["node-2"], 1, &["kafka-1.example.com"]));
+        assert!(!is_of(&["node-2"], 22, &[]));
+        assert!(is_of(&["kafka-1.example.com"], 1, &["kafka-1.example.com"]));
+        assert!(is_of(&["10.0.0.1"], 1, &["10.0.0.1"]));
+        assert!(!is_of(&["kafka-2.example.com", "10.0.0.2"], 1, &["kafka-1.example.com", "10.0.0.1"]));
+    }
+
+    #[test]
+    fn where_none_is_asked_for_none_is_needed() {
+        let origin = Origin { address: ([127, 0, 0, 1], 1).into(), certificate: None };
+        assert!(origin.may_be(1, [].into_iter()));
+    }
+}
