@@ -27,6 +27,7 @@ use wire::Uuid;
 use self::fetcher::{Assigned, Fetcher};
 pub use self::repair::Repair;
 use crate::partition::PartitionTable;
+use crate::stream::Dialer;
 
 /// A partition, by the id of its topic.
 pub type Key = (Uuid, i32);
@@ -34,6 +35,7 @@ pub type Key = (Uuid, i32);
 /// Keeps a fetcher for each leader. To be subscribed to the metadata behind the partition table, whose roles it reads.
 pub struct Replication {
     env: Env,
+    dialer: Dialer,
     config: Arc<ArcSwap<BrokerConfig>>,
     metadata: Arc<MetadataCache>,
     partitions: Arc<PartitionTable>,
@@ -58,12 +60,13 @@ impl Replication {
     /// Fetches nothing before the first image, or [`Replication::follow_all`].
     pub fn new(
         env: Env,
+        dialer: Dialer,
         config: Arc<ArcSwap<BrokerConfig>>,
         metadata: Arc<MetadataCache>,
         partitions: Arc<PartitionTable>,
         runtime: Handle,
     ) -> Arc<Self> {
-        Arc::new(Self { env, config, metadata, partitions, runtime, leaders: Mutex::default() })
+        Arc::new(Self { env, dialer, config, metadata, partitions, runtime, leaders: Mutex::default() })
     }
 
     /// Takes over the roles of all partitions of an image.
@@ -105,7 +108,7 @@ impl Replication {
     fn start(&self, leader: i32) -> Running {
         let assigned = Arc::new(Assigned::default());
         let fetcher = Fetcher::new(
-            leader,
+            (leader, self.dialer.clone()),
             self.env.clone(),
             Arc::clone(&self.config),
             Arc::clone(&self.metadata),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use configuration::{BrokerConfig, ConfigError, Endpoint, Membership};
 use metadata::properties::{self, PropertiesError};
 use platform::panics::essential;
-use platform::{DiskWatch, Env, OpenFiles, WatchedDisk};
+use platform::{DiskWatch, Env, OpenFiles, Random, WatchedDisk};
 use quorum::{METADATA_DIR, Node, QuorumError, Voter};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -31,14 +31,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::start::{Assembled, OpenQuorum, Starting, open_logs};
-use crate::cluster::first_start::{FirstStart, FirstStartError, Past, first_start};
+use crate::cluster::first_start::{Contact, FirstStart, FirstStartError, Past, first_start};
 use crate::cluster::membership::{self, MembershipError};
 use crate::controller::watch_brokers;
 use crate::exposition::Metrics;
 use crate::journal::OfflineJournalError;
 use crate::lifecycle::{Lifecycle, RegistrationError};
 use crate::replication::Replication;
-use crate::stream::Socket;
+use crate::security::{self, ListenerSecurity, SecurityError};
+use crate::stream::{Dialer, Socket};
 use crate::threads::{ControlPlane, Thread, spawn_blocking};
 use crate::{Broker, journal, maintenance, net};
 
@@ -51,11 +52,8 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error(
-        "ACLs are not enforced yet: everybody could do everything with authorizer.class.name too, so a broker does not \
-         start with it"
-    )]
-    AclsNotEnforced,
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error("cannot listen on {address}: {error}; another process may have the port, --listen chooses a different one")]
     Listen { address: String, error: io::Error },
     #[error("cannot use the data directory {}: {error}", .dir.display())]
@@ -113,10 +111,6 @@ pub struct Server {
 impl Server {
     /// Starts a broker that serves its clients on the runtime of the caller.
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
-        // Until handlers ask the authorizer.
-        if !config.authorizer_class_name.is_empty() {
-            return Err(StartError::AclsNotEnforced);
-        }
         let control_plane = ControlPlane::start().map_err(StartError::Threads)?;
         let ground = Ground::take(&config, &env, control_plane.handle()).await?;
         Self::start_on(ground, control_plane, config, env).await
@@ -143,17 +137,30 @@ impl Server {
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         let addresses = listeners.iter().filter(|listener| !listener.is_inter_broker);
         let addresses = addresses.map(|listener| listener.socket.local_addr()).collect::<io::Result<_>>();
-        let inter_broker_address = listeners.iter().find(|listener| listener.is_inter_broker);
-        let inter_broker_address = inter_broker_address.map(|listener| listener.socket.local_addr()).transpose();
+        let inter_broker = listeners.iter().find(|listener| listener.is_inter_broker);
+        let is_open = inter_broker.is_some_and(|listener| listener.security.tls().is_none());
+        let inter_broker_address = inter_broker.map(|listener| listener.socket.local_addr()).transpose();
         let (addresses, inter_broker_address) = (addresses.map_err(in_dir)?, inter_broker_address.map_err(in_dir)?);
 
         let membership = config.membership()?;
         let max_wait = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
-        let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints).await?;
+        let dialer = Dialer::new(config.node_id, security::nodes::client_security(&config)?);
+        let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints, &dialer);
+        let identity = identity.await?;
         let incarnation_id = env.new_id();
         let Identity { own, cluster_id } = identity;
-        let starting =
-            Starting { env, data_dir, own, cluster_id, incarnation_id, disk_watch, open_files, control, data: &data };
+        let starting = Starting {
+            env,
+            data_dir,
+            own,
+            cluster_id,
+            incarnation_id,
+            dialer,
+            disk_watch,
+            open_files,
+            control,
+            data: &data,
+        };
         let OpenQuorum { quorum, thread, metadata, config, link_events } = starting.open_quorum(config).await?;
         let Assembled { broker, members, coordinators, syncers } = starting.assemble(quorum, metadata, config)?;
         #[cfg(test)]
@@ -184,7 +191,7 @@ impl Server {
             lifecycle,
             replication,
             addresses,
-            open_inter_broker_address: inter_broker_address.filter(|address| !address.ip().is_loopback()),
+            open_inter_broker_address: inter_broker_address.filter(|address| is_open && !address.ip().is_loopback()),
             connections,
             background,
             quorum: thread,
@@ -287,7 +294,7 @@ impl Ground {
         let in_dir = |error| StartError::DataDir { dir: data_dir.clone(), error };
         env.disk.create_dir_all(&data_dir).map_err(in_dir)?;
         let lock = Some(lock(&data_dir).await?);
-        let (listeners, endpoints) = listen(config, control)?;
+        let (listeners, endpoints) = listen(config, &*env.random, control)?;
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Ok(Self { descriptors, lock, listeners, endpoints })
     }
@@ -308,6 +315,7 @@ impl Identity {
         membership: &Membership,
         listeners: &[net::Listener],
         endpoints: &[Endpoint],
+        dialer: &Dialer,
     ) -> Result<Self, StartError> {
         let disk = &*env.disk;
         let given = config.cluster_id.as_deref();
@@ -335,11 +343,14 @@ impl Identity {
         if let Some(cluster_id) = properties.cluster_id.clone().filter(|_| !is_blank) {
             return Ok(Self { own, cluster_id });
         }
-        let socket = listeners.iter().find(|listener| listener.is_inter_broker).map(|listener| &listener.socket);
+        let listener = listeners.iter().find(|listener| listener.is_inter_broker);
+        let none = ListenerSecurity::none();
+        let security = listener.map_or(&none, |listener| &*listener.security);
+        let contact = Contact { listener: listener.map(|listener| &listener.socket), security, dialer };
         let known = properties.cluster_id.clone();
         let known = given.or(known.as_deref());
         let max_wait = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
-        let found = first_start(membership, &own, past, known, socket, env, max_wait).await?;
+        let found = first_start(membership, &own, past, known, contact, env, max_wait).await?;
         let (cluster_id, voters) = match found {
             FirstStart::Voter { cluster_id, voters } => (cluster_id, Some(voters)),
             FirstStart::Join { cluster_id } => (cluster_id, None),
@@ -415,7 +426,11 @@ pub(crate) async fn lock(data_dir: &Path) -> Result<std::fs::File, StartError> {
 
 /// Opens the listening sockets. The endpoints are what clients and brokers get: with port 0, the port that the system
 /// chose. A socket belongs to the runtime that it is opened on.
-fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
+fn listen(
+    config: &BrokerConfig,
+    random: &dyn Random,
+    control: &Handle,
+) -> Result<(Vec<net::Listener>, Vec<Endpoint>), StartError> {
     let inter_broker = config.inter_broker_endpoint()?;
     let clients = config.client_endpoints()?;
     let mut endpoints = config.advertised_endpoints()?;
@@ -436,7 +451,8 @@ fn listen(config: &BrokerConfig, control: &Handle) -> Result<(Vec<net::Listener>
         let name = endpoint.name.as_str().into();
         let admission = Arc::clone(if is_inter_broker { &for_brokers } else { &for_clients });
         let socket = Socket::Tcp(socket);
-        listeners.push(net::Listener { socket, name, is_inter_broker, admission });
+        let security = Arc::new(ListenerSecurity::load(config, endpoint, random)?);
+        listeners.push(net::Listener { socket, name, is_inter_broker, security, admission });
     }
     Ok((listeners, endpoints))
 }

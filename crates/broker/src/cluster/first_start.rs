@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use client::{ConnectionConfig, ConnectionError};
+use client::ConnectionError;
 use configuration::{Membership, VoterAddress};
 use platform::Env;
 use quorum::{Voter, VoterSet};
@@ -27,8 +27,8 @@ use wire::api::quorum_join::VoterNode;
 use wire::frame::{self, RequestHeader};
 use wire::{Reader, Uuid};
 
-use crate::stream;
-use crate::stream::{Socket, Stream};
+use crate::security::ListenerSecurity;
+use crate::stream::{Dialer, Socket, Stream};
 
 /// How long other nodes may take to answer a hello, and the interval between hellos.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
@@ -76,13 +76,23 @@ pub enum Past {
     LostMetadata,
 }
 
-/// Finds out what this node begins with. `own` is this node, `listener` the socket that others find it at.
+/// How this node and the others reach each other.
+#[derive(Clone, Copy)]
+pub struct Contact<'a> {
+    /// The socket that others find this node at.
+    pub listener: Option<&'a Socket>,
+    /// What that listener demands of them.
+    pub security: &'a ListenerSecurity,
+    pub dialer: &'a Dialer,
+}
+
+/// Finds out what this node, `own`, begins with.
 pub async fn first_start(
     membership: &Membership,
     own: &Voter,
     past: Past,
     cluster_id: Option<&str>,
-    listener: Option<&Socket>,
+    contact: Contact<'_>,
     env: &Env,
     max_wait: Duration,
 ) -> Result<FirstStart, FirstStartError> {
@@ -90,27 +100,27 @@ pub async fn first_start(
         cluster_id: cluster_id.map_or_else(|| env.new_id().to_string(), str::to_owned),
         voters: VoterSet::new(vec![own.clone()]),
     };
-    let starter = FirstStarter { own, past, cluster_id, max_wait };
+    let starter = FirstStarter { own, past, cluster_id, dialer: contact.dialer, max_wait };
     let found = match membership {
         Membership::Alone => return Ok(begin_alone()),
         Membership::Voters(voters) if past == Past::LostMetadata => {
             let others = voters.iter().filter(|voter| voter.node_id != own.node_id);
             let addresses: Vec<String> = others.map(VoterAddress::address).collect();
-            with_greeting(listener, own, starter.find(&addresses)).await?
+            with_greeting(contact, own, starter.find(&addresses)).await?
         }
-        Membership::Voters(voters) => with_greeting(listener, own, starter.form(voters)).await?,
-        Membership::Join(addresses) => with_greeting(listener, own, starter.find(addresses)).await?,
+        Membership::Voters(voters) => with_greeting(contact, own, starter.form(voters)).await?,
+        Membership::Join(addresses) => with_greeting(contact, own, starter.find(addresses)).await?,
     };
     Ok(found.unwrap_or_else(begin_alone))
 }
 
 /// Answers hellos while `work` is under way.
-async fn with_greeting<T>(listener: Option<&Socket>, own: &Voter, work: impl Future<Output = T>) -> T {
-    match listener {
+async fn with_greeting<T>(contact: Contact<'_>, own: &Voter, work: impl Future<Output = T>) -> T {
+    match contact.listener {
         Some(listener) => tokio::select! {
             biased;
             done = work => done,
-            never = greet(listener, own) => match never {},
+            never = greet(listener, contact.security, own) => match never {},
         },
         None => work.await,
     }
@@ -120,6 +130,7 @@ struct FirstStarter<'a> {
     own: &'a Voter,
     past: Past,
     cluster_id: Option<&'a str>,
+    dialer: &'a Dialer,
     max_wait: Duration,
 }
 
@@ -142,7 +153,7 @@ impl FirstStarter<'_> {
         let mut blank: BTreeMap<i32, Voter> = own.collect();
         let mut waiting = Waiting::new(self.max_wait);
         while blank.len() < voters.len() {
-            let answers = hello_all(others.iter().map(|voter| voter.address()), &self.request()).await;
+            let answers = hello_all(self.dialer, others.iter().map(|voter| voter.address()), &self.request()).await;
             blank.retain(|id, _| *id == self.own.node_id);
             let mut missing = Vec::new();
             for (voter, answer) in others.iter().zip(answers) {
@@ -175,7 +186,7 @@ impl FirstStarter<'_> {
     async fn find(&self, addresses: &[String]) -> Result<Option<FirstStart>, FirstStartError> {
         let mut waiting = Waiting::new(self.max_wait);
         loop {
-            let answers = hello_all(addresses.iter().cloned(), &self.request()).await;
+            let answers = hello_all(self.dialer, addresses.iter().cloned(), &self.request()).await;
             let mut own = 0;
             for (address, answer) in addresses.iter().zip(answers.iter().flatten()) {
                 if answer.directory_id == self.own.directory_id {
@@ -255,39 +266,36 @@ fn common_id(voters: &[Voter]) -> Uuid {
 
 /// Says hello to all addresses at the same time.
 pub(crate) async fn hello_all(
+    dialer: &Dialer,
     addresses: impl Iterator<Item = String>,
     request: &QuorumHelloRequest,
 ) -> Vec<Result<QuorumHelloResponse, ConnectionError>> {
     let mut requests = JoinSet::new();
     for (index, address) in addresses.enumerate() {
-        let request = request.clone();
-        requests.spawn(async move { (index, hello(&address, &request).await) });
+        let (dialer, request) = (dialer.clone(), request.clone());
+        requests.spawn(async move { (index, dialer.ask(&address, HELLO_TIMEOUT, &request).await) });
     }
     let mut answers = requests.join_all().await;
     answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-async fn hello(address: &str, request: &QuorumHelloRequest) -> Result<QuorumHelloResponse, ConnectionError> {
-    let config = ConnectionConfig {
-        client_id: format!("node-{}", request.node_id),
-        connect_timeout: HELLO_TIMEOUT,
-        request_timeout: HELLO_TIMEOUT,
-        ..ConnectionConfig::default()
-    };
-    stream::connect(address, &config).await?.send(request).await
-}
-
 /// Answers each QuorumHello that this node is blank.
-async fn greet(listener: &Socket, own: &Voter) -> std::convert::Infallible {
+async fn greet(listener: &Socket, security: &ListenerSecurity, own: &Voter) -> std::convert::Infallible {
     let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let answer = answer.clone();
-                connections.spawn(async move { timeout(HELLO_TIMEOUT * 2, answer_hello(stream, &answer)).await });
+                let (answer, tls) = (answer.clone(), security.tls());
+                connections.spawn(timeout(HELLO_TIMEOUT * 2, async move {
+                    let stream = match tls {
+                        Some(tls) => stream.secured(tls)?,
+                        None => stream,
+                    };
+                    answer_hello(stream, &answer).await
+                }));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections for now");
@@ -350,6 +358,15 @@ mod tests {
         (listeners, addresses)
     }
 
+    /// How nodes reach each other without TLS.
+    fn contact<'a>(listener: &'a Socket, ways: &'a (ListenerSecurity, Dialer)) -> Contact<'a> {
+        Contact { listener: Some(listener), security: &ways.0, dialer: &ways.1 }
+    }
+
+    fn ways() -> (ListenerSecurity, Dialer) {
+        (ListenerSecurity::none(), Dialer::new(1, client::Security::default()))
+    }
+
     async fn start(
         membership: Membership,
         own: Voter,
@@ -358,7 +375,8 @@ mod tests {
         max_wait_ms: u64,
     ) -> Result<FirstStart, FirstStartError> {
         let max_wait = Duration::from_millis(max_wait_ms);
-        first_start(&membership, &own, Past::Blank, cluster_id, Some(&listener), &Env::real(), max_wait).await
+        let ways = ways();
+        first_start(&membership, &own, Past::Blank, cluster_id, contact(&listener, &ways), &Env::real(), max_wait).await
     }
 
     #[tokio::test]
@@ -371,10 +389,11 @@ mod tests {
                 // One node comes late, and none may begin without it.
                 sleep(Duration::from_millis(if id == 2 { 300 } else { 0 })).await;
                 let (own, env, max_wait) = (node(id, id as u8), Env::real(), Duration::from_secs(20));
-                let done = first_start(&membership, &own, Past::Blank, None, Some(&listener), &env, max_wait);
+                let ways = ways();
+                let done = first_start(&membership, &own, Past::Blank, None, contact(&listener, &ways), &env, max_wait);
                 let done = done.await.unwrap();
                 // The first node goes on answering, as a started node does.
-                tokio::spawn(async move { greet(&listener, &node(id, id as u8)).await });
+                tokio::spawn(async move { greet(&listener, &ListenerSecurity::none(), &node(id, id as u8)).await });
                 done
             });
         }
@@ -388,7 +407,9 @@ mod tests {
     #[tokio::test]
     async fn who_comes_late_begins_with_the_same_voters_while_nothing_is_committed() {
         let own = node(1, 1);
-        let starter = FirstStarter { own: &own, past: Past::Blank, cluster_id: None, max_wait: Duration::ZERO };
+        let (_, dialer) = ways();
+        let dialer = &dialer;
+        let starter = FirstStarter { own: &own, past: Past::Blank, cluster_id: None, dialer, max_wait: Duration::ZERO };
         let known = |node: Voter| VoterNode {
             node_id: node.node_id,
             directory_id: node.directory_id,
@@ -424,15 +445,17 @@ mod tests {
     async fn who_has_lost_the_metadata_begins_nothing() {
         let (mut listeners, addresses) = listeners(2).await;
         let other = listeners.pop().unwrap();
-        tokio::spawn(async move { greet(&other, &node(2, 2)).await });
+        tokio::spawn(async move { greet(&other, &ListenerSecurity::none(), &node(2, 2)).await });
         let (own, env, max_wait) = (node(1, 1), Env::real(), Duration::from_millis(200));
+        let ways = ways();
         for membership in [
             Membership::Voters(addresses.clone()),
             Membership::Join(vec![addresses[1].address()]),
             Membership::Join(vec![addresses[0].address()]),
         ] {
             let found =
-                first_start(&membership, &own, Past::LostMetadata, None, Some(&listeners[0]), &env, max_wait).await;
+                first_start(&membership, &own, Past::LostMetadata, None, contact(&listeners[0], &ways), &env, max_wait)
+                    .await;
             assert!(matches!(found, Err(FirstStartError::LostMetadata { .. })), "{membership:?}: {found:?}");
         }
     }
@@ -441,7 +464,7 @@ mod tests {
     async fn a_wrong_node_at_an_address_is_an_error() {
         let (mut listeners, addresses) = listeners(2).await;
         let other = listeners.pop().unwrap();
-        tokio::spawn(async move { greet(&other, &node(7, 7)).await });
+        tokio::spawn(async move { greet(&other, &ListenerSecurity::none(), &node(7, 7)).await });
         let found = start(Membership::Voters(addresses), node(1, 1), None, listeners.remove(0), 5000).await;
         assert!(matches!(found, Err(FirstStartError::OtherNode { expected: 2, found: 7, .. })));
     }

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{Connection, ConnectionError};
 use configuration::address;
 use quorum::{Quorum, Transport, Voter, VoterKey, to_wire};
 use raft::eraftpb::{Message, MessageType};
@@ -22,7 +22,7 @@ use wire::api::confirm_sender::NodeIdentity;
 use wire::api::quorum_messages::{QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
 
 use super::Liveness;
-use crate::stream::{self, Stream};
+use crate::stream::{Dialer, Stream};
 
 /// Messages that wait for a member.
 const QUEUE_MAX: usize = 512;
@@ -59,6 +59,7 @@ pub struct Links {
     sender: NodeIdentity,
     runtime: Handle,
     events: mpsc::Sender<LinkEvent>,
+    dialer: Dialer,
     open: HashMap<VoterKey, Open>,
 }
 
@@ -70,8 +71,14 @@ struct Open {
 
 impl Links {
     /// The tasks run on `runtime`, and end when this is dropped.
-    pub fn new(cluster_id: String, sender: NodeIdentity, runtime: Handle, events: mpsc::Sender<LinkEvent>) -> Self {
-        Self { cluster_id, sender, runtime, events, open: HashMap::new() }
+    pub fn new(
+        cluster_id: String,
+        sender: NodeIdentity,
+        runtime: Handle,
+        events: mpsc::Sender<LinkEvent>,
+        dialer: Dialer,
+    ) -> Self {
+        Self { cluster_id, sender, runtime, events, dialer, open: HashMap::new() }
     }
 }
 
@@ -86,6 +93,7 @@ impl Transport for Links {
                 node_id: to.node_id,
                 address: address.clone(),
                 events: self.events.clone(),
+                dialer: self.dialer.clone(),
                 connection: None,
                 backoff: BACKOFF_MIN,
                 pause_until: None,
@@ -106,6 +114,7 @@ struct Link {
     node_id: i32,
     address: String,
     events: mpsc::Sender<LinkEvent>,
+    dialer: Dialer,
     connection: Option<Connection>,
     backoff: Duration,
     /// No connection is tried before.
@@ -173,13 +182,7 @@ impl Link {
         let connection = match &self.connection {
             Some(connection) => connection.clone(),
             None => {
-                let config = ConnectionConfig {
-                    client_id: format!("node-{}", self.sender.node_id),
-                    connect_timeout: CONNECT_TIMEOUT,
-                    request_timeout: REQUEST_TIMEOUT,
-                    ..ConnectionConfig::default()
-                };
-                let connection = stream::connect(&self.address, &config).await?;
+                let connection = self.dialer.connect(&self.address, CONNECT_TIMEOUT, REQUEST_TIMEOUT).await?;
                 self.connection = Some(connection.clone());
                 connection
             }

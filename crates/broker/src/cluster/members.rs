@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use client::{ConnectionConfig, ConnectionError};
 use configuration::{BrokerConfig, Membership, VoterAddress, address};
 use parking_lot::Mutex;
 use quorum::{Quorum, Voter, VoterKey};
 use tokio::time::timeout;
-use wire::api::Request;
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::VoterNode;
 
-use crate::stream;
+use crate::stream::Dialer;
 
 /// How long others may take to answer.
 pub(super) const ASK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,14 +24,21 @@ pub struct Members {
     pub(super) own: VoterKey,
     pub(super) cluster_id: String,
     pub(super) quorum: Quorum,
+    pub(super) dialer: Dialer,
     config: Arc<ArcSwap<BrokerConfig>>,
     /// Members learned from others, which the voter set of this node may not have yet.
     learned: Mutex<HashMap<VoterKey, Voter>>,
 }
 
 impl Members {
-    pub fn new(own: VoterKey, cluster_id: String, quorum: Quorum, config: Arc<ArcSwap<BrokerConfig>>) -> Self {
-        Self { own, cluster_id, quorum, config, learned: Mutex::default() }
+    pub fn new(
+        own: VoterKey,
+        cluster_id: String,
+        quorum: Quorum,
+        config: Arc<ArcSwap<BrokerConfig>>,
+        dialer: Dialer,
+    ) -> Self {
+        Self { own, cluster_id, quorum, dialer, config, learned: Mutex::default() }
     }
 
     /// A member, from the voter set of this node or from answers of other members.
@@ -75,7 +80,7 @@ impl Members {
 
     /// Sends QuorumHello to an address. `None` if the node there is not of this cluster.
     pub(super) async fn hello(&self, address: &str) -> Option<QuorumHelloResponse> {
-        let answer = ask(address, self.own.node_id, &self.hello_request()).await.ok()?;
+        let answer = self.dialer.ask(address, ASK_TIMEOUT, &self.hello_request()).await.ok()?;
         (answer.cluster_id.as_ref() == Some(&self.cluster_id)).then_some(answer)
     }
 
@@ -108,14 +113,4 @@ impl Members {
 
 fn member(node: VoterNode) -> Voter {
     Voter { node_id: node.node_id, directory_id: node.directory_id, host: node.host, port: node.port }
-}
-
-pub(super) async fn ask<R: Request>(address: &str, node_id: i32, request: &R) -> Result<R::Response, ConnectionError> {
-    let config = ConnectionConfig {
-        client_id: format!("node-{node_id}"),
-        connect_timeout: ASK_TIMEOUT,
-        request_timeout: ASK_TIMEOUT,
-        ..ConnectionConfig::default()
-    };
-    stream::connect(address, &config).await?.send(request).await
 }

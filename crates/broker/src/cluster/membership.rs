@@ -11,7 +11,7 @@ use wire::ErrorCode;
 use wire::api::quorum_hello::QuorumHelloRequest;
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 
-use super::members::{ASK_TIMEOUT, Members, ask};
+use super::members::{ASK_TIMEOUT, Members};
 use super::peers::{Lane, Peers};
 
 /// The interval between requests to other members.
@@ -46,7 +46,7 @@ pub async fn join(members: &Members, peers: &Peers, own: &Voter) {
         addresses.extend(members.ask_all(ASK_TIMEOUT).await.iter().map(|voter| address(&voter.host, voter.port)));
         let mut requested = BTreeSet::new();
         for address in addresses.into_iter().filter(|address| requested.insert(address.clone())) {
-            match ask(&address, own.node_id, &request).await {
+            match members.dialer.ask(&address, ASK_TIMEOUT, &request).await {
                 Ok(QuorumJoinResponse { error_code: ErrorCode::NONE, .. }) => break,
                 Ok(QuorumJoinResponse { error_code: ErrorCode::NOT_CONTROLLER, .. }) => {}
                 Ok(refused) if !is_logged => {

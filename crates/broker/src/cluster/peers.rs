@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{Connection, ConnectionError};
 use configuration::address;
 use metadata::MetadataCache;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use wire::ErrorCode;
 use wire::api::Request;
 use wire::api::confirm_sender::NodeIdentity;
 
-use crate::stream;
+use crate::stream::Dialer;
 
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,7 +39,8 @@ pub enum Lane {
 pub struct Peers {
     own: NodeIdentity,
     listener: String,
-    config: ConnectionConfig,
+    dialer: Dialer,
+    request_timeout: Duration,
     metadata: Arc<MetadataCache>,
     quorum: StatusWatch,
     open: Mutex<HashMap<(String, Lane), Connection>>,
@@ -55,14 +56,9 @@ impl Peers {
         metadata: Arc<MetadataCache>,
         quorum: StatusWatch,
         control: Handle,
+        dialer: Dialer,
     ) -> Self {
-        let config = ConnectionConfig {
-            client_id: format!("node-{}", own.node_id),
-            connect_timeout: CONNECT_TIMEOUT,
-            request_timeout,
-            ..ConnectionConfig::default()
-        };
-        Self { own, listener, config, metadata, quorum, open: Mutex::default(), control }
+        Self { own, listener, dialer, request_timeout, metadata, quorum, open: Mutex::default(), control }
     }
 
     /// The identity of this node in requests to others.
@@ -90,8 +86,9 @@ impl Peers {
         if open.is_some() {
             return Ok(open);
         }
-        let (address, config) = (key.0.clone(), self.config.clone());
-        let connecting = self.control.spawn(async move { stream::connect(&address, &config).await });
+        let (address, dialer, request_timeout) = (key.0.clone(), self.dialer.clone(), self.request_timeout);
+        let connecting =
+            self.control.spawn(async move { dialer.connect(&address, CONNECT_TIMEOUT, request_timeout).await });
         // Without a result the runtime has ended.
         let ended = |_| ConnectionError::Connect { address: key.0.clone(), reason: "this node stops".to_owned() };
         let connection = connecting.await.map_err(ended)??;

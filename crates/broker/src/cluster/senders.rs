@@ -1,28 +1,26 @@
 //! Who sends a request between nodes. Each request names the member of the quorum and its process. The claim is checked
-//! against the metadata, where brokers have registered, or by a request to the member's address in the quorum: only the
-//! process that listens there knows its incarnation id. Requests of other senders are refused and logged with their
-//! address.
+//! against the certificate of the connection, where the inter-broker listener asks for one, and against the metadata,
+//! where brokers have registered, or by a request to the member's address in the quorum: only the process that listens
+//! there knows its incarnation id. Requests of other senders are refused and logged with their address.
 //!
 //! This is no authentication: docs/security.md says what it does not prevent. A replacement would implement the same
 //! [`Senders::check`] from what a connection has authenticated.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{ConnectionConfig, ConnectionError};
 use configuration::address;
 use metadata::MetadataCache;
 use parking_lot::Mutex;
 use platform::{Allowed, LogLimit};
 use quorum::{Voter, VoterKey};
 use tokio::time::{Instant, timeout};
-use wire::api::confirm_sender::{ConfirmSenderRequest, ConfirmSenderResponse, NodeIdentity};
+use wire::api::confirm_sender::{ConfirmSenderRequest, NodeIdentity};
 use wire::{ErrorCode, Uuid};
 
 use super::members::{KNOWN_MAX, Members};
-use crate::stream;
+use crate::security::nodes::Origin;
 
 /// How long the check of a sender may take. The sender tries again.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -61,8 +59,12 @@ impl Senders {
         }
     }
 
-    /// Whether a member of the cluster has sent a request that came from an address.
-    pub async fn check(&self, sender: &NodeIdentity, from: SocketAddr) -> Result<(), ErrorCode> {
+    /// Whether a member of the cluster has sent a request.
+    pub async fn check(&self, sender: &NodeIdentity, from: Origin<'_>) -> Result<(), ErrorCode> {
+        let host = from.certificate.and_then(|_| self.members.find(key(sender))).map(|member| member.host);
+        if !from.may_be(sender.node_id, host.as_deref().into_iter()) {
+            return self.tell(sender, from, false);
+        }
         if self.is_known(sender) {
             return Ok(());
         }
@@ -75,8 +77,11 @@ impl Senders {
         &self,
         sender: &NodeIdentity,
         member: &Voter,
-        from: SocketAddr,
+        from: Origin<'_>,
     ) -> Result<(), ErrorCode> {
+        if !from.may_be(member.node_id, [member.host.as_str()].into_iter()) {
+            return self.tell(sender, from, false);
+        }
         let is_confirmed = timeout(CONFIRM_TIMEOUT, async {
             let _one_at_a_time = self.lane(sender).lock().await;
             self.is_still_elsewhere(member).await.is_none() && self.ask(sender, member).await
@@ -85,13 +90,13 @@ impl Senders {
         self.tell(sender, from, is_confirmed == Ok(true))
     }
 
-    fn tell(&self, sender: &NodeIdentity, from: SocketAddr, is_confirmed: bool) -> Result<(), ErrorCode> {
+    fn tell(&self, sender: &NodeIdentity, from: Origin<'_>, is_confirmed: bool) -> Result<(), ErrorCode> {
         if is_confirmed {
             return Ok(());
         }
-        if let Some(Allowed { left_out }) = self.log_limit.allow(from) {
+        if let Some(Allowed { left_out }) = self.log_limit.allow(from.address) {
             tracing::warn!(
-                address = %from, node = sender.node_id, left_out,
+                address = %from.address, node = sender.node_id, left_out,
                 "a request between nodes is refused: this node does not say that it has sent it"
             );
         }
@@ -147,12 +152,7 @@ impl Senders {
     /// Asks a member at its address whether it is the process that has sent a request.
     async fn ask(&self, sender: &NodeIdentity, member: &Voter) -> bool {
         let request = ConfirmSenderRequest { cluster_id: self.members.cluster_id.clone(), sender: sender.clone() };
-        let answer: Result<ConfirmSenderResponse, ConnectionError> = async {
-            let connection = stream::connect(&address(&member.host, member.port), &self.config()).await?;
-            connection.send(&request).await
-        }
-        .await;
-        match answer {
+        match self.members.dialer.ask(&address(&member.host, member.port), CONFIRM_TIMEOUT, &request).await {
             Ok(answer) => answer.error_code.is_none(),
             Err(error) => {
                 tracing::debug!(node_id = sender.node_id, %error, "a sender cannot be asked whether it is one");
@@ -167,15 +167,6 @@ impl Senders {
         let at = address(&known.host, known.port);
         let met = timeout(GONE_TIMEOUT, self.members.hello(&at)).await.ok().flatten();
         met.is_some_and(|met| met.directory_id == known.directory_id).then_some(known)
-    }
-
-    fn config(&self) -> ConnectionConfig {
-        ConnectionConfig {
-            client_id: format!("node-{}", self.members.own.node_id),
-            connect_timeout: CONFIRM_TIMEOUT,
-            request_timeout: CONFIRM_TIMEOUT,
-            ..ConnectionConfig::default()
-        }
     }
 }
 

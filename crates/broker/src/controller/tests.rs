@@ -34,6 +34,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::*;
 use crate::cluster::{Liveness, Peers};
+use crate::stream::Dialer;
 
 /// Writes what a cluster of this one node begins with, if it has nothing yet.
 fn bootstrap(options: &Options) -> Result<(), QuorumError> {
@@ -82,6 +83,7 @@ impl World {
             cache.clone(),
             quorum.watch_status(),
             Handle::current(),
+            Dialer::new(1, client::Security::default()),
         );
         let liveness = Arc::new(Liveness::new(Arc::new(TickingClock::default())));
         let controller = Controller::start(

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use client::Security;
 use configuration::address;
 use metadata::properties::MetaProperties;
 use tokio::time::{Instant, sleep};
@@ -13,6 +14,7 @@ use wire::api::quorum_hello::QuorumHelloRequest;
 
 use super::RecoverError;
 use crate::cluster::first_start::hello_all;
+use crate::stream::Dialer;
 
 /// How long the other voters are asked: an election may be under way.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -29,9 +31,11 @@ pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String
         cluster_id: own.cluster_id.clone(),
         wants_confirmation: true,
     };
+    // As a client of a listener without TLS: the settings of the node are not known here.
+    let dialer = Dialer::new(own.node_id, Security::default());
     let give_up = Instant::now() + PATIENCE;
     loop {
-        let answers = hello_all(known.iter().cloned(), &request).await;
+        let answers = hello_all(&dialer, known.iter().cloned(), &request).await;
         for answer in answers.into_iter().flatten().filter(|answer| answer.cluster_id == own.cluster_id) {
             if answer.own_epoch >= 0 {
                 return Ok(answer.node_id);

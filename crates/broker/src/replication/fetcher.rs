@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{Connection, ConnectionError};
 use configuration::BrokerConfig;
 use metadata::MetadataCache;
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ use wire::api::fetch::{FetchRequest, FetchResponse};
 use super::Key;
 use super::follow::{AnswerError, BACKOFF_MAX_MS, BACKOFF_MIN_MS, Follow, Limits};
 use crate::partition::{InlineAppends, Partition, ProduceCompletion, Quota};
-use crate::stream;
+use crate::stream::Dialer;
 use crate::threads::spawn_blocking;
 
 /// How long the leader may take for an answer, besides what it may wait for records.
@@ -73,6 +73,7 @@ impl Assigned {
 pub(super) struct Fetcher {
     leader: i32,
     env: Env,
+    dialer: Dialer,
     config: Arc<ArcSwap<BrokerConfig>>,
     metadata: Arc<MetadataCache>,
     quota: Arc<Quota>,
@@ -100,7 +101,7 @@ enum Ended {
 
 impl Fetcher {
     pub(super) fn new(
-        leader: i32,
+        (leader, dialer): (i32, Dialer),
         env: Env,
         config: Arc<ArcSwap<BrokerConfig>>,
         metadata: Arc<MetadataCache>,
@@ -109,7 +110,7 @@ impl Fetcher {
         assigned: Arc<Assigned>,
     ) -> Self {
         let added = assigned.added.subscribe();
-        Self { leader, env, config, metadata, quota, inline_appends, assigned, added, interrupted: None }
+        Self { leader, env, dialer, config, metadata, quota, inline_appends, assigned, added, interrupted: None }
     }
 
     /// Fetches until the task is aborted.
@@ -188,13 +189,8 @@ impl Fetcher {
             let endpoint = endpoint.ok_or(Ended::NoAddress)?;
             configuration::address(&endpoint.host, endpoint.port)
         };
-        let config = ConnectionConfig {
-            client_id: format!("broker-{}-follows-{}", self.config.load().node_id, self.leader),
-            connect_timeout: CONNECT_TIMEOUT,
-            request_timeout: ANSWER_TIMEOUT,
-            ..ConnectionConfig::default()
-        };
-        Ok(stream::connect(&address, &config).await?)
+        let client_id = format!("broker-{}-follows-{}", self.config.load().node_id, self.leader);
+        Ok(self.dialer.named(client_id).connect(&address, CONNECT_TIMEOUT, ANSWER_TIMEOUT).await?)
     }
 
     /// Sends a request and waits for its answer, or for partitions that it does not ask for.

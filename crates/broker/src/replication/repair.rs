@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{Connection, ConnectionError};
 use metadata::MetadataCache;
 use storage::{BadRange, LogError, RepairError};
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ use wire::{ErrorCode, Records};
 
 use super::Key;
 use crate::partition::{Partition, PartitionQueue};
-use crate::stream;
+use crate::stream::Dialer;
 use crate::threads::spawn_blocking;
 
 /// How long until damage that no replica could repair is looked at again.
@@ -33,6 +33,7 @@ const PIECE_BYTES_MAX: u64 = 4 << 20;
 
 pub struct Repair {
     pub node_id: i32,
+    pub dialer: Dialer,
     /// Under which name brokers are reached by brokers.
     pub listener: String,
     pub metadata: Arc<MetadataCache>,
@@ -152,13 +153,8 @@ impl Repair {
         partition: &Arc<Partition>,
         mut range: BadRange,
     ) -> Result<(), MendingError> {
-        let config = ConnectionConfig {
-            client_id: format!("broker-{}-mends", self.node_id),
-            connect_timeout: CONNECT_TIMEOUT,
-            request_timeout: ANSWER_TIMEOUT,
-            ..ConnectionConfig::default()
-        };
-        let connection = stream::connect(address, &config).await?;
+        let dialer = self.dialer.named(format!("broker-{}-mends", self.node_id));
+        let connection = dialer.connect(address, CONNECT_TIMEOUT, ANSWER_TIMEOUT).await?;
         while range.first_offset < range.next_offset {
             let bytes = fetch(&connection, partition, &range).await?;
             let (repairing, damage) = (Arc::clone(partition), range);

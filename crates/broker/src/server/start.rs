@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::{BrokerConfig, Endpoint};
+use metadata::acl::Authorizer;
 use metadata::{BrokerRegistration, MetadataCache};
 use platform::panics::essential;
 use platform::{DiskWatch, Env, LogLimit, OpenFiles};
@@ -29,6 +30,7 @@ use crate::memory::Memory;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::replication::{Repair, Replication, isr};
 use crate::session::Session;
+use crate::stream::Dialer;
 use crate::threads::{Thread, keep_awake, spawn_blocking};
 
 /// Events of links that were not handled yet.
@@ -42,6 +44,7 @@ pub(super) struct Starting<'a> {
     pub(super) cluster_id: String,
     /// Of this start.
     pub(super) incarnation_id: Uuid,
+    pub(super) dialer: Dialer,
     pub(super) disk_watch: Arc<DiskWatch>,
     pub(super) open_files: Arc<OpenFiles>,
     pub(super) control: &'a Handle,
@@ -73,7 +76,8 @@ impl Starting<'_> {
 
     pub(super) async fn open_quorum(&self, config: BrokerConfig) -> Result<OpenQuorum, StartError> {
         let (events, link_events) = mpsc::channel(LINK_EVENTS_MAX);
-        let transport = Links::new(self.cluster_id.clone(), self.sender(), self.control.clone(), events);
+        let transport =
+            Links::new(self.cluster_id.clone(), self.sender(), self.control.clone(), events, self.dialer.clone());
         let options = Options {
             disk: Arc::clone(&self.env.disk),
             clock: Arc::clone(&self.env.clock),
@@ -124,6 +128,7 @@ impl Starting<'_> {
             Arc::clone(&metadata),
             quorum.watch_status(),
             self.control.clone(),
+            self.dialer.clone(),
         ));
         let liveness = Arc::new(Liveness::new(Arc::clone(&self.env.clock)));
         let controller = Controller::start(
@@ -135,8 +140,13 @@ impl Starting<'_> {
             Arc::clone(&liveness),
             self.control,
         );
-        let members =
-            Arc::new(Members::new(self.own.key(), self.cluster_id.clone(), quorum.clone(), Arc::clone(&config)));
+        let members = Arc::new(Members::new(
+            self.own.key(),
+            self.cluster_id.clone(),
+            quorum.clone(),
+            Arc::clone(&config),
+            self.dialer.clone(),
+        ));
         let log_limit = Arc::<LogLimit>::default();
         let session = Arc::new(Session::new(&config));
         let coordinators = Coordinators::new(&coordination::Ground {
@@ -172,6 +182,7 @@ impl Starting<'_> {
             memory: Memory::new(&settings, &*self.env.disk),
             log_limit,
             session,
+            authorizer: Authorizer::new(&settings),
             config,
             shared,
         });
@@ -208,6 +219,7 @@ impl Starting<'_> {
         let Broker { metadata, partitions, shared, .. } = &**broker;
         let replication = Replication::new(
             self.env.clone(),
+            self.dialer.clone(),
             Arc::clone(&broker.config),
             Arc::clone(metadata),
             Arc::clone(partitions),
@@ -220,6 +232,7 @@ impl Starting<'_> {
         let config = broker.config();
         let repair = Repair {
             node_id: broker.node_id,
+            dialer: self.dialer.clone(),
             listener: config.inter_broker_listener(),
             metadata: Arc::clone(metadata),
             damaged: Arc::clone(&shared.damaged),

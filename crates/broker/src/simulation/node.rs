@@ -15,6 +15,7 @@ use super::ledger::TopicPartition;
 use super::machine::{Machine, MachineClock, Process};
 use super::sockets::{Sockets, address_of};
 use super::{CLIENT_PORT, DATA_DIR, NODE_PORT, VOTERS};
+use crate::security::ListenerSecurity;
 use crate::server::Ground;
 use crate::stream::Socket;
 use crate::threads::ControlPlane;
@@ -206,6 +207,7 @@ fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32) -> Ground {
         socket: Socket::Simulated(sockets.listen(address_of(id, port))),
         name: name.into(),
         is_inter_broker,
+        security: ListenerSecurity::none().into(),
         admission: Arc::default(),
     };
     let mut endpoints = config.advertised_endpoints().expect("the settings are valid");

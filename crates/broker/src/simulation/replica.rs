@@ -86,7 +86,13 @@ impl Replica {
     /// Answers a fetch of a follower or a consumer.
     pub(crate) fn answer(&self, request: &FetchRequest) -> FetchResponse {
         let is_inter_broker = request.replica_state.replica_id >= 0;
-        let context = FetchContext { version: FETCH_VERSION, listener: "CONTROLLER", is_inter_broker, memory: None };
+        let context = FetchContext {
+            version: FETCH_VERSION,
+            listener: "CONTROLLER",
+            is_inter_broker,
+            memory: None,
+            reader: None,
+        };
         let mut sent = BytesMut::new();
         frame::write_request(&mut sent, FETCH_VERSION, 1, "test", request);
         let sent = sent.freeze().slice(4..);

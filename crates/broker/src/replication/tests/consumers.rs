@@ -50,7 +50,7 @@ fn consume(cluster: &Cluster, id: i32, rack: &str, fetch_offset: i64, version: i
         ..FetchRequest::default()
     };
     let service = Service { selects_by_rack: true, ..cluster.nodes[&id].replica.service() };
-    let context = FetchContext { version, listener: "PLAINTEXT", is_inter_broker: false, memory: None };
+    let context = FetchContext { version, listener: "PLAINTEXT", is_inter_broker: false, memory: None, reader: None };
     let (mut response, _) = poll(serve(&service, &context, request));
     response.responses.remove(0).partitions.remove(0)
 }
