@@ -2,6 +2,9 @@
 //!
 //! What ApiVersions advertises is computed from the table at the end of this file.
 
+mod access;
+#[cfg(test)]
+mod access_tests;
 mod acls;
 mod add_offsets_to_txn;
 mod add_partitions_to_txn;
@@ -25,6 +28,7 @@ mod delete_groups;
 mod delete_records;
 mod delete_topics;
 mod describe_acls;
+mod describe_client_quotas;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
@@ -58,13 +62,14 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
-mod operations;
 mod produce;
 mod quorum_hello;
 mod quorum_join;
 mod quorum_leader;
 mod quorum_messages;
 mod remove_raft_voter;
+mod sasl_authenticate;
+mod sasl_handshake;
 mod sync_group;
 #[cfg(test)]
 mod test_producer;
@@ -83,7 +88,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use ::metadata::acl::AclOperation;
 pub(crate) use platform::Pace;
+
+use self::access::Access;
+use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 use wire::Reader;
 use wire::api::{self as table, Api, Request};
@@ -94,19 +103,28 @@ use crate::close_reason::CloseReason;
 use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
+use crate::security::nodes::Origin;
+use crate::security::{ListenerSecurity, Principal};
 
 /// The sender of a connection's requests.
+#[derive(Clone)]
 pub struct Peer {
     pub address: SocketAddr,
     /// Name of the listener that it connected to.
     pub listener: Arc<str>,
     /// Whether that is the inter-broker listener.
     pub is_inter_broker: bool,
+    /// What the listener demands.
+    pub security: Arc<ListenerSecurity>,
+    pub principal: Principal,
+    /// What it has shown on an inter-broker listener that asks for it.
+    pub certificate: Option<Arc<CertificateDer<'static>>>,
 }
 
 /// What a handler knows of a request besides its body.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
+    pub api_key: i16,
     pub api_version: i16,
     pub client_id: Option<String>,
     pub client_address: SocketAddr,
@@ -114,6 +132,9 @@ pub struct RequestContext {
     pub listener: Arc<str>,
     /// Whether that is the inter-broker listener: then the sender is a broker.
     pub is_inter_broker: bool,
+    pub principal: Principal,
+    /// What the sender has shown on an inter-broker listener that asks for it.
+    pub certificate: Option<Arc<CertificateDer<'static>>>,
 }
 
 /// A request that has been started and not yet answered.
@@ -176,11 +197,14 @@ pub fn start(
     let call = Call {
         correlation_id: header.correlation_id,
         context: RequestContext {
+            api_key: key,
             api_version: header.api_version,
             client_id: header.client_id,
             client_address: peer.address,
             listener: Arc::clone(&peer.listener),
             is_inter_broker: peer.is_inter_broker,
+            principal: peer.principal.clone(),
+            certificate: peer.certificate.clone(),
         },
     };
     if key == wire::api::api_versions::ApiVersionsRequest::API.key {
@@ -209,6 +233,16 @@ impl RequestContext {
         broker.memory.large_answer(kind, self.client_address.ip(), self.is_inter_broker).await
     }
 
+    /// Where it comes from, if it comes from another node.
+    fn origin(&self) -> Origin<'_> {
+        Origin { address: self.client_address, certificate: self.certificate.as_deref() }
+    }
+
+    /// What the sender may do.
+    fn access<'a>(&'a self, broker: &'a Broker) -> Access<'a> {
+        Access::of(broker, self)
+    }
+
     /// The size of an answer that waits when it becomes large.
     fn answer_size<'a>(&self, broker: &'a Broker, kind: LargeAnswer) -> AnswerSize<'a> {
         broker.memory.answer_size(kind, self.client_address.ip(), self.is_inter_broker)
@@ -229,7 +263,7 @@ pub fn is_produce(key: i16) -> bool {
 /// when it becomes large ([`AnswerSize`]). The records of a Fetch do not count: it copies a few where there is no
 /// memory for more.
 pub fn answers_little(key: i16) -> bool {
-    const KEYS: [i16; 29] = [
+    const KEYS: [i16; 31] = [
         table::produce::ProduceRequest::API.key,
         table::fetch::FetchRequest::API.key,
         table::api_versions::ApiVersionsRequest::API.key,
@@ -259,6 +293,8 @@ pub fn answers_little(key: i16) -> bool {
         table::offset_fetch::OffsetFetchRequest::API.key,
         table::join_group::JoinGroupRequest::API.key,
         table::sync_group::SyncGroupRequest::API.key,
+        table::sasl_handshake::SaslHandshakeRequest::API.key,
+        table::sasl_authenticate::SaslAuthenticateRequest::API.key,
     ];
     KEYS.contains(&key)
 }
@@ -278,8 +314,21 @@ fn served(to_broker: bool) -> impl Iterator<Item = &'static Api> {
     SERVED.iter().chain(between_brokers)
 }
 
+/// What the sender of a request has to be allowed, where the broker has an authorizer. No row of the table below is
+/// without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing.
+    Open,
+    /// Something on what the request is about: its handler asks.
+    PerResource,
+    /// An operation on the cluster, which is asked about before the handler is. Its module says what is answered to who
+    /// may not.
+    Cluster,
+}
+
 macro_rules! handlers {
-    (clients { $($module:ident $request:ident;)* } brokers { $($inner_module:ident $inner_request:ident;)* }) => {
+    (clients { $($module:ident $request:ident $needs:ident $(($operation:ident))?;)* } brokers { $($inner_module:ident $inner_request:ident;)* }) => {
         /// The APIs that this broker serves at every listener.
         pub const SERVED: &[Api] = &[
             table::produce::ProduceRequest::API,
@@ -290,6 +339,9 @@ macro_rules! handlers {
 
         /// The APIs that it serves only at the inter-broker listener.
         const BETWEEN_BROKERS: &[Api] = &[$(table::$inner_module::$inner_request::API,)*];
+
+        // A row that does not say what it needs is none.
+        $(const _: Needs = Needs::$needs;)*
 
         /// Starts a request that has a handler `handle(broker, context, request)`.
         fn start_other(
@@ -302,6 +354,9 @@ macro_rules! handlers {
             $(if key == table::$module::$request::API.key {
                 let request: table::$module::$request = frame::read_body(&mut reader)?;
                 return Ok(Started::Other(Box::pin(async move {
+                    $(if let Err(code) = call.context.access(&broker).check_cluster(AclOperation::$operation) {
+                        return call.encode::<table::$module::$request>(&$module::refused(&request, code));
+                    })?
                     let response = $module::handle(&broker, &call.context, request).await;
                     call.encode::<table::$module::$request>(&response)
                 })));
@@ -320,57 +375,59 @@ macro_rules! handlers {
 
 handlers! {
     clients {
-        list_offsets ListOffsetsRequest;
-        metadata MetadataRequest;
-        offset_commit OffsetCommitRequest;
-        offset_fetch OffsetFetchRequest;
-        find_coordinator FindCoordinatorRequest;
-        join_group JoinGroupRequest;
-        heartbeat HeartbeatRequest;
-        consumer_group_heartbeat ConsumerGroupHeartbeatRequest;
-        consumer_group_describe ConsumerGroupDescribeRequest;
-        leave_group LeaveGroupRequest;
-        sync_group SyncGroupRequest;
-        describe_groups DescribeGroupsRequest;
-        list_groups ListGroupsRequest;
-        create_topics CreateTopicsRequest;
-        delete_topics DeleteTopicsRequest;
-        delete_records DeleteRecordsRequest;
-        init_producer_id InitProducerIdRequest;
-        offset_for_leader_epoch OffsetForLeaderEpochRequest;
-        add_partitions_to_txn AddPartitionsToTxnRequest;
-        add_offsets_to_txn AddOffsetsToTxnRequest;
-        end_txn EndTxnRequest;
-        write_txn_markers WriteTxnMarkersRequest;
-        txn_offset_commit TxnOffsetCommitRequest;
-        describe_acls DescribeAclsRequest;
-        create_acls CreateAclsRequest;
-        delete_acls DeleteAclsRequest;
-        describe_configs DescribeConfigsRequest;
-        alter_configs AlterConfigsRequest;
-        alter_partition_reassignments AlterPartitionReassignmentsRequest;
-        describe_log_dirs DescribeLogDirsRequest;
-        create_partitions CreatePartitionsRequest;
-        delete_groups DeleteGroupsRequest;
-        elect_leaders ElectLeadersRequest;
-        incremental_alter_configs IncrementalAlterConfigsRequest;
-        list_partition_reassignments ListPartitionReassignmentsRequest;
-        offset_delete OffsetDeleteRequest;
-        describe_client_quotas DescribeClientQuotasRequest;
-        alter_client_quotas AlterClientQuotasRequest;
-        describe_user_scram_credentials DescribeUserScramCredentialsRequest;
-        alter_user_scram_credentials AlterUserScramCredentialsRequest;
-        describe_quorum DescribeQuorumRequest;
-        describe_cluster DescribeClusterRequest;
-        describe_producers DescribeProducersRequest;
-        describe_transactions DescribeTransactionsRequest;
-        list_transactions ListTransactionsRequest;
-        list_config_resources ListConfigResourcesRequest;
-        describe_topic_partitions DescribeTopicPartitionsRequest;
-        unregister_broker UnregisterBrokerRequest;
-        update_features UpdateFeaturesRequest;
-        add_raft_voter AddRaftVoterRequest;
-        remove_raft_voter RemoveRaftVoterRequest;
+        list_offsets ListOffsetsRequest PerResource;
+        metadata MetadataRequest PerResource;
+        offset_commit OffsetCommitRequest PerResource;
+        offset_fetch OffsetFetchRequest PerResource;
+        find_coordinator FindCoordinatorRequest PerResource;
+        join_group JoinGroupRequest PerResource;
+        heartbeat HeartbeatRequest PerResource;
+        consumer_group_heartbeat ConsumerGroupHeartbeatRequest PerResource;
+        consumer_group_describe ConsumerGroupDescribeRequest PerResource;
+        leave_group LeaveGroupRequest PerResource;
+        sync_group SyncGroupRequest PerResource;
+        describe_groups DescribeGroupsRequest PerResource;
+        list_groups ListGroupsRequest PerResource;
+        create_topics CreateTopicsRequest PerResource;
+        delete_topics DeleteTopicsRequest PerResource;
+        delete_records DeleteRecordsRequest PerResource;
+        init_producer_id InitProducerIdRequest PerResource;
+        offset_for_leader_epoch OffsetForLeaderEpochRequest PerResource;
+        add_partitions_to_txn AddPartitionsToTxnRequest PerResource;
+        add_offsets_to_txn AddOffsetsToTxnRequest PerResource;
+        end_txn EndTxnRequest PerResource;
+        write_txn_markers WriteTxnMarkersRequest PerResource;
+        txn_offset_commit TxnOffsetCommitRequest PerResource;
+        describe_configs DescribeConfigsRequest PerResource;
+        alter_configs AlterConfigsRequest PerResource;
+        alter_partition_reassignments AlterPartitionReassignmentsRequest Cluster(Alter);
+        describe_log_dirs DescribeLogDirsRequest Cluster(Describe);
+        create_partitions CreatePartitionsRequest PerResource;
+        delete_groups DeleteGroupsRequest PerResource;
+        elect_leaders ElectLeadersRequest Cluster(Alter);
+        incremental_alter_configs IncrementalAlterConfigsRequest PerResource;
+        list_partition_reassignments ListPartitionReassignmentsRequest Cluster(Describe);
+        offset_delete OffsetDeleteRequest PerResource;
+        describe_quorum DescribeQuorumRequest Cluster(Describe);
+        describe_cluster DescribeClusterRequest Open;
+        describe_producers DescribeProducersRequest PerResource;
+        describe_transactions DescribeTransactionsRequest PerResource;
+        list_transactions ListTransactionsRequest PerResource;
+        list_config_resources ListConfigResourcesRequest Cluster(DescribeConfigs);
+        describe_topic_partitions DescribeTopicPartitionsRequest PerResource;
+        unregister_broker UnregisterBrokerRequest Cluster(Alter);
+        update_features UpdateFeaturesRequest Cluster(Alter);
+        add_raft_voter AddRaftVoterRequest Cluster(Alter);
+        remove_raft_voter RemoveRaftVoterRequest Cluster(Alter);
+        sasl_authenticate SaslAuthenticateRequest Open;
+        sasl_handshake SaslHandshakeRequest Open;
+        describe_acls DescribeAclsRequest Cluster(Describe);
+        create_acls CreateAclsRequest Cluster(Alter);
+        delete_acls DeleteAclsRequest Cluster(Alter);
+        describe_client_quotas DescribeClientQuotasRequest Cluster(DescribeConfigs);
+        alter_client_quotas AlterClientQuotasRequest Cluster(AlterConfigs);
+        describe_user_scram_credentials DescribeUserScramCredentialsRequest Cluster(Describe);
+        alter_user_scram_credentials AlterUserScramCredentialsRequest Cluster(Alter);
     }
     brokers {
         confirm_sender ConfirmSenderRequest;

@@ -7,6 +7,7 @@ use configuration::BrokerConfig;
 use coordinator::group::GroupCoordinator;
 use coordinator::txn::TransactionCoordinator;
 use metadata::MetadataCache;
+use metadata::acl::Authorizer;
 use platform::{Env, LogLimit};
 use quorum::Quorum;
 use wire::Uuid;
@@ -44,6 +45,8 @@ pub struct Broker {
     /// How much each peer may have written to the log.
     pub log_limit: Arc<LogLimit>,
     pub session: Arc<Session>,
+    /// `None` where everybody may do everything.
+    pub authorizer: Option<Authorizer>,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
     pub(crate) shared: Shared,
 }

@@ -108,6 +108,30 @@ impl Targets {
         }
     }
 
+    /// Has what may not be read refused, whether it is there or not. Topics stand together mostly, and are asked about
+    /// once then.
+    pub fn deny(&mut self, may_read: impl Fn(&str) -> bool) {
+        let mut last: Option<(Arc<str>, bool)> = None;
+        for target in &mut self.list {
+            let topic = match &target.partition {
+                Ok(partition) => &partition.topic,
+                Err(_) if target.topic.is_empty() => continue,
+                Err(_) => &target.topic,
+            };
+            let is_allowed = match &last {
+                Some((name, is_allowed)) if name == topic => *is_allowed,
+                _ => {
+                    let is_allowed = may_read(topic);
+                    last = Some((Arc::clone(topic), is_allowed));
+                    is_allowed
+                }
+            };
+            if !is_allowed {
+                target.partition = Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+            }
+        }
+    }
+
     fn of_request(request: FetchRequest) -> Self {
         let names_each_once = names_each_once(&request.topics);
         let mut list = Vec::new();

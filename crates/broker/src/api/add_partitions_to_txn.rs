@@ -5,10 +5,15 @@
 //!   others are OPERATION_NOT_ATTEMPTED. The same with those of internal topics, which producers do not write to:
 //!   TOPIC_AUTHORIZATION_FAILED.
 //! - From version 4 on the brokers that are written to add partitions for producers, or ask whether they were added,
-//!   for many transactions at once. Anybody may: version 3 lets a client do as much.
+//!   for many transactions at once.
+//! - Needs: up to version 3 WRITE on the transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of all partitions)
+//!   and on each topic (TOPIC_AUTHORIZATION_FAILED, and none is added). From version 4 on CLUSTER_ACTION
+//!   (CLUSTER_AUTHORIZATION_FAILED, of the whole request). Without an authorizer anybody may: version 3 lets a client
+//!   do as much.
 
 use std::sync::Arc;
 
+use metadata::acl::AclOperation;
 use metadata::is_internal;
 use wire::ErrorCode;
 use wire::api::add_partitions_to_txn::{
@@ -26,28 +31,40 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
-    if context.api_version < OF_BROKERS_SINCE {
-        if request.topics.iter().any(|topic| is_internal(&topic.name)) {
-            let results_by_topic = request.topics.into_iter().map(|topic| refuse(broker, topic)).collect();
-            return AddPartitionsToTxnResponse { results_by_topic, ..Default::default() };
+    let access = context.access(broker);
+    if context.api_version >= OF_BROKERS_SINCE {
+        if let Err(error_code) = access.check_cluster(AclOperation::ClusterAction) {
+            return AddPartitionsToTxnResponse { error_code, ..Default::default() };
         }
+        return broker.transactions.add_partitions_batch(request).await;
+    }
+    if let Err(error_code) = access.check_transactional_id(AclOperation::Write, &request.transactional_id) {
+        let results_by_topic = request.topics.into_iter().map(|topic| refuse(topic, |_, _| error_code)).collect();
+        return AddPartitionsToTxnResponse { results_by_topic, ..Default::default() };
+    }
+    let may_write =
+        |topic: &AddPartitionsToTxnTopic| !is_internal(&topic.name) && access.topic(AclOperation::Write, &topic.name);
+    let granted: Vec<bool> = request.topics.iter().map(may_write).collect();
+    if granted.iter().all(|is_granted| *is_granted) {
         return broker.transactions.add_partitions(context.api_version, request).await;
     }
-    broker.transactions.add_partitions_batch(request).await
+    let image = broker.metadata.load();
+    let refuse_one = |(topic, is_granted): (AddPartitionsToTxnTopic, bool)| {
+        refuse(topic, |name, partition| match image.partition(name, partition) {
+            _ if !is_granted => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Some(_) => ErrorCode::OPERATION_NOT_ATTEMPTED,
+        })
+    };
+    let results_by_topic = request.topics.into_iter().zip(granted).map(refuse_one).collect();
+    AddPartitionsToTxnResponse { results_by_topic, ..Default::default() }
 }
 
-/// What is said of a topic if one of the request is internal (`KafkaApis.handleAddPartitionsToTxnRequest`).
-fn refuse(broker: &Broker, topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult {
-    let image = broker.metadata.load();
-    let is_internal = is_internal(&topic.name);
-    let error = |partition| match image.partition(&topic.name, partition) {
-        _ if is_internal => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
-        None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-        Some(_) => ErrorCode::OPERATION_NOT_ATTEMPTED,
-    };
+/// Adds none of a topic's partitions (`KafkaApis.handleAddPartitionsToTxnRequest`).
+fn refuse(topic: AddPartitionsToTxnTopic, error: impl Fn(&str, i32) -> ErrorCode) -> AddPartitionsToTxnTopicResult {
     let results = topic.partitions.iter().map(|&partition_index| AddPartitionsToTxnPartitionResult {
         partition_index,
-        partition_error_code: error(partition_index),
+        partition_error_code: error(&topic.name, partition_index),
     });
     let results_by_partition = results.collect();
     AddPartitionsToTxnTopicResult { name: topic.name, results_by_partition }

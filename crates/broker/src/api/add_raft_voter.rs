@@ -1,6 +1,7 @@
 //! AddRaftVoter (key 80), versions 0-1: make an observer of the metadata quorum a voter (KIP-853).
 //!
 //! Behaviour:
+//! - Needs: ALTER on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Any broker takes it; the leader of the quorum carries it out. The node becomes an observer first if it is none,
 //!   and a voter when it has caught up. The answer comes then, or REQUEST_TIMED_OUT while it goes on. Version 1 may ask
 //!   to be answered as soon as the node is an observer.
@@ -68,6 +69,11 @@ async fn add(broker: &Broker, request: AddRaftVoterRequest) -> Result<(), (Error
 
 fn refuse(error_code: ErrorCode, error_message: Option<String>) -> AddRaftVoterResponse {
     AddRaftVoterResponse { error_code, error_message, ..Default::default() }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &AddRaftVoterRequest, error_code: ErrorCode) -> AddRaftVoterResponse {
+    AddRaftVoterResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use wire::ErrorCode;
 use wire::api::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse, AlterationResult};
 
 use super::RequestContext;
@@ -31,9 +32,18 @@ pub(super) async fn handle(
     })
 }
 
+/// The answer to who may not.
+pub(super) fn refused(request: &AlterClientQuotasRequest, error_code: ErrorCode) -> AlterClientQuotasResponse {
+    let entries = request.entries.iter().map(|entry| AlterationResult {
+        error_code,
+        entity: entry.entity.clone(),
+        ..Default::default()
+    });
+    AlterClientQuotasResponse { entries: entries.collect(), ..Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
-    use wire::ErrorCode;
     use wire::api::alter_client_quotas::{AlterationEntry, EntityData, OpData};
 
     use super::*;

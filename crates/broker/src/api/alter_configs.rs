@@ -13,12 +13,14 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
     let AlterConfigsRequest { resources, validate_only } = request;
+    let access = context.access(broker);
     let altered = alteration::alter(
         broker.node_id,
+        &access,
         resources,
         |_| None,
         async |resources| {

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metadata::ScramMechanism;
-use ring::{digest, hmac};
+use security::scram::{Credential, Hash};
+use wire::ErrorCode;
 use wire::Secret;
 use wire::api::alter_scram_keys::{AlterScramKeysRequest, ScramKeysUpsertion};
 use wire::api::alter_user_scram_credentials::{
@@ -42,7 +43,7 @@ pub(super) async fn handle(
     let request = AlterScramKeysRequest { deletions: request.deletions, upsertions };
     let results = match broker.controller.ask(request).await {
         Ok(answer) => answer.results,
-        Err(error) => refused(users, &error),
+        Err(error) => refuse(users, &error),
     };
     AlterUserScramCredentialsResponse { results, ..Default::default() }
 }
@@ -54,7 +55,7 @@ fn users(request: &AlterUserScramCredentialsRequest) -> BTreeSet<String> {
     deleted.chain(upserted).cloned().collect()
 }
 
-fn refused(users: BTreeSet<String>, error: &ControllerError) -> Vec<AlterUserScramCredentialsResult> {
+fn refuse(users: BTreeSet<String>, error: &ControllerError) -> Vec<AlterUserScramCredentialsResult> {
     let (error_code, error_message) = (error.code(), Some(error.to_string()));
     let refused = |user| AlterUserScramCredentialsResult { user, error_code, error_message: error_message.clone() };
     users.into_iter().map(refused).collect()
@@ -64,27 +65,35 @@ fn refused(users: BTreeSet<String>, error: &ControllerError) -> Vec<AlterUserScr
 fn with_keys(upsertion: ScramCredentialUpsertion) -> ScramKeysUpsertion {
     let ScramCredentialUpsertion { name, mechanism, iterations, salt, salted_password } = upsertion;
     let known = ScramMechanism::from_id(mechanism).filter(|_| !salted_password.0.is_empty());
-    let keys = known.map(|mechanism| keys(mechanism, &salted_password.0)).unwrap_or_default();
-    let [stored_key, server_key] = keys;
+    let credential = known.map(|mechanism| {
+        let hash = match mechanism {
+            ScramMechanism::Sha256 => Hash::Sha256,
+            ScramMechanism::Sha512 => Hash::Sha512,
+        };
+        Credential::from_salted_password(hash, &salted_password.0, salt.to_vec(), iterations.unsigned_abs())
+    });
+    let key = |key: &security::Secret<Vec<u8>>| Secret(Bytes::copy_from_slice(key.expose()));
+    let (stored_key, server_key) = match &credential {
+        Some(credential) => (key(&credential.stored_key), key(&credential.server_key)),
+        None => Default::default(),
+    };
     ScramKeysUpsertion { name, mechanism, iterations, salt, stored_key, server_key }
 }
 
-/// StoredKey and ServerKey (RFC 5802).
-fn keys(mechanism: ScramMechanism, salted_password: &[u8]) -> [Secret; 2] {
-    let (hmac_algorithm, digest_algorithm) = match mechanism {
-        ScramMechanism::Sha256 => (hmac::HMAC_SHA256, &digest::SHA256),
-        ScramMechanism::Sha512 => (hmac::HMAC_SHA512, &digest::SHA512),
-    };
-    let salted_password = hmac::Key::new(hmac_algorithm, salted_password);
-    let client_key = hmac::sign(&salted_password, b"Client Key");
-    let stored_key = digest::digest(digest_algorithm, client_key.as_ref());
-    let server_key = hmac::sign(&salted_password, b"Server Key");
-    [stored_key.as_ref(), server_key.as_ref()].map(|key| Secret(Bytes::copy_from_slice(key)))
+/// The answer to who may not.
+pub(super) fn refused(
+    request: &AlterUserScramCredentialsRequest,
+    error_code: ErrorCode,
+) -> AlterUserScramCredentialsResponse {
+    let refused = |user| AlterUserScramCredentialsResult { user, error_code, error_message: None };
+    AlterUserScramCredentialsResponse {
+        results: users(request).into_iter().map(refused).collect(),
+        ..Default::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::ErrorCode;
     use wire::api::Request;
     use wire::api::alter_user_scram_credentials::ScramCredentialDeletion;
 
@@ -163,7 +172,7 @@ mod tests {
     fn without_a_controller_every_user_is_refused_once() {
         let deletions = vec![deletion("b", 1), deletion("a", 1)];
         let request = AlterUserScramCredentialsRequest { deletions, upsertions: vec![upsertion("b", 1, "ff")] };
-        let results = refused(users(&request), &ControllerError::NotController);
+        let results = refuse(users(&request), &ControllerError::NotController);
         let told: Vec<_> = results.iter().map(|result| (&*result.user, result.error_code)).collect();
         assert_eq!(told, [("a", ErrorCode::NOT_CONTROLLER), ("b", ErrorCode::NOT_CONTROLLER)]);
     }

@@ -4,9 +4,11 @@
 use std::collections::HashSet;
 
 use metadata::ResourceKind;
+use metadata::acl::AclOperation;
 use wire::ErrorCode;
 use wire::api::{alter_configs, incremental_alter_configs};
 
+use super::Access;
 use crate::controller::ControllerError;
 
 /// A resource of a request.
@@ -44,6 +46,7 @@ pub(super) type AlterationResult = (ErrorCode, Option<String>);
 /// resource, in the order of the request.
 pub(super) async fn alter<R: Resource>(
     node_id: i32,
+    access: &Access<'_>,
     resources: Vec<R>,
     here: impl Fn(&R) -> Option<AlterationResult>,
     ask: impl AsyncFnOnce(Vec<R>) -> Result<Vec<AlterationResult>, ControllerError>,
@@ -51,9 +54,11 @@ pub(super) async fn alter<R: Resource>(
     let mut decided_here = Vec::with_capacity(resources.len());
     let mut passed = Vec::with_capacity(resources.len());
     for resource in resources {
-        let outcome = match check(node_id, &resource) {
-            Ok(()) => here(&resource),
-            Err(message) => Some((ErrorCode::INVALID_REQUEST, Some(message))),
+        let granted = access.check_configs(AclOperation::AlterConfigs, resource.kind(), resource.name());
+        let outcome = match granted.map(|()| check(node_id, &resource)) {
+            Ok(Ok(())) => here(&resource),
+            Ok(Err(message)) => Some((ErrorCode::INVALID_REQUEST, Some(message))),
+            Err(code) => Some((code, None)),
         };
         decided_here.push((resource.kind(), resource.name().to_owned(), outcome));
         if decided_here.last().is_some_and(|(_, _, outcome)| outcome.is_none()) {
@@ -91,6 +96,7 @@ mod tests {
     use alter_configs::{AlterConfigsResource, AlterableConfig};
 
     use super::*;
+    use crate::api::test_support::{TestBroker, context};
 
     fn resource(resource_type: i8, name: &str, keys: &[&str]) -> AlterConfigsResource {
         let configs = keys.iter().map(|key| AlterableConfig { name: (*key).to_owned(), value: None });
@@ -109,12 +115,15 @@ mod tests {
 
     #[tokio::test]
     async fn outcomes_are_in_the_order_of_the_request() {
+        let broker = TestBroker::start().await;
+        let context = context(2);
+        let access = context.access(&broker);
         let resources =
             || vec![resource(2, "a", &[]), resource(4, "2", &[]), resource(8, "1", &[]), resource(2, "b", &[])];
         let here = |resource: &AlterConfigsResource| {
             (resource.resource_type == 8).then_some((ErrorCode::POLICY_VIOLATION, None))
         };
-        let outcomes = alter(1, resources(), here, async |passed: Vec<AlterConfigsResource>| {
+        let outcomes = alter(1, &access, resources(), here, async |passed: Vec<AlterConfigsResource>| {
             assert_eq!(passed.iter().map(Resource::name).collect::<Vec<_>>(), ["a", "b"]);
             Ok(vec![(ErrorCode::NONE, None), (ErrorCode::INVALID_CONFIG, Some("no".to_owned()))])
         });
@@ -123,7 +132,7 @@ mod tests {
         let (refused, here_too) = (("2", ErrorCode::INVALID_REQUEST), ("1", ErrorCode::POLICY_VIOLATION));
         assert_eq!(codes, [("a", ErrorCode::NONE), refused, here_too, ("b", ErrorCode::INVALID_CONFIG)]);
 
-        let outcomes = alter(1, resources(), here, async |_| Err(ControllerError::Stopped)).await;
+        let outcomes = alter(1, &access, resources(), here, async |_| Err(ControllerError::Stopped)).await;
         let codes: Vec<_> = outcomes.iter().map(|(_, _, outcome)| outcome.0).collect();
         assert_eq!(codes, [ErrorCode::NOT_CONTROLLER, refused.1, here_too.1, ErrorCode::NOT_CONTROLLER]);
     }

@@ -33,6 +33,12 @@ fn refuse(count: usize, error_code: ErrorCode, message: &str) -> CreateAclsRespo
     CreateAclsResponse { results: vec![refused; count], ..Default::default() }
 }
 
+/// The answer to who may not.
+pub(super) fn refused(request: &CreateAclsRequest, error_code: ErrorCode) -> CreateAclsResponse {
+    let refused = AclCreationResult { error_code, error_message: None };
+    CreateAclsResponse { results: vec![refused; request.creations.len()], ..Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::acls::tests::{creation, start};

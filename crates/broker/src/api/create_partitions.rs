@@ -3,24 +3,35 @@
 //! Behaviour:
 //! - A topic gets as many as are missing to `count`, placed by the broker or where the client says.
 //! - Each topic is changed or refused by itself; one that is there several times is refused once.
+//! - Needs: ALTER on the topic (TOPIC_AUTHORIZATION_FAILED).
 //! - More than 10,000 new partitions at once are POLICY_VIOLATION (Kafka fails: UNKNOWN_SERVER_ERROR).
 
 use std::sync::Arc;
 
+use metadata::acl::AclOperation;
+use wire::ErrorCode;
 use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult};
 
+use super::access::denied;
 use super::{RequestContext, controlled};
 use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
-    request: CreatePartitionsRequest,
+    context: &RequestContext,
+    mut request: CreatePartitionsRequest,
 ) -> CreatePartitionsResponse {
+    let access = context.access(broker);
+    let denied = denied(&mut request.topics, |topic| access.topic(AclOperation::Alter, &topic.name));
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
-    controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
-        let refused = |name| CreatePartitionsTopicResult { name, error_code, error_message: None };
-        CreatePartitionsResponse { results: names.into_iter().map(refused).collect(), ..Default::default() }
-    })
+    let refused = |error_code| move |name| CreatePartitionsTopicResult { name, error_code, error_message: None };
+    let answer = controlled::within(timeout_ms, broker.controller.ask(request)).await;
+    let mut response = answer.unwrap_or_else(|error_code| {
+        let results = names.into_iter().map(refused(error_code)).collect();
+        CreatePartitionsResponse { results, ..Default::default() }
+    });
+    let denied = denied.into_iter().map(|topic| topic.name);
+    response.results.extend(denied.map(refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED)));
+    response
 }

@@ -5,36 +5,57 @@
 //!   refused once. More than 10,000 partitions at once are POLICY_VIOLATION.
 //! - When the answer comes, the topics can be used.
 //! - -1 partitions or replicas are the broker's defaults. Version 5 has all settings of the topic, version 7 its id.
+//! - Needs: CREATE on the cluster or on the topic (TOPIC_AUTHORIZATION_FAILED). Who may not DESCRIBE_CONFIGS of the
+//!   topic is told that in place of its settings.
 //! - `validate_only` answers as if, and creates nothing.
 
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, CLUSTER_NAME, ResourceType};
+use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
 
+use super::access::denied;
 use super::{RequestContext, controlled};
 use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
-    request: CreateTopicsRequest,
+    context: &RequestContext,
+    mut request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
+    let access = context.access(broker);
+    let may_create_all = access.shows(AclOperation::Create, ResourceType::Cluster, CLUSTER_NAME);
+    let denied = denied(&mut request.topics, |topic| may_create_all || access.topic(AclOperation::Create, &topic.name));
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
-    controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
-        let refused = |name| CreatableTopicResult {
+    let refused = |error_code| {
+        move |name| CreatableTopicResult {
             name,
             error_code,
             configs: Some(Vec::new()),
             ..CreatableTopicResult::default()
-        };
-        CreateTopicsResponse { topics: names.into_iter().map(refused).collect(), ..Default::default() }
-    })
+        }
+    };
+    let mut response =
+        controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
+            CreateTopicsResponse { topics: names.into_iter().map(refused(error_code)).collect(), ..Default::default() }
+        });
+    for topic in response.topics.iter_mut().filter(|topic| topic.error_code.is_none()) {
+        if !access.shows(AclOperation::DescribeConfigs, ResourceType::Topic, &topic.name) {
+            topic.topic_config_error_code = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+            (topic.num_partitions, topic.replication_factor, topic.configs) = (-1, -1, Some(Vec::new()));
+        }
+    }
+    response.topics.extend(denied.into_iter().map(|topic| CreatableTopicResult {
+        error_message: Some("Authorization failed.".to_owned()),
+        ..refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED)(topic.name)
+    }));
+    response
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::ErrorCode;
     use wire::api::create_topics::CreatableTopic;
 
     use super::*;

@@ -36,6 +36,12 @@ fn refuse(count: usize, error_code: ErrorCode, message: &str) -> DeleteAclsRespo
     DeleteAclsResponse { filter_results: vec![refused; count], ..Default::default() }
 }
 
+/// The answer to who may not.
+pub(super) fn refused(request: &DeleteAclsRequest, error_code: ErrorCode) -> DeleteAclsResponse {
+    let refused = DeleteAclsFilterResult { error_code, ..Default::default() };
+    DeleteAclsResponse { filter_results: vec![refused; request.filters.len()], ..Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use wire::api::create_acls::CreateAclsRequest;

@@ -5,6 +5,7 @@
 //!   new start, which never goes back.
 //! - An offset beyond the high watermark is OFFSET_OUT_OF_RANGE.
 //! - A topic that is compacted and nothing else refuses: POLICY_VIOLATION.
+//! - Needs: DELETE on the topic (TOPIC_AUTHORIZATION_FAILED).
 //! - Only the leader takes it. It is answered with the low watermark, when all live followers have deleted as much;
 //!   with REQUEST_TIMED_OUT, when they have not within the request's time. The leader has deleted nevertheless.
 //! - Of a partition that is named twice, the last offset counts, as in Kafka.
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metadata::acl::AclOperation;
 use tokio::time::{Instant, timeout_at};
 use wire::ErrorCode;
 use wire::api::delete_records::{
@@ -21,6 +23,7 @@ use wire::api::delete_records::{
 };
 
 use super::RequestContext;
+use super::access::denied;
 use crate::Broker;
 use crate::partition::Partition;
 use crate::threads::spawn_blocking;
@@ -32,10 +35,12 @@ const NO_EPOCH: i32 = -1;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
-    request: DeleteRecordsRequest,
+    context: &RequestContext,
+    mut request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let access = context.access(broker);
+    let denied = denied(&mut request.topics, |topic| access.topic(AclOperation::Delete, &topic.name));
     let broker = Arc::clone(broker);
     let delete_all = move || {
         let asked = last_of_each(request.topics).into_iter().filter(|topic| !topic.partitions.is_empty());
@@ -59,6 +64,15 @@ pub(super) async fn handle(
         }
         topics.push(DeleteRecordsTopicResult { name, partitions });
     }
+    topics.extend(denied.into_iter().map(|topic| {
+        let refused = |asked: DeleteRecordsPartition| DeleteRecordsPartitionResult {
+            partition_index: asked.partition_index,
+            low_watermark: -1,
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+        };
+        let partitions = topic.partitions.into_iter().map(refused).collect();
+        DeleteRecordsTopicResult { name: topic.name, partitions }
+    }));
     DeleteRecordsResponse { topics, ..Default::default() }
 }
 

@@ -4,12 +4,17 @@
 //! - Each topic is deleted or refused by itself. One that is there several times, by name, by id or by both, is refused
 //!   once: INVALID_REQUEST.
 //! - When the answer comes, the topics cannot be used any more. Their files go in the background.
+//! - Needs: DELETE on the topic (TOPIC_AUTHORIZATION_FAILED). Who may not DESCRIBE a topic that an id is of is not told
+//!   its name.
 //! - TOPIC_DELETION_DISABLED where `delete.topic.enable` is false.
 
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, ResourceType};
+use wire::ErrorCode;
 use wire::api::delete_topics::{DeletableTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 
+use super::access::denied;
 use super::{RequestContext, controlled};
 use crate::Broker;
 
@@ -21,15 +26,36 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: DeleteTopicsRequest,
 ) -> DeleteTopicsResponse {
-    let topics = if context.api_version >= STATES_SINCE {
+    let mut topics = if context.api_version >= STATES_SINCE {
         request.topics
     } else {
         let named = |name| DeleteTopicState { name: Some(name), ..Default::default() };
         request.topic_names.into_iter().map(named).collect()
     };
+    let access = context.access(broker);
+    let image = broker.metadata.load_full();
+    let name_of = |topic: &DeleteTopicState| match &topic.name {
+        Some(name) => Some(name.clone()),
+        None => image.topic_by_id(topic.topic_id).map(|topic| topic.name.to_string()),
+    };
+    let denied = denied(&mut topics, |topic| {
+        // What is not there is for the controller to refuse.
+        name_of(topic).is_none_or(|name| access.topic(AclOperation::Delete, &name))
+    });
+    let denied = denied.into_iter().map(|topic| {
+        let is_visible = |name: &String| access.shows(AclOperation::Describe, ResourceType::Topic, name);
+        let name = topic.name.clone().or_else(|| name_of(&topic).filter(is_visible));
+        DeletableTopicResult {
+            name,
+            topic_id: topic.topic_id,
+            error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            error_message: None,
+        }
+    });
+    let denied: Vec<_> = denied.collect();
     let (timeout_ms, topic_names) = (request.timeout_ms, Vec::new());
     let answer = broker.controller.ask(DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
-    controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {
+    let mut response = controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {
         let refused = |topic: DeleteTopicState| DeletableTopicResult {
             name: topic.name,
             topic_id: topic.topic_id,
@@ -37,12 +63,14 @@ pub(super) async fn handle(
             error_message: None,
         };
         DeleteTopicsResponse { responses: topics.into_iter().map(refused).collect(), ..Default::default() }
-    })
+    });
+    response.responses.extend(denied);
+    response
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::{ErrorCode, Uuid};
+    use wire::Uuid;
 
     use super::*;
     use crate::api::test_support::{TestBroker, context, led_by};

@@ -76,6 +76,11 @@ fn resource(acls: &[&Acl]) -> DescribeAclsResource {
     }
 }
 
+/// The answer to who may not.
+pub(super) fn refused(_: &DescribeAclsRequest, error_code: ErrorCode) -> DescribeAclsResponse {
+    DescribeAclsResponse { error_code, ..Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use wire::Uuid;
@@ -135,9 +140,9 @@ mod tests {
             operation: 3 + i8::from(n >= 200),
             permission_type: 3,
         };
-        // A batch of the metadata log takes no more at once.
-        for first in (0..250).step_by(10) {
-            broker.commit((first..first + 10).map(|n| record(n).into())).await;
+        // A batch of the metadata log may not be larger.
+        for some in (0..250).step_by(10) {
+            broker.commit((some..some + 10).map(|n| record(n).into())).await;
         }
         let ask = async |request| {
             let answer = handle(&broker, &context(3), request).await;
@@ -149,8 +154,8 @@ mod tests {
             resource_type: 3,
             ..record(n)
         };
-        for first in (0..50).step_by(10) {
-            broker.commit((first..first + 10).map(|n| of_groups(n).into())).await;
+        for some in (0..50).step_by(10) {
+            broker.commit((some..some + 10).map(|n| of_groups(n).into())).await;
         }
         assert_eq!(ask(all()).await, (ErrorCode::POLICY_VIOLATION, 0));
         assert_eq!(ask(DescribeAclsRequest { operation: 4, ..all() }).await, (ErrorCode::NONE, 50));

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use metadata::changes::quotas;
+use wire::ErrorCode;
 use wire::api::describe_client_quotas::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 
 use super::RequestContext;
@@ -30,6 +31,11 @@ pub(super) async fn handle(
             ..Default::default()
         },
     }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &DescribeClientQuotasRequest, error_code: ErrorCode) -> DescribeClientQuotasResponse {
+    DescribeClientQuotasResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

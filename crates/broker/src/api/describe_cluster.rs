@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wire::ErrorCode;
 use wire::api::describe_cluster::{DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse};
 
-use super::{RequestContext, nodes, operations};
+use super::{RequestContext, nodes};
 use crate::Broker;
 
 const BROKERS: i8 = 1;
@@ -39,7 +39,9 @@ pub(super) async fn handle(
                 is_fenced: node.fenced,
             })
             .collect(),
-        cluster_authorized_operations: operations::cluster(request.include_cluster_authorized_operations),
+        cluster_authorized_operations: context
+            .access(broker)
+            .cluster_operations(request.include_cluster_authorized_operations),
         ..Default::default()
     }
 }

@@ -5,6 +5,8 @@
 //! - A broker is this one, by its id; no id stands for what was set for all brokers while they ran.
 //! - A group need not exist: it has the settings that it would start with.
 //! - Passwords are never shown.
+//! - Needs: DESCRIBE_CONFIGS on the topic, the group, or else the cluster (TOPIC_, GROUP_,
+//!   CLUSTER_AUTHORIZATION_FAILED).
 //! - A resource that is named twice with the same keys is answered once.
 //! - A request is answered up to 150,000 settings, or 16 MiB of them; resources beyond are POLICY_VIOLATION. Kafka has
 //!   no such bound.
@@ -16,6 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use configuration::describe::{self, Include};
+use metadata::acl::AclOperation;
 use metadata::{ConfigResource, MetadataImage, ResourceKind, validate_name};
 use wire::ErrorCode;
 use wire::api::describe_configs::{
@@ -43,6 +46,7 @@ pub(super) async fn handle(
     let mut size = context.answer_size(broker, LargeAnswer::Described);
     let include = Include { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let image = broker.metadata.load_full();
+    let access = context.access(broker);
     let (mut settings, mut bytes) = (0, 0);
     let mut pace = Pace::default();
     let mut named = HashSet::new();
@@ -55,7 +59,10 @@ pub(super) async fn handle(
         size.add(expected_bytes(&resource, include)).await;
         let described = match settings < SETTINGS_MAX && bytes < DESCRIBED_BYTES_MAX {
             false => Err(Refusal::new(ErrorCode::POLICY_VIOLATION, "Too many settings at once.")),
-            true => describe(broker, &image, &resource, include),
+            true => access
+                .check_configs(AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name)
+                .map_err(|code| Refusal::new(code, ""))
+                .and_then(|()| describe(broker, &image, &resource, include)),
         };
         let result = DescribeConfigsResult {
             resource_type: resource.resource_type,

@@ -1,6 +1,7 @@
 //! DescribeGroups (key 15), versions 0-6: groups with their members and what they are assigned.
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on each group (GROUP_AUTHORIZATION_FAILED).
 //! - A group that does not exist is in state Dead, from version 6 on with GROUP_ID_NOT_FOUND (KIP-1043).
 //! - Members' metadata and the protocol are told only while the group is stable.
 //! - A group that is named twice is answered once. Groups beyond 16 MiB of members' data are POLICY_VIOLATION. Kafka
@@ -9,6 +10,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, ResourceType};
 use wire::ErrorCode;
 use wire::api::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup};
 
@@ -16,14 +18,12 @@ use super::{Pace, RequestContext};
 use crate::Broker;
 use crate::memory::{DESCRIBED_BYTES_MAX, LargeAnswer};
 
-/// What may be done to a group, as bits (KIP-430): read, delete, describe, describe and alter configs.
-pub(super) const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
-
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
+    let access = context.access(broker);
     let mut size = context.answer_size(broker, LargeAnswer::Described);
     let (mut named, mut described_bytes) = (HashSet::new(), 0);
     let mut groups = Vec::with_capacity(request.groups.len());
@@ -38,9 +38,14 @@ pub(super) async fn handle(
             });
             continue;
         }
+        if let Err(error_code) = access.check_group(AclOperation::Describe, group_id) {
+            groups.push(DescribedGroup { error_code, group_id: group_id.clone(), ..Default::default() });
+            pace.step(1).await;
+            continue;
+        }
         let mut group = broker.groups.describe_group(context.api_version, group_id);
         if request.include_authorized_operations && group.error_code.is_none() {
-            group.authorized_operations = GROUP_OPERATIONS;
+            group.authorized_operations = access.operations(ResourceType::Group, group_id);
         }
         // Members' data are shared with the group until the answer is written.
         let group_bytes = size_bytes(&group);

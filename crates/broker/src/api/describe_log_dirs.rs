@@ -1,6 +1,7 @@
 //! DescribeLogDirs (key 35), versions 1-5: the data directory, and the sizes of the logs in it.
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Null is all partitions. Of those that are named, the ones that are not here are left out.
 //! - The `offset_lag` of a leader is 0. A follower lags by what it lacks of the high watermark that its
 //!   leader has told. No log moves between directories: `is_future_key` is never set.
@@ -75,6 +76,11 @@ fn describe(partition: &Partition) -> DescribeLogDirsPartition {
         offset_lag: partition.offset_lag(),
         is_future_key: false,
     }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &DescribeLogDirsRequest, error_code: ErrorCode) -> DescribeLogDirsResponse {
+    DescribeLogDirsResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

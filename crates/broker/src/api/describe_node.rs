@@ -26,7 +26,7 @@ pub(super) async fn handle(
     if request.cluster_id != broker.cluster_id {
         return refuse(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
-    if let Err(error_code) = broker.senders.check(&request.sender, context.client_address).await {
+    if let Err(error_code) = broker.senders.check(&request.sender, context.origin()).await {
         return refuse(error_code);
     }
     let metrics = Metrics::new(broker);

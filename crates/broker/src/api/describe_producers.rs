@@ -1,6 +1,7 @@
 //! DescribeProducers (key 61), versions 0-0: the idempotent producers that a partition remembers.
 //!
 //! Behaviour:
+//! - Needs: READ on each topic (TOPIC_AUTHORIZATION_FAILED).
 //! - In the order of their ids, with the epoch, the last sequence and the last timestamp of each; no transaction and no
 //!   coordinator (-1) for a producer that uses none.
 //! - Only the leader answers.
@@ -11,6 +12,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use metadata::acl::AclOperation;
 use metadata::validate_name;
 use wire::ErrorCode;
 use wire::api::describe_producers::{
@@ -31,12 +33,12 @@ pub(super) async fn handle(
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
     let permit = context.large_answer(broker, LargeAnswer::Producers).await;
-    let broker = Arc::clone(broker);
+    let (broker, context) = (Arc::clone(broker), context.clone());
     // A log that is being written to has to be waited for.
     let describe = move || {
         // A thread goes on when its client has gone.
         let _permit = permit;
-        describe_all(&broker, &request)
+        describe_all(&broker, &context, &request)
     };
     spawn_blocking(describe).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a look at producers ended");
@@ -44,7 +46,12 @@ pub(super) async fn handle(
     })
 }
 
-fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> DescribeProducersResponse {
+fn describe_all(
+    broker: &Broker,
+    context: &RequestContext,
+    request: &DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let access = context.access(broker);
     // Each partition may remember thousands of producers: asking for the same one many times must not multiply them.
     // By a number for each name, which is not looked at again for each partition.
     let mut numbers: HashMap<&str, usize> = HashMap::new();
@@ -54,10 +61,14 @@ fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> Describe
     for topic in &request.topics {
         let next = numbers.len();
         let number = *numbers.entry(&topic.name).or_insert(next);
+        let granted = match validate_name(&topic.name) {
+            Ok(()) => access.check_topic(AclOperation::Read, &topic.name).map_err(|error_code| (error_code, None)),
+            Err(error) => Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(error.to_string()))),
+        };
         let mut partitions: Vec<PartitionResponse> = Vec::new();
         for &index in topic.partition_indexes.iter().filter(|index| answered.insert((number, **index))) {
             let mut partition = match described_bytes < DESCRIBED_BYTES_MAX {
-                true => describe(broker, &topic.name, index),
+                true => describe(broker, &granted, &topic.name, index),
                 false => {
                     let error_code = ErrorCode::POLICY_VIOLATION;
                     PartitionResponse { partition_index: index, error_code, ..Default::default() }
@@ -74,14 +85,16 @@ fn describe_all(broker: &Broker, request: &DescribeProducersRequest) -> Describe
     DescribeProducersResponse { topics, ..Default::default() }
 }
 
-fn describe(broker: &Broker, topic: &str, partition_index: i32) -> PartitionResponse {
+/// The producers of a partition, or why those of its topic are not told.
+fn describe(
+    broker: &Broker,
+    granted: &Result<(), (ErrorCode, Option<String>)>,
+    topic: &str,
+    partition_index: i32,
+) -> PartitionResponse {
     let response = PartitionResponse { partition_index, ..Default::default() };
-    if let Err(error) = validate_name(topic) {
-        return PartitionResponse {
-            error_code: ErrorCode::INVALID_TOPIC_EXCEPTION,
-            error_message: Some(error.to_string()),
-            ..response
-        };
+    if let Err((error_code, error_message)) = granted {
+        return PartitionResponse { error_code: *error_code, error_message: error_message.clone(), ..response };
     }
     let found = broker.partitions.find_by_name(topic, partition_index);
     match found.and_then(|partition| partition.check_leader().map(|()| partition)) {

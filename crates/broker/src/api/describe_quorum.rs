@@ -1,6 +1,7 @@
 //! DescribeQuorum (key 55), versions 0-2: the voters and observers of the metadata log, and how far each has got.
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Answers for partition 0 of `__cluster_metadata` alone. A request that names anything else, or more, is
 //!   UNKNOWN_TOPIC_OR_PARTITION for each partition that it names.
 //! - A request of very many partitions is INVALID_REQUEST as a whole: the answer is much larger than the request.
@@ -105,6 +106,11 @@ fn refuse(topics: Vec<TopicRequest>) -> DescribeQuorumResponse {
         partitions: topic.partitions.into_iter().map(refused).collect(),
     });
     DescribeQuorumResponse { error_message: Some(String::new()), topics: topics.collect(), ..Default::default() }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &DescribeQuorumRequest, error_code: ErrorCode) -> DescribeQuorumResponse {
+    DescribeQuorumResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

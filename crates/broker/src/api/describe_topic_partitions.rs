@@ -6,6 +6,8 @@
 //!   `max.request.partition.size.limit`. The cursor says where the next page begins.
 //! - A cursor must name one of the topics asked for, unless all are; it may name one that is gone. Otherwise, or when
 //!   its partition is negative, every topic is INVALID_REQUEST.
+//! - Needs: DESCRIBE on each topic. All topics are without those that a client may not see; a name is
+//!   TOPIC_AUTHORIZATION_FAILED, and comes first.
 //! - A partition without a leader, or with one that the client cannot reach, has leader -1 and no error.
 //! - A name that cannot be a topic's is INVALID_TOPIC_EXCEPTION for that topic (Kafka fails the request: -1).
 
@@ -13,6 +15,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, ResourceType};
 use metadata::{MetadataImage, NO_LEADER, Partition, Topic, is_internal, validate_name};
 use wire::ErrorCode;
 use wire::api::describe_topic_partitions::{
@@ -20,7 +23,7 @@ use wire::api::describe_topic_partitions::{
     DescribeTopicPartitionsResponseTopic,
 };
 
-use super::{Pace, RequestContext, nodes, operations};
+use super::{Pace, RequestContext, nodes};
 use crate::Broker;
 
 pub(super) async fn handle(
@@ -30,15 +33,22 @@ pub(super) async fn handle(
 ) -> DescribeTopicPartitionsResponse {
     let image = broker.metadata.load_full();
     let mut pace = Pace::default();
-    let mut asked: BTreeSet<&str> = BTreeSet::new();
+    let access = context.access(broker);
+    let (mut asked, mut denied): (BTreeSet<&str>, BTreeSet<&str>) = Default::default();
     for topic in &request.topics {
-        asked.insert(&topic.name);
+        let name = topic.name.as_str();
+        if !asked.contains(name) && !denied.contains(name) {
+            let is_visible = access.topic(AclOperation::Describe, name);
+            if is_visible { &mut asked } else { &mut denied }.insert(name);
+        }
         pace.step(1).await;
     }
+    let is_all = request.topics.is_empty();
     if let Some(cursor) = &request.cursor
-        && (cursor.partition_index < 0 || !(asked.is_empty() || asked.contains(cursor.topic_name.as_str())))
+        && (cursor.partition_index < 0 || !(is_all || asked.contains(cursor.topic_name.as_str())))
     {
-        let topics = asked.into_iter().map(|name| DescribeTopicPartitionsResponseTopic {
+        let refused = asked.into_iter().chain(denied);
+        let topics = refused.map(|name| DescribeTopicPartitionsResponseTopic {
             error_code: ErrorCode::INVALID_REQUEST,
             name: Some(name.to_owned()),
             ..Default::default()
@@ -48,18 +58,22 @@ pub(super) async fn handle(
     let limit = request.response_partition_limit.min(broker.config().max_request_partition_size_limit).max(1);
     let start = request.cursor.as_ref().map_or("", |cursor| cursor.topic_name.as_str());
     let count = |name: &str| image.topic(name).map_or(0, |topic| topic.partitions.len());
-    let (parts, next_cursor) = if asked.is_empty() {
-        page(image.topics_from(start).map(|topic| &*topic.name), count, request.cursor.as_ref(), limit as usize)
+    let (parts, next_cursor) = if is_all {
+        let shown = |name: &&str| access.shows(AclOperation::Describe, ResourceType::Topic, name);
+        let names = image.topics_from(start).map(|topic| &*topic.name).filter(shown);
+        page(names, count, request.cursor.as_ref(), limit as usize)
     } else {
         page(asked.range(start..).copied(), count, request.cursor.as_ref(), limit as usize)
     };
-    let mut topics = Vec::with_capacity(parts.len());
+    let mut topics: Vec<_> = denied.into_iter().map(denied_name).collect();
     for (name, partitions) in parts {
         pace.step(1 + partitions.len()).await;
-        topics.push(match image.topic(name) {
+        let described = match image.topic(name) {
             Some(topic) => describe(&image, &context.listener, topic, partitions),
             None => unknown(name),
-        });
+        };
+        let topic_authorized_operations = access.operations(ResourceType::Topic, name);
+        topics.push(DescribeTopicPartitionsResponseTopic { topic_authorized_operations, ..described });
     }
     DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() }
 }
@@ -77,7 +91,7 @@ fn describe(
         topic_id: topic.id,
         is_internal: is_internal(&topic.name),
         partitions: partitions.map(partition).collect(),
-        topic_authorized_operations: operations::TOPIC,
+        ..Default::default()
     }
 }
 
@@ -109,7 +123,15 @@ fn unknown(name: &str) -> DescribeTopicPartitionsResponseTopic {
         },
         name: Some(name.to_owned()),
         is_internal: is_internal(name),
-        topic_authorized_operations: operations::TOPIC,
+        ..Default::default()
+    }
+}
+
+/// A topic that the client may not know of, whether it is there or not.
+fn denied_name(name: &str) -> DescribeTopicPartitionsResponseTopic {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+        name: Some(name.to_owned()),
         ..Default::default()
     }
 }

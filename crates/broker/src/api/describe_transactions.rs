@@ -1,31 +1,49 @@
 //! DescribeTransactions (key 65), version 0: transactions of which this broker is the coordinator (KIP-664).
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on each transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). Topics that the client may not
+//!   DESCRIBE are left out.
 //! - With the partitions that the transaction has written to so far. An id that is named twice is described once.
 //! - An id that nobody has used is TRANSACTIONAL_ID_NOT_FOUND.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wire::api::describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse};
+use metadata::acl::{AclOperation, ResourceType};
+use wire::ErrorCode;
+use wire::api::describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse, TransactionState};
 
 use super::RequestContext;
+use super::access::denied;
 use crate::Broker;
 use crate::memory::LargeAnswer;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: DescribeTransactionsRequest,
+    mut request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
     let _permit = context.large_answer(broker, LargeAnswer::Described).await;
-    broker.transactions.describe(request)
+    let access = context.access(broker);
+    let ids = &mut request.transactional_ids;
+    let denied = denied(ids, |id| access.transactional_id(AclOperation::Describe, id));
+    let mut response = broker.transactions.describe(request);
+    if access.is_restricted() {
+        for state in &mut response.transaction_states {
+            state.topics.retain(|topic| access.shows(AclOperation::Describe, ResourceType::Topic, &topic.topic));
+        }
+    }
+    let denied = denied.into_iter().collect::<BTreeSet<_>>().into_iter();
+    response.transaction_states.extend(denied.map(|transactional_id| TransactionState {
+        error_code: ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        transactional_id,
+        ..Default::default()
+    }));
+    response
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::ErrorCode;
-    use wire::api::describe_transactions::TransactionState;
-
     use super::*;
     use crate::api::test_producer::{TOPIC, TestProducer, V1, start};
     use crate::api::test_support::context;

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use metadata::changes::scram;
+use wire::ErrorCode;
 use wire::api::describe_user_scram_credentials::{
     DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse,
 };
@@ -25,6 +26,14 @@ pub(super) async fn handle(
     let _permit = context.large_answer(broker, LargeAnswer::Described).await;
     let results = scram::describe(&broker.metadata.load(), request.users.as_deref());
     DescribeUserScramCredentialsResponse { results, ..Default::default() }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(
+    _: &DescribeUserScramCredentialsRequest,
+    error_code: ErrorCode,
+) -> DescribeUserScramCredentialsResponse {
+    DescribeUserScramCredentialsResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! ElectLeaders (key 43), versions 0-2: make the preferred replica, or any replica, leader.
 //!
 //! Behaviour:
+//! - Needs: ALTER on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Preferred (0): the first replica leads again if it is in sync. Unclean (1): any replica leads if none does. A
 //!   partition that needs no election is ELECTION_NOT_NEEDED.
 //! - All partitions (null): those that need no election are left out, so each topic is there without partitions, as in
@@ -55,6 +56,11 @@ fn refuse(asked: &[TopicPartitions], error_code: ErrorCode, message: Option<Stri
         partition_result: topic.partitions.iter().map(refused).collect(),
     });
     ElectLeadersResponse { error_code, replica_election_results: results.collect(), ..Default::default() }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(request: &ElectLeadersRequest, error_code: ErrorCode) -> ElectLeadersResponse {
+    refuse(request.topic_partitions.as_deref().unwrap_or_default(), error_code, None)
 }
 
 #[cfg(test)]

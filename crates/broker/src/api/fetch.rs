@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::MetadataCache;
+use metadata::acl::AclOperation;
 use platform::Clock;
 use storage::{AbortedTransaction, ReadError, Span};
 use tokio::time::Instant;
@@ -37,7 +38,7 @@ use wire::{ErrorCode, Records};
 
 use self::copies::Answered;
 use self::followers::Follower;
-use super::{Call, Pace, leaders};
+use super::{Call, Pace, RequestContext, leaders};
 use crate::Broker;
 use crate::close_reason::CloseReason;
 use crate::fetch_sessions::{FetchSessions, Opened, Sent, Target, Targets};
@@ -73,6 +74,8 @@ pub(crate) struct FetchContext<'a> {
     pub(crate) is_inter_broker: bool,
     /// What copied records are charged to, and the address of the client.
     pub(crate) memory: Option<(&'a Memory, IpAddr)>,
+    /// Who asks, where that matters: whose rights are looked at anew for each answer.
+    pub(crate) reader: Option<(&'a Broker, &'a RequestContext)>,
 }
 
 /// Answers the request: its frame, records not copied.
@@ -92,6 +95,7 @@ pub(super) async fn answer(broker: Arc<Broker>, call: Call, request: FetchReques
         listener: &context.listener,
         is_inter_broker: context.is_inter_broker,
         memory: Some((&broker.memory, context.client_address.ip())),
+        reader: Some((&broker, context)),
     };
     let (response, spans) = serve(&service, &asked, request).await;
     Ok(Frame::encode_with_spans(&FetchRequest::API, context.api_version, *correlation_id, &response, spans)?)
@@ -111,6 +115,9 @@ pub(crate) async fn serve(
         Sender::Follower(follower) if !follower.is_registered(&service.metadata.load()) => {
             return refuse(ErrorCode::STALE_BROKER_EPOCH);
         }
+        Sender::Follower(follower) if !follower.may_be_from(asked, &service.metadata.load()) => {
+            return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+        }
         sender => sender,
     };
     let limits = Limits {
@@ -121,7 +128,7 @@ pub(crate) async fn serve(
         Ok(session) => session,
         Err(code) => return refuse(code),
     };
-    session.targets.find_partitions(service.partitions, version).await;
+    find_partitions(service, asked, &mut session.targets).await;
     // A follower says what it has once; the reads below tell nothing new of it.
     let fetched_ms = Some(service.clock.now().monotonic_ms);
     let mut reads = read(service, &sender, &limits, &session.targets, fetched_ms).await;
@@ -137,7 +144,7 @@ pub(crate) async fn serve(
             // Whether bytes came or time ran out, the answer is what is there.
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
             drop(registration);
-            session.targets.find_partitions(service.partitions, version).await;
+            find_partitions(service, asked, &mut session.targets).await;
             reads = read(service, &sender, &limits, &session.targets, None).await;
         }
     }
@@ -146,6 +153,17 @@ pub(crate) async fn serve(
         followers::note_sent(quota, &session.targets, &reads, service.clock.now().monotonic_ms);
     }
     respond(service, asked, session, reads).await
+}
+
+/// Looks up the partitions that the sender may read, by what it may do now: rights end at once.
+async fn find_partitions(service: &Service<'_>, asked: &FetchContext<'_>, targets: &mut Targets) {
+    targets.find_partitions(service.partitions, asked.version).await;
+    if let Some((broker, context)) = asked.reader
+        && broker.authorizer.is_some()
+    {
+        let access = context.access(broker);
+        targets.deny(|topic| access.topic(AclOperation::Read, topic));
+    }
 }
 
 /// Looks at all targets. What takes long is left to other threads, and looked at again.

@@ -2,6 +2,9 @@
 //! from version 4 on several.
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on the group (GROUP_AUTHORIZATION_FAILED) or the transactional id
+//!   (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). No topic is created for who may not. For share groups CLUSTER_ACTION
+//!   (CLUSTER_AUTHORIZATION_FAILED).
 //! - The coordinator of a group is the leader of the partition of `__consumer_offsets` that holds it, that of a
 //!   transactional id (key type 1) the leader of its partition of `__transaction_state`. Each topic is created when it
 //!   is first asked for.
@@ -12,9 +15,11 @@ use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
 use coordinator::txn::TRANSACTION_STATE_TOPIC;
+use metadata::acl::AclOperation;
 use wire::ErrorCode;
 use wire::api::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
+use super::access::Access;
 use super::{Pace, RequestContext, nodes};
 use crate::Broker;
 
@@ -30,22 +35,19 @@ pub(super) async fn handle(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
     let key_type = request.key_type;
+    let access = context.access(broker);
     // Once, however many keys are looked for.
-    let has_topic = match key_type {
-        GROUP => broker.groups.ensure_offsets_topic().await.is_ok(),
-        TRANSACTION => broker.transactions.ensure_topic().await.is_ok(),
-        _ => true,
-    };
+    let mut has_topic = None;
     if context.api_version >= MANY_SINCE {
         let mut coordinators = Vec::with_capacity(request.coordinator_keys.len());
         let mut pace = Pace::default();
         for key in request.coordinator_keys {
-            coordinators.push(find(broker, context, key_type, has_topic, key));
+            coordinators.push(find(broker, context, &access, key_type, &mut has_topic, key).await);
             pace.step(1).await;
         }
         return FindCoordinatorResponse { coordinators, ..Default::default() };
     }
-    let found = find(broker, context, key_type, has_topic, request.key);
+    let found = find(broker, context, &access, key_type, &mut has_topic, request.key).await;
     // These versions name the absence of an error.
     let message = match found.error_code {
         ErrorCode::NONE => Some("NONE".to_owned()),
@@ -61,17 +63,26 @@ pub(super) async fn handle(
     }
 }
 
-fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool, key: String) -> Coordinator {
-    let result = match key_type {
-        GROUP | TRANSACTION if !has_topic => {
-            Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of the coordinator could not be created."))
+/// The coordinator of a key, or why the client is not told of it. `has_topic` is whether the coordinators' topic is
+/// there, once that is known.
+async fn find(
+    broker: &Broker,
+    context: &RequestContext,
+    access: &Access<'_>,
+    key_type: i8,
+    has_topic: &mut Option<bool>,
+    key: String,
+) -> Coordinator {
+    let found = match check(access, key_type, &key) {
+        Ok(()) => {
+            if has_topic.is_none() {
+                *has_topic = Some(ensure_topic(broker, key_type).await);
+            }
+            look_up(broker, context, key_type, *has_topic == Some(true), &key)
         }
-        GROUP => leader(broker, context, OFFSETS_TOPIC, broker.groups.partition_for(&key)),
-        TRANSACTION => leader(broker, context, TRANSACTION_STATE_TOPIC, broker.transactions.partition_for(&key)),
-        SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
-        _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
+        Err(denied) => Err(denied),
     };
-    let (error_code, message) = match result {
+    let (error_code, message) = match found {
         Ok(found) => return Coordinator { key, ..found },
         Err(error) => error,
     };
@@ -82,6 +93,46 @@ fn find(broker: &Broker, context: &RequestContext, key_type: i8, has_topic: bool
         error_code,
         error_message: Some(message.to_owned()),
         ..Default::default()
+    }
+}
+
+/// Whether the client may know of a key.
+fn check(access: &Access<'_>, key_type: i8, key: &str) -> Result<(), (ErrorCode, &'static str)> {
+    let (granted, message) = match key_type {
+        GROUP => (access.check_group(AclOperation::Describe, key), "Group authorization failed."),
+        TRANSACTION => {
+            let granted = access.check_transactional_id(AclOperation::Describe, key);
+            (granted, "Transactional Id authorization failed.")
+        }
+        SHARE => (access.check_cluster(AclOperation::ClusterAction), "Cluster authorization failed."),
+        _ => return Ok(()),
+    };
+    granted.map_err(|error_code| (error_code, message))
+}
+
+async fn ensure_topic(broker: &Broker, key_type: i8) -> bool {
+    match key_type {
+        GROUP => broker.groups.ensure_offsets_topic().await.is_ok(),
+        TRANSACTION => broker.transactions.ensure_topic().await.is_ok(),
+        _ => true,
+    }
+}
+
+fn look_up(
+    broker: &Broker,
+    context: &RequestContext,
+    key_type: i8,
+    has_topic: bool,
+    key: &str,
+) -> Result<Coordinator, (ErrorCode, &'static str)> {
+    match key_type {
+        GROUP | TRANSACTION if !has_topic => {
+            Err((ErrorCode::COORDINATOR_NOT_AVAILABLE, "The topic of the coordinator could not be created."))
+        }
+        GROUP => leader(broker, context, OFFSETS_TOPIC, broker.groups.partition_for(key)),
+        TRANSACTION => leader(broker, context, TRANSACTION_STATE_TOPIC, broker.transactions.partition_for(key)),
+        SHARE => Err((ErrorCode::INVALID_REQUEST, "This broker does not serve share groups.")),
+        _ => Err((ErrorCode::INVALID_REQUEST, "The coordinator's key type is unknown.")),
     }
 }
 

@@ -15,7 +15,7 @@ use super::RequestContext;
 use crate::Broker;
 
 pub(super) async fn handle(broker: &Arc<Broker>, context: &RequestContext, request: ForwardRequest) -> ForwardResponse {
-    match broker.senders.check(&request.sender, context.client_address).await {
+    match broker.senders.check(&request.sender, context.origin()).await {
         Ok(()) => broker.controller.answer(request).await,
         Err(error_code) => ForwardResponse { error_code, ..Default::default() },
     }

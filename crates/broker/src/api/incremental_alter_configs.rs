@@ -4,6 +4,7 @@
 //! - Each resource is altered as a whole or refused by itself. When the answer comes, the change works.
 //! - Brokers: this one, by its id, or all, without one. What cannot change while a broker runs is INVALID_REQUEST.
 //! - A setting that does not exist is INVALID_CONFIG, a broker's too (Kafka takes any name there).
+//! - Needs: ALTER_CONFIGS on the topic, the group, or else the cluster (TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED).
 //! - `validate_only` answers as if, and changes nothing.
 //! - Loggers: this broker's, until it ends ([`super::loggers`]).
 //!
@@ -21,7 +22,7 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
     let IncrementalAlterConfigsRequest { resources, validate_only } = request;
@@ -29,7 +30,8 @@ pub(super) async fn handle(
         let is_loggers = ResourceKind::from_id(resource.resource_type) == Some(ResourceKind::BrokerLogger);
         is_loggers.then(|| loggers::alter(&broker.env.loggers, broker.node_id, resource, validate_only))
     };
-    let altered = alteration::alter(broker.node_id, resources, here, async |resources| {
+    let access = context.access(broker);
+    let altered = alteration::alter(broker.node_id, &access, resources, here, async |resources| {
         let request = IncrementalAlterConfigsRequest { resources, validate_only };
         let answers = broker.controller.ask(request).await?.responses;
         Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())

@@ -1,6 +1,7 @@
 //! JoinGroup (key 11), versions 0-9: a member joins, or joins again for a rebalance.
 //!
 //! Behaviour:
+//! - Needs: READ on the group (GROUP_AUTHORIZATION_FAILED).
 //! - The answer waits until the rebalance has all members, or its time is up.
 //! - From version 4 on a dynamic member without an id is given one first: MEMBER_ID_REQUIRED (KIP-394).
 //! - A member's protocols may take as much as `GroupConfig::max_member_metadata_bytes`: else MESSAGE_TOO_LARGE. Kafka
@@ -10,6 +11,7 @@
 use std::sync::Arc;
 
 use coordinator::group::Caller;
+use metadata::acl::AclOperation;
 use wire::api::join_group::{JoinGroupRequest, JoinGroupResponse};
 
 use super::RequestContext;
@@ -24,12 +26,17 @@ pub(super) async fn handle(
     context: &RequestContext,
     request: JoinGroupRequest,
 ) -> JoinGroupResponse {
-    let caller = Caller {
-        api_version: context.api_version,
-        client_id: context.client_id.as_deref(),
-        client_host: context.client_address.ip(),
+    let mut response = match context.access(broker).check_group(AclOperation::Read, &request.group_id) {
+        Ok(()) => {
+            let caller = Caller {
+                api_version: context.api_version,
+                client_id: context.client_id.as_deref(),
+                client_host: context.client_address.ip(),
+            };
+            broker.groups.join_group(caller, request).await
+        }
+        Err(error_code) => JoinGroupResponse { error_code, ..Default::default() },
     };
-    let mut response = broker.groups.join_group(caller, request).await;
     if context.api_version < NULL_PROTOCOL_NAME_SINCE {
         response.protocol_name.get_or_insert_default();
     }

@@ -1,6 +1,7 @@
 //! ListConfigResources (key 74), versions 0-1: what has, or can have, settings of its own.
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE_CONFIGS on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Topics and brokers that exist, and groups that have settings of their own (KIP-1142). An empty list of types is
 //!   all of them; a type that Kafka does not list is UNSUPPORTED_VERSION.
 //! - Version 0 is ListClientMetricsResources (KIP-1000).
@@ -72,6 +73,11 @@ fn names(image: &MetadataImage, kind: ResourceKind) -> Vec<String> {
             configs.filter(|resource| resource.kind == kind).map(|resource| resource.name.clone()).collect()
         }
     }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &ListConfigResourcesRequest, error_code: ErrorCode) -> ListConfigResourcesResponse {
+    ListConfigResourcesResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

@@ -10,11 +10,13 @@
 //! - The client's leader epoch is checked (KIP-320); the answer has the epoch of what was found.
 //! - Only the leader answers. As long as its high watermark is not that of its own epoch, it may lie below what
 //!   consumers were told before: what needs it is OFFSET_NOT_AVAILABLE (KIP-207).
+//! - Needs: DESCRIBE on each topic (TOPIC_AUTHORIZATION_FAILED).
 //! - A debugger (replica id -2) may ask any replica, for what its log has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use metadata::acl::AclOperation;
 use platform::ELEMENTS_PER_TURN;
 use storage::ReadError;
 use wire::ErrorCode;
@@ -45,11 +47,11 @@ pub(super) async fn handle(
     let is_small = timestamps.clone().count() <= ELEMENTS_PER_TURN;
     let reads = timestamps.clone().any(|timestamp| Question::new(timestamp, version).is_ok_and(Question::reads));
     if is_small && !reads {
-        return answer(broker, version, &request);
+        return answer(broker, context, &request);
     }
     let cold_reads = broker.partitions.cold_reads().clone();
-    let broker = Arc::clone(broker);
-    let search = move || answer(&broker, version, &request);
+    let (broker, context) = (Arc::clone(broker), context.clone());
+    let search = move || answer(&broker, &context, &request);
     let answered = if reads { cold_reads.run(search).await } else { spawn_blocking(search).await.ok() };
     answered.unwrap_or_else(|| {
         tracing::error!("a search for offsets ended");
@@ -57,7 +59,9 @@ pub(super) async fn handle(
     })
 }
 
-fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+fn answer(broker: &Broker, context: &RequestContext, request: &ListOffsetsRequest) -> ListOffsetsResponse {
+    let version = context.api_version;
+    let access = context.access(broker);
     let reader = match (request.replica_id, request.isolation_level) {
         (DEBUGGING_REPLICA_ID, _) => Ok(Reader::Debugger),
         (_, 0) => Ok(Reader::Consumer(Isolation::ReadUncommitted)),
@@ -81,12 +85,13 @@ fn answer(broker: &Broker, version: i16, request: &ListOffsetsRequest) -> ListOf
     let mut topics = Vec::with_capacity(request.topics.len());
     for (number, topic) in numbered {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
+        let granted = access.check_topic(AclOperation::Describe, &topic.name);
         for asked in &topic.partitions {
             let times = times_asked.entry((number, asked.partition_index)).or_default();
             let found = match *times {
                 // A repetition that has been answered.
                 0 => continue,
-                1 => reader.and_then(|reader| {
+                1 => granted.and(reader).and_then(|reader| {
                     let partition = broker.partitions.find_by_name(&topic.name, asked.partition_index)?;
                     find(&partition, version, asked, reader).map_err(|code| as_known(code, version))
                 }),

@@ -2,11 +2,13 @@
 //! KIP-994, KIP-1152).
 //!
 //! Behaviour:
+//! - Needs: DESCRIBE on each transactional id: others are left out.
 //! - By state, producer, age and a regular expression that the whole id has to match. States that are unknown are named
 //!   in the answer; an expression that is none is INVALID_REGULAR_EXPRESSION.
 
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, ResourceType};
 use wire::api::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 
 use super::RequestContext;
@@ -19,7 +21,13 @@ pub(super) async fn handle(
     request: ListTransactionsRequest,
 ) -> ListTransactionsResponse {
     let _permit = context.large_answer(broker, LargeAnswer::Described).await;
-    broker.transactions.list(&request)
+    let mut response = broker.transactions.list(&request);
+    let access = context.access(broker);
+    if access.is_restricted() {
+        let shows = |id: &str| access.shows(AclOperation::Describe, ResourceType::TransactionalId, id);
+        response.transaction_states.retain(|state| shows(&state.transactional_id));
+    }
+    response
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@
 //! - A leader that is not registered is LEADER_NOT_AVAILABLE. So is one without the client's listener, which from
 //!   version 6 on is LISTENER_NOT_FOUND. Version 0 leaves out replicas that do not serve, and says so with
 //!   REPLICA_NOT_AVAILABLE (`KRaftMetadataCache`).
+//! - Needs: DESCRIBE on each topic. Where a client may not, all topics are without it, a name is
+//!   TOPIC_AUTHORIZATION_FAILED and without an id, an id the same and without a name. What it creates it has to be
+//!   allowed to CREATE, the topic or any of the cluster.
 //! - The controller is a broker that clients can reach, not the leader of the metadata quorum: requests to the
 //!   controller are passed on.
 //!
@@ -19,6 +22,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, CLUSTER_NAME, ResourceType};
 use metadata::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
 use wire::ErrorCode;
 use wire::api::metadata::{
@@ -26,7 +30,7 @@ use wire::api::metadata::{
     MetadataResponseTopic,
 };
 
-use super::{Pace, RequestContext, auto_create, nodes, operations};
+use super::{Access, Pace, RequestContext, auto_create, nodes};
 use crate::Broker;
 use crate::memory::{AnswerSize, LargeAnswer};
 
@@ -56,7 +60,8 @@ pub(super) async fn handle(
         return refuse(topics);
     }
     let image = broker.metadata.load_full();
-    let view = View { image: &image, version, listener: &context.listener };
+    let access = context.access(broker);
+    let view = View { image: &image, version, listener: &context.listener, access: &access };
     let mut progress = Progress { pace: Pace::default(), size: context.answer_size(broker, LargeAnswer::Described) };
     let (mut topics, missing) = match &asked {
         None => (all(&view, &mut progress).await, Vec::new()),
@@ -68,11 +73,17 @@ pub(super) async fn handle(
     drop(progress);
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
+        let may_create_all = creates && access.shows(AclOperation::Create, ResourceType::Cluster, CLUSTER_NAME);
+        let may_create = |name: &&str| !creates || may_create_all || access.topic(AclOperation::Create, name);
+        let (missing, denied): (Vec<_>, Vec<_>) = missing.into_iter().partition(may_create);
+        topics.extend(denied.into_iter().map(denied_name));
         topics.extend(auto_create::answer(broker, context, missing, creates).await);
     }
     if request.include_topic_authorized_operations {
-        for topic in topics.iter_mut().filter(|topic| topic.name.is_some()) {
-            topic.topic_authorized_operations = operations::TOPIC;
+        for topic in topics.iter_mut().filter(|topic| topic.error_code != ErrorCode::TOPIC_AUTHORIZATION_FAILED) {
+            if let Some(name) = &topic.name {
+                topic.topic_authorized_operations = access.operations(ResourceType::Topic, name);
+            }
         }
     }
     MetadataResponse {
@@ -87,7 +98,7 @@ pub(super) async fn handle(
         cluster_id: Some(broker.cluster_id.clone()),
         controller_id: broker.node_id,
         topics,
-        cluster_authorized_operations: operations::cluster(request.include_cluster_authorized_operations),
+        cluster_authorized_operations: access.cluster_operations(request.include_cluster_authorized_operations),
         ..Default::default()
     }
 }
@@ -97,6 +108,7 @@ struct View<'a> {
     image: &'a MetadataImage,
     version: i16,
     listener: &'a str,
+    access: &'a Access<'a>,
 }
 
 /// What was made of an answer.
@@ -135,6 +147,10 @@ fn refuse(asked: &[MetadataRequestTopic]) -> MetadataResponse {
 async fn all(view: &View<'_>, progress: &mut Progress<'_>) -> Vec<MetadataResponseTopic> {
     let mut topics = Vec::new();
     for topic in view.image.topics() {
+        if !view.access.shows(AclOperation::Describe, ResourceType::Topic, &topic.name) {
+            progress.pace.step(1).await;
+            continue;
+        }
         progress.topic(Some(&topic.name), topic.partitions.len()).await;
         topics.push(view.topic(topic));
     }
@@ -157,6 +173,11 @@ async fn by_id(
         let topic = view.image.topic_by_id(topic_id);
         progress.topic(topic.map(|topic| &*topic.name), topic.map_or(0, |topic| topic.partitions.len())).await;
         topics.push(match topic {
+            Some(topic) if !view.access.topic(AclOperation::Describe, &topic.name) => MetadataResponseTopic {
+                error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                topic_id,
+                ..Default::default()
+            },
             Some(topic) => view.topic(topic),
             None => MetadataResponseTopic { error_code: ErrorCode::UNKNOWN_TOPIC_ID, topic_id, ..Default::default() },
         });
@@ -178,6 +199,11 @@ async fn by_name<'a>(
             progress.pace.step(1).await;
             continue;
         }
+        if !view.access.topic(AclOperation::Describe, name) {
+            progress.topic(Some(name), 0).await;
+            found.push(denied_name(name));
+            continue;
+        }
         let topic = view.image.topic(name);
         progress.topic(Some(name), topic.map_or(0, |topic| topic.partitions.len())).await;
         match topic {
@@ -186,6 +212,15 @@ async fn by_name<'a>(
         }
     }
     (found, missing)
+}
+
+/// A topic that the client may not know of, whether it is there or not.
+fn denied_name(name: &str) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+        name: Some(name.to_owned()),
+        ..Default::default()
+    }
 }
 
 impl View<'_> {

@@ -1,6 +1,8 @@
 //! OffsetCommit (key 8), versions 2-10: a group's positions.
 //!
 //! Behaviour:
+//! - Needs: READ on the group (GROUP_AUTHORIZATION_FAILED, of all partitions) and READ on each topic
+//!   (TOPIC_AUTHORIZATION_FAILED). The other topics are committed.
 //! - Answered when the offsets are durable.
 //! - Topics are named, from version 10 on by id. A topic or partition that does not exist is an error of its own; the
 //!   others are committed.
@@ -13,15 +15,45 @@
 
 use std::sync::Arc;
 
-use wire::api::offset_commit::{OffsetCommitRequest, OffsetCommitResponse};
+use metadata::acl::AclOperation;
+use wire::ErrorCode;
+use wire::api::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+};
 
 use super::RequestContext;
+use super::access::denied;
 use crate::Broker;
+
+/// Topics are named by id since.
+const TOPIC_IDS_SINCE: i16 = 10;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: OffsetCommitRequest,
+    mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
-    broker.groups.offset_commit(context.api_version, context.client_address.ip(), request).await
+    let access = context.access(broker);
+    if let Err(error_code) = access.check_group(AclOperation::Read, &request.group_id) {
+        let topics = request.topics.into_iter().map(|topic| refuse(topic, error_code)).collect();
+        return OffsetCommitResponse { topics, ..Default::default() };
+    }
+    let denied = denied(&mut request.topics, |topic| match context.api_version >= TOPIC_IDS_SINCE {
+        true => access.check_topic_by_id(AclOperation::Read, topic.topic_id).is_ok(),
+        false => access.topic(AclOperation::Read, &topic.name),
+    });
+    let mut response = broker.groups.offset_commit(context.api_version, context.client_address.ip(), request).await;
+    let denied = denied.into_iter().map(|topic| refuse(topic, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    response.topics.extend(denied);
+    response
+}
+
+fn refuse(topic: OffsetCommitRequestTopic, error_code: ErrorCode) -> OffsetCommitResponseTopic {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|partition| OffsetCommitResponsePartition { partition_index: partition.partition_index, error_code });
+    let partitions = partitions.collect();
+    OffsetCommitResponseTopic { name: topic.name, topic_id: topic.topic_id, partitions }
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use metadata::acl::AclOperation;
 use wire::ErrorCode;
 use wire::api::offset_for_leader_epoch::{
     EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
@@ -19,15 +20,17 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
     let mut topics = Vec::with_capacity(request.topics.len());
     let mut pace = Pace::default();
+    let access = context.access(broker);
     for topic in request.topics {
         let mut partitions = Vec::with_capacity(topic.partitions.len());
+        let granted = access.check_topic(AclOperation::Describe, &topic.topic);
         for asked in &topic.partitions {
-            partitions.push(answer(broker, &topic.topic, asked));
+            partitions.push(answer(broker, granted, &topic.topic, asked));
             pace.step(1).await;
         }
         topics.push(OffsetForLeaderTopicResult { partitions, topic: topic.topic });
@@ -35,9 +38,14 @@ pub(super) async fn handle(
     OffsetForLeaderEpochResponse { topics, ..Default::default() }
 }
 
-fn answer(broker: &Broker, topic: &str, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+fn answer(
+    broker: &Broker,
+    granted: Result<(), ErrorCode>,
+    topic: &str,
+    asked: &OffsetForLeaderPartition,
+) -> EpochEndOffset {
     let answer = EpochEndOffset { partition: asked.partition, ..Default::default() };
-    match find(broker, topic, asked) {
+    match granted.and_then(|()| find(broker, topic, asked)) {
         Ok(end) => EpochEndOffset { leader_epoch: end.epoch, end_offset: end.end_offset, ..answer },
         Err(error_code) => EpochEndOffset { error_code, ..answer },
     }

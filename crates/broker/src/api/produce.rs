@@ -8,6 +8,8 @@
 //! - acks=0 has no answer; when it fails the connection is closed, which makes the client refresh its metadata.
 //! - The batches of one request, and of requests that follow on the same connection, are appended in order.
 //! - Only the admin client writes to internal topics.
+//! - Needs: WRITE on each topic (TOPIC_AUTHORIZATION_FAILED), and on the transactional id of transactional batches
+//!   (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for all of the request).
 //! - Where a transaction is not open yet, its coordinator is asked first whether the partition belongs to it; from
 //!   version 12 on it is added (KIP-890). What comes behind on the connection waits for that.
 
@@ -17,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use metadata::acl::AclOperation;
 use metadata::{is_internal, validate_name};
 use storage::{Verification, VerificationGuard};
 use tokio::task::JoinHandle;
@@ -47,6 +50,9 @@ const COMPRESSED_WEIGHT: usize = 4;
 
 /// A client at the wrong broker is told the leader since.
 const LEADER_HINTS_SINCE: i16 = 10;
+
+/// Topics are named by id since.
+const TOPIC_IDS_SINCE: i16 = 13;
 
 /// The versions of [`TransactionSupport::of_version`].
 const ABORTABLE_SINCE: i16 = 11;
@@ -167,15 +173,27 @@ fn queue(
     commits: &mut PendingCommits,
 ) -> Checked {
     let from_admin_client = context.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
-    let producer = acks.and_then(|acks| Ok((acks, transactional_producer(&request)?)));
+    let access = context.access(broker);
+    let producer = acks.and_then(|acks| {
+        let producer = transactional_producer(&request)?;
+        if let Some(producer) = &producer {
+            access.check_transactional_id(AclOperation::Write, &producer.transactional_id)?;
+        }
+        Ok((acks, producer))
+    });
     let mut unverified = Vec::new();
     let mut slot = 0;
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let mut partitions = Vec::with_capacity(topic.partition_data.len());
+        let granted = match context.api_version >= TOPIC_IDS_SINCE {
+            true => access.check_topic_by_id(AclOperation::Write, topic.topic_id),
+            false => access.check_topic(AclOperation::Write, &topic.name),
+        };
         for data in topic.partition_data {
             partitions.push(data.index);
-            let checked = producer.as_ref().map_err(|code| Refusal::from(*code)).and_then(|(acks, producer)| {
+            let granted = granted.and(producer.as_ref().map_err(|code| *code));
+            let checked = granted.map_err(Refusal::from).and_then(|(acks, producer)| {
                 let partition = find(broker, context.api_version, &topic.name, topic.topic_id, data.index)?;
                 if is_internal(&partition.topic) && !from_admin_client {
                     return Err(ErrorCode::INVALID_TOPIC_EXCEPTION.into());
@@ -324,7 +342,7 @@ fn unverified_refusal(error: ErrorCode, support: TransactionSupport) -> Refusal 
 }
 
 fn find(broker: &Broker, version: i16, name: &str, id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-    if version >= 13 {
+    if version >= TOPIC_IDS_SINCE {
         return broker.partitions.find_by_id(id, index);
     }
     broker.partitions.find_by_name(name, index).map_err(|code| match validate_name(name) {

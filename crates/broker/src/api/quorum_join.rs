@@ -46,7 +46,7 @@ async fn join(
     }
     let sender = NodeIdentity { node_id: node.node_id, directory_id: node.directory_id, incarnation_id };
     let member = Voter { node_id: node.node_id, directory_id: node.directory_id, host: node.host, port: node.port };
-    let checked = broker.senders.check_address(&sender, &member, context.client_address).await;
+    let checked = broker.senders.check_address(&sender, &member, context.origin()).await;
     checked.map_err(|error_code| {
         let message = format!("nobody at {} says that it is this node", address(&member.host, member.port));
         (error_code, Some(message))

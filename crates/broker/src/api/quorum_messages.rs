@@ -32,7 +32,7 @@ async fn take(broker: &Broker, context: &RequestContext, request: QuorumMessages
         return Err(ErrorCode::INCONSISTENT_CLUSTER_ID);
     }
     let from = context.client_address;
-    broker.senders.check(&request.sender, from).await?;
+    broker.senders.check(&request.sender, context.origin()).await?;
     let sender = &request.sender;
     let key = VoterKey { node_id: sender.node_id, directory_id: sender.directory_id };
     let count = request.messages.len() as u64;

@@ -1,6 +1,7 @@
 //! RemoveRaftVoter (key 81), version 0: remove a voter of the metadata quorum (KIP-853).
 //!
 //! Behaviour:
+//! - Needs: ALTER on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - Any broker takes it; the leader of the quorum carries it out, also when it removes itself.
 //! - The node of a registered broker remains as an observer.
 //! - A node that does not vote is VOTER_NOT_FOUND; the last voter stays: INVALID_REQUEST.
@@ -55,6 +56,11 @@ async fn remove(broker: &Broker, request: &RemoveRaftVoterRequest) -> Result<(),
 
 fn refuse(error_code: ErrorCode, error_message: Option<String>) -> RemoveRaftVoterResponse {
     RemoveRaftVoterResponse { error_code, error_message, ..Default::default() }
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &RemoveRaftVoterRequest, error_code: ErrorCode) -> RemoveRaftVoterResponse {
+    RemoveRaftVoterResponse { error_code, ..Default::default() }
 }
 
 #[cfg(test)]

@@ -54,7 +54,12 @@ pub(super) const V2: Versions = Versions { produce: 12, txn_offset_commit: 5, en
 /// A broker that leads both partitions of [`TOPIC`], and coordinates groups and transactions. The latter are of a
 /// finalized version.
 pub(super) async fn start(transaction_version: i16) -> TestBroker {
-    let broker = TestBroker::start_with(&[("transaction.state.log.num.partitions", "1")]).await;
+    start_with(transaction_version, &[]).await
+}
+
+pub(super) async fn start_with(transaction_version: i16, settings: &[(&str, &str)]) -> TestBroker {
+    let settings = [settings, &[("transaction.state.log.num.partitions", "1")]].concat();
+    let broker = TestBroker::start_with(&settings).await;
     if transaction_version > 0 {
         let name = "transaction.version".to_owned();
         broker.commit([FeatureLevelRecord { name, feature_level: transaction_version }.into()]).await;

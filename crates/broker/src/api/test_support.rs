@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use configuration::load::{Sources, load};
 use coordinator::group::OFFSETS_TOPIC;
 use metadata::MetadataCache;
+use metadata::acl::Authorizer;
 use platform::{DiskWatch, Env, LogLimit};
 use quorum::{NoPeers, Node, Options, Quorum, Voter, VoterSet};
 use storage::SimDisk;
@@ -30,7 +31,9 @@ use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
+use crate::security::Principal;
 use crate::session::Session;
+use crate::stream::Dialer;
 
 pub(crate) const NODE_ID: i32 = 1;
 pub(super) const CLUSTER_ID: &str = "test-cluster";
@@ -81,6 +84,7 @@ impl TestBroker {
             Arc::clone(&metadata),
             quorum.watch_status(),
             Handle::current(),
+            dialer(),
         ));
         let liveness = Arc::new(Liveness::new(Arc::clone(&env.clock)));
         let controller = Controller::start(
@@ -93,7 +97,7 @@ impl TestBroker {
             &Handle::current(),
         );
         let key = voter(NODE_ID).key();
-        let members = Arc::new(Members::new(key, CLUSTER_ID.to_owned(), quorum.clone(), Arc::clone(&config)));
+        let members = Arc::new(Members::new(key, CLUSTER_ID.to_owned(), quorum.clone(), Arc::clone(&config), dialer()));
         let log_limit = Arc::<LogLimit>::default();
         let session = Arc::new(Session::new(&config));
         let coordinators = Coordinators::new(&coordination::Ground {
@@ -129,6 +133,7 @@ impl TestBroker {
             memory,
             log_limit,
             session,
+            authorizer: Authorizer::new(&config.load()),
             config,
             shared,
         };
@@ -227,6 +232,10 @@ pub(super) fn voter(node_id: i32) -> Voter {
     Voter { node_id, directory_id, host: format!("node-{node_id}"), port: 9093 }
 }
 
+fn dialer() -> Dialer {
+    Dialer::new(NODE_ID, client::Security::default())
+}
+
 /// A request of a client of this host.
 pub(super) fn context(api_version: i16) -> RequestContext {
     RequestContext {
@@ -235,6 +244,9 @@ pub(super) fn context(api_version: i16) -> RequestContext {
         client_address: SocketAddr::from(([127, 0, 0, 1], 5000)),
         listener: LISTENER.into(),
         is_inter_broker: false,
+        principal: Principal::anonymous(),
+        certificate: None,
+        api_key: 0,
     }
 }
 

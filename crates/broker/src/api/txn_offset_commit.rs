@@ -1,6 +1,9 @@
 //! TxnOffsetCommit (key 28), versions 0-5: a group's positions, as part of a transaction (KIP-447, KIP-890).
 //!
 //! Behaviour:
+//! - Needs: WRITE on the transactional id (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, of all partitions), READ on the group
+//!   (GROUP_AUTHORIZATION_FAILED, likewise) and READ on each topic (TOPIC_AUTHORIZATION_FAILED). The other topics are
+//!   committed.
 //! - The offsets are pending until the transaction ends, and visible when it commits.
 //! - The transaction's coordinator is asked whether the group's partition belongs to it; from version 5 on it is added.
 //! - Otherwise as OffsetCommit.
@@ -8,11 +11,16 @@
 use std::sync::Arc;
 
 use coordinator::group::OFFSETS_TOPIC;
+use metadata::acl::AclOperation;
 use storage::{Verification, VerificationGuard};
 use wire::ErrorCode;
-use wire::api::txn_offset_commit::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
+use wire::api::txn_offset_commit::{
+    TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic, TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+};
 
 use super::RequestContext;
+use super::access::denied;
 use crate::Broker;
 use crate::coordination::{TransactionSupport, TransactionalProducer};
 use crate::threads::spawn_blocking;
@@ -28,6 +36,14 @@ pub(super) async fn handle(
     context: &RequestContext,
     mut request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
+    let access = context.access(broker);
+    let granted = access.check_transactional_id(AclOperation::Write, &request.transactional_id);
+    let granted = granted.and_then(|()| access.check_group(AclOperation::Read, &request.group_id));
+    if let Err(error_code) = granted {
+        let topics = request.topics.into_iter().map(|topic| refuse(topic, error_code)).collect();
+        return TxnOffsetCommitResponse { topics, ..Default::default() };
+    }
+    let denied = denied(&mut request.topics, |topic| access.topic(AclOperation::Read, &topic.name));
     let support = TransactionSupport::of_version(context.api_version, ABORTABLE_SINCE, ADDS_PARTITIONS_SINCE);
     let partition = broker.groups.partition_for(&request.group_id);
     let producer = TransactionalProducer {
@@ -36,7 +52,20 @@ pub(super) async fn handle(
         producer_epoch: request.producer_epoch,
     };
     let verification = verify(broker, partition, producer, support);
-    broker.groups.txn_offset_commit(context.api_version, context.client_address.ip(), request, verification).await
+    let (version, host) = (context.api_version, context.client_address.ip());
+    let mut response = broker.groups.txn_offset_commit(version, host, request, verification).await;
+    let denied = denied.into_iter().map(|topic| refuse(topic, ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    response.topics.extend(denied);
+    response
+}
+
+fn refuse(topic: TxnOffsetCommitRequestTopic, error_code: ErrorCode) -> TxnOffsetCommitResponseTopic {
+    let partitions = topic
+        .partitions
+        .iter()
+        .map(|partition| TxnOffsetCommitResponsePartition { partition_index: partition.partition_index, error_code });
+    let partitions = partitions.collect();
+    TxnOffsetCommitResponseTopic { name: topic.name, partitions }
 }
 
 async fn verify(

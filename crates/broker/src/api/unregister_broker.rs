@@ -1,7 +1,11 @@
 //! UnregisterBroker (key 64), version 0: remove the registration of a broker.
+//!
+//! Behaviour:
+//! - Needs: ALTER on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 
 use std::sync::Arc;
 
+use wire::ErrorCode;
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 
 use super::RequestContext;
@@ -17,4 +21,9 @@ pub(super) async fn handle(
         error_message: Some(error.to_string()),
         ..Default::default()
     })
+}
+
+/// The answer to who may not.
+pub(super) fn refused(_: &UnregisterBrokerRequest, error_code: ErrorCode) -> UnregisterBrokerResponse {
+    UnregisterBrokerResponse { error_code, ..Default::default() }
 }

@@ -1,6 +1,7 @@
 //! UpdateFeatures (key 57), versions 0-2: finalize, raise and lower levels of features (KIP-584).
 //!
 //! Behaviour:
+//! - Needs: ALTER on the cluster (CLUSTER_AUTHORIZATION_FAILED).
 //! - All levels are finalized, or none: then the answer has the error of the first that is refused.
 //! - Versions before 2 have a result for each feature, too.
 //! - Version 0 says whether a level may be lowered; since version 1 an update has a type. Kafka's controller takes all
@@ -11,6 +12,7 @@
 use std::sync::Arc;
 
 use metadata::changes::features::SAFE_DOWNGRADE;
+use wire::ErrorCode;
 use wire::api::update_features::{UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use super::{RequestContext, controlled};
@@ -37,10 +39,14 @@ pub(super) async fn handle(
     answer
 }
 
+/// The answer to who may not.
+pub(super) fn refused(_: &UpdateFeaturesRequest, error_code: ErrorCode) -> UpdateFeaturesResponse {
+    UpdateFeaturesResponse { error_code, ..Default::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use metadata::Feature;
-    use wire::ErrorCode;
     use wire::api::update_features::FeatureUpdateKey;
     use wire::state::metadata::{BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord};
 

@@ -1,6 +1,7 @@
 //! WriteTxnMarkers (key 27), versions 1-2: the ends of transactions in partitions that this broker leads (KIP-98).
 //!
 //! Behaviour:
+//! - Needs: ALTER or CLUSTER_ACTION on the cluster (CLUSTER_AUTHORIZATION_FAILED, of all partitions).
 //! - Sent by the coordinators of transactions, and by administrators to end a transaction that no coordinator knows
 //!   (`kafka-transactions.sh abort`, KIP-664).
 //! - Each partition is answered for itself, when its marker is replicated; in `__consumer_offsets` when the offsets of
@@ -9,6 +10,7 @@
 
 use std::sync::Arc;
 
+use metadata::acl::{AclOperation, CLUSTER_NAME, ResourceType};
 use wire::ErrorCode;
 use wire::api::write_txn_markers::{
     WritableTxnMarker, WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
@@ -20,17 +22,27 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _: &RequestContext,
+    context: &RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
+    let access = context.access(broker);
+    if !access.shows(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+        && let Err(error_code) = access.check_cluster(AclOperation::ClusterAction)
+    {
+        return refuse_all(request, error_code);
+    }
     if request.markers.iter().any(|marker| marker.producer_id < 0 || marker.producer_epoch < 0) {
-        return WriteTxnMarkersResponse { markers: request.markers.into_iter().map(refuse).collect() };
+        return refuse_all(request, ErrorCode::INVALID_REQUEST);
     }
     broker.marker_writer.write(request).await
 }
 
-fn refuse(marker: WritableTxnMarker) -> WritableTxnMarkerResult {
-    let error_code = ErrorCode::INVALID_REQUEST;
+fn refuse_all(request: WriteTxnMarkersRequest, error_code: ErrorCode) -> WriteTxnMarkersResponse {
+    let markers = request.markers.into_iter().map(|marker| refuse(marker, error_code)).collect();
+    WriteTxnMarkersResponse { markers }
+}
+
+fn refuse(marker: WritableTxnMarker, error_code: ErrorCode) -> WritableTxnMarkerResult {
     let refuse_all = |partition_indexes: Vec<i32>| {
         let indexes = partition_indexes.into_iter();
         indexes.map(|partition_index| WritableTxnMarkerPartitionResult { partition_index, error_code }).collect()

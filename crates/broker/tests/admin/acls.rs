@@ -1,8 +1,5 @@
-//! DescribeAcls, CreateAcls, DeleteAcls, as long as no authorizer is asked.
+//! DescribeAcls, CreateAcls, DeleteAcls of a broker without an authorizer.
 
-use broker::{Server, StartError};
-use configuration::load::{Sources, load};
-use platform::Env;
 use wire::ErrorCode;
 use wire::api::create_acls::{AclCreation, CreateAclsRequest};
 use wire::api::delete_acls::{DeleteAclsFilter, DeleteAclsRequest};
@@ -23,12 +20,4 @@ fn without_an_authorizer_there_is_no_access_control() {
         codes.extend(deleted.filter_results.iter().map(|result| result.error_code));
         assert_eq!(codes, [ErrorCode::SECURITY_DISABLED; 5], "version {version}");
     }
-}
-
-#[tokio::test]
-async fn a_broker_does_not_start_with_an_authorizer_that_it_does_not_ask() {
-    let class = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
-    let flags = vec![("authorizer.class.name".to_owned(), class.to_owned())];
-    let config = load(Sources { flags, ..Sources::default() }).expect("the setting is good").config;
-    assert!(matches!(Server::start(config, Env::real()).await, Err(StartError::AclsNotEnforced)));
 }

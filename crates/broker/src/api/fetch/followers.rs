@@ -21,7 +21,7 @@ use metadata::MetadataImage;
 use wire::api::fetch::{FetchRequest, ReplicaState};
 use wire::{ErrorCode, Uuid};
 
-use super::{Read, ReadBudget, Reads, find_divergence, read_span};
+use super::{FetchContext, Read, ReadBudget, Reads, find_divergence, read_span};
 use crate::fetch_sessions::{Target, Targets};
 use crate::partition::replica::FollowerFetch;
 use crate::partition::{Partition, Quota};
@@ -53,6 +53,13 @@ impl Follower {
     pub(super) fn is_registered(&self, image: &MetadataImage) -> bool {
         let claimed = (self.broker_epoch, self.incarnation_id);
         image.broker(self.id).is_some_and(|broker| (broker.epoch, broker.incarnation_id) == claimed)
+    }
+
+    /// Whether the certificate of the connection is that of this broker, where it has to be.
+    pub(super) fn may_be_from(&self, asked: &FetchContext<'_>, image: &MetadataImage) -> bool {
+        let Some((_, context)) = asked.reader else { return true };
+        let host = image.broker(self.id).and_then(|broker| broker.endpoint(asked.listener));
+        context.origin().may_be(self.id, host.map(|endpoint| endpoint.host.as_str()).into_iter())
     }
 
     pub(super) fn read(
