@@ -22,11 +22,12 @@ const CRATES: [&str; 13] = [
 ];
 
 /// The modules of the broker from the ground up. Each may use those before it.
-const BROKER: [&str; 25] = [
+const BROKER: [&str; 26] = [
     "close_reason",
     "session",
     "memory",
     "frame",
+    "security",
     "stream",
     "threads",
     "blocking_pool",

@@ -29,9 +29,9 @@ public final class SecuredClients implements Scenario {
                     consumer.commitSync();
                     session.say("%s: last offset %d, read %s", way.title(), written, read);
                 }
+                admin.deleteConsumerGroups(List.of(topic)).all().get();
                 admin.deleteTopics(List.of(topic)).all().get();
                 session.until("the end of the topic", () -> !admin.listTopics().names().get().contains(topic));
-                admin.deleteConsumerGroups(List.of(topic)).all().get();
             }
         }
     }
