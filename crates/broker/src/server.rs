@@ -206,7 +206,7 @@ impl Server {
         &self.addresses
     }
 
-    /// The listener of brokers among themselves, if not only this machine reaches it: it has no authentication.
+    /// The listener of brokers among themselves, if not only this machine reaches it and it asks for no certificates.
     pub fn open_inter_broker_address(&self) -> Option<SocketAddr> {
         self.open_inter_broker_address
     }

@@ -3,8 +3,7 @@
 //! where brokers have registered, or by a request to the member's address in the quorum: only the process that listens
 //! there knows its incarnation id. Requests of other senders are refused and logged with their address.
 //!
-//! This is no authentication: docs/security.md says what it does not prevent. A replacement would implement the same
-//! [`Senders::check`] from what a connection has authenticated.
+//! Without certificates this is no authentication: docs/security.md says what it does not prevent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
