@@ -160,16 +160,12 @@ impl Connection {
 
     /// Serves the connection until it ends, or is to go on on the data plane. Requests that are under way when the peer
     /// leaves are finished by what they wait for, not by this task.
-    pub async fn run(mut self) -> Result<Self, CloseReason> {
-        match self.serve().await {
-            Ok(()) => Ok(self),
-            Err(reason) => {
-                if reason.is_told() {
-                    self.linger().await;
-                }
-                Err(reason)
-            }
+    pub async fn run(&mut self) -> Result<(), CloseReason> {
+        let served = self.serve().await;
+        if served.as_ref().is_err_and(CloseReason::is_told) {
+            self.linger().await;
         }
+        served
     }
 
     /// Has a connection driven by the runtime that this is called on, the data plane's.

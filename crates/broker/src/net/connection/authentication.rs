@@ -197,7 +197,7 @@ impl Connection {
     pub(super) async fn linger(&mut self) {
         _ = timeout(LINGER_TIMEOUT, async {
             self.stream.shutdown().await?;
-            let mut rest = [0; 1024];
+            let mut rest = vec![0; 1024];
             let mut bytes = 0;
             while bytes < LINGER_BYTES_MAX {
                 match self.stream.read(&mut rest).await? {
