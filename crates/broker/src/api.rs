@@ -15,6 +15,7 @@ mod alter_partition_reassignments;
 mod alter_user_scram_credentials;
 mod alteration;
 mod api_versions;
+pub(crate) mod audit;
 mod auto_create;
 mod confirm_sender;
 mod consumer_group_describe;
@@ -83,7 +84,7 @@ mod update_features;
 mod write_txn_markers;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -231,6 +232,15 @@ impl RequestContext {
     /// Waits until an answer may be made that may be large.
     async fn large_answer(&self, broker: &Broker, kind: LargeAnswer) -> Permit {
         broker.memory.large_answer(kind, self.client_address.ip(), self.is_inter_broker).await
+    }
+
+    /// The client's, as ACLs name it.
+    fn host(&self) -> IpAddr {
+        self.client_address.ip().to_canonical()
+    }
+
+    fn api_name(&self) -> &'static str {
+        table::find(self.api_key).map_or("", |api| api.name)
     }
 
     /// Where it comes from, if it comes from another node.

@@ -10,8 +10,11 @@ use metadata::MetadataCache;
 use metadata::acl::Authorizer;
 use platform::{Env, LogLimit};
 use quorum::Quorum;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use wire::Uuid;
 
+use crate::api::audit::Audit;
 use crate::cluster::{Liveness, Peers, Senders};
 use crate::controller::Controller;
 use crate::coordination::{MarkerWriter, Verifier};
@@ -45,6 +48,9 @@ pub struct Broker {
     /// How much each peer may have written to the log.
     pub log_limit: Arc<LogLimit>,
     pub session: Arc<Session>,
+    /// For handshakes of TLS that are computed at the same time.
+    pub(crate) handshake_turns: Arc<Semaphore>,
+    pub(crate) audit: Audit,
     /// `None` where everybody may do everything.
     pub authorizer: Option<Authorizer>,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
@@ -52,6 +58,11 @@ pub struct Broker {
 }
 
 impl Broker {
+    /// Half of the threads that connections are served by may compute handshakes.
+    pub(crate) fn new_handshake_turns(data_plane: &Handle) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new((data_plane.metrics().num_workers() / 2).max(1)))
+    }
+
     /// The settings that are in force now.
     pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
         self.config.load()

@@ -3,17 +3,17 @@
 #![allow(clippy::disallowed_methods)]
 
 mod common;
+#[path = "common/log.rs"]
+mod log;
 
-use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{TestBroker, TestClient};
+use log::Log;
 use platform::{Env, Random};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 use wire::ErrorCode;
 use wire::api::api_versions::ApiVersionsRequest;
 use wire::api::find_coordinator::FindCoordinatorRequest;
@@ -32,38 +32,6 @@ impl Random for Mistaken {
     }
 }
 
-/// Keeps the errors of the log.
-#[derive(Clone, Default)]
-struct Errors(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0 += &format!("{field}={value:?} ");
-    }
-}
-
-impl Subscriber for Errors {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::ERROR
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        self.0.lock().expect("no test has panicked").push(line.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
 /// A member that is new needs an id, which is random.
 fn join(client: &mut TestClient) {
     let protocol = JoinGroupRequestProtocol { name: "range".into(), ..Default::default() };
@@ -80,8 +48,7 @@ fn join(client: &mut TestClient) {
 
 #[test]
 fn a_panic_in_a_request_is_one_line_a_metric_and_the_end_of_its_connection() {
-    let errors = Errors::default();
-    tracing::subscriber::set_global_default(errors.clone()).expect("this is the only test here");
+    let errors = Log::capture(Level::ERROR, "");
     platform::panics::count_and_log();
     let panics = Arc::<AtomicBool>::default();
     let real = Env::real();
@@ -114,6 +81,6 @@ fn a_panic_in_a_request_is_one_line_a_metric_and_the_end_of_its_connection() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(closed(), Some(1.0));
-    let lines = errors.0.lock().expect("no test has panicked").clone();
+    let lines = errors.lines();
     assert!(lines.len() == 1 && lines[0].contains("no luck at") && lines[0].contains("panics.rs"), "{lines:?}");
 }

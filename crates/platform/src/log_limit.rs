@@ -7,9 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// At most [`LINES_MAX`] lines per peer and minute; what was left out is counted in the next.
-#[derive(Default)]
-pub struct LogLimit(Mutex<Peers>);
+/// At most so many lines per peer and minute; what was left out is counted in the next.
+pub struct LogLimit {
+    lines_max: u32,
+    peers: Mutex<Peers>,
+}
 
 #[derive(Default)]
 struct Peers {
@@ -32,7 +34,7 @@ struct Lines {
     left_out: u64,
 }
 
-const LINES_MAX: u32 = 5;
+const LINES_MAX_DEFAULT: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Addresses that are remembered. Beyond, addresses that were quiet for a minute are forgotten, and looked for so
 /// often.
@@ -46,7 +48,18 @@ pub struct Allowed {
     pub left_out: Option<u64>,
 }
 
+impl Default for LogLimit {
+    fn default() -> Self {
+        Self::new(LINES_MAX_DEFAULT)
+    }
+}
+
 impl LogLimit {
+    /// `lines_max` for each peer and minute.
+    pub fn new(lines_max: u32) -> Self {
+        Self { lines_max, peers: Mutex::default() }
+    }
+
     /// Whether a line may be written that this peer has caused: a connection that was refused or closed, a request that
     /// failed.
     pub fn allow(&self, address: SocketAddr) -> Option<Allowed> {
@@ -59,7 +72,7 @@ impl LogLimit {
     }
 
     fn count_line(&self, peer: Peer, now: Instant) -> Option<Allowed> {
-        let mut peers = self.0.lock();
+        let mut peers = self.peers.lock();
         let is_known = peers.known.contains_key(&peer);
         if !is_known && peers.known.len() >= PEERS_MAX {
             peers.forget(now);
@@ -69,7 +82,7 @@ impl LogLimit {
         if now.duration_since(lines.since) >= INTERVAL {
             (lines.since, lines.written) = (now, 0);
         }
-        if lines.written >= LINES_MAX {
+        if lines.written >= self.lines_max {
             lines.left_out += 1;
             return None;
         }
@@ -100,7 +113,7 @@ mod tests {
         let limit = LogLimit::default();
         let now = Instant::now();
         let count = |ip: IpAddr, now: Instant| limit.count_line(Peer::Address(ip), now).map(|line| line.left_out);
-        for _ in 0..LINES_MAX {
+        for _ in 0..LINES_MAX_DEFAULT {
             assert_eq!(count(A, now), Some(None));
         }
         let later = now + INTERVAL - Duration::from_millis(1);
@@ -115,9 +128,13 @@ mod tests {
         let address = |n: u32| Peer::Address(IpAddr::V4(n.into()));
         let written =
             |from: u32, now: Instant| (from..from + 20_000).filter_map(|n| limit.count_line(address(n), now)).count();
-        assert_eq!(written(0, now), PEERS_MAX + LINES_MAX as usize);
+        assert_eq!(written(0, now), PEERS_MAX + LINES_MAX_DEFAULT as usize);
         assert_eq!(limit.0.lock().known.len(), PEERS_MAX + 1);
         let later = now + INTERVAL;
-        assert_eq!(written(20_000, later), PEERS_MAX + LINES_MAX as usize, "those that are quiet are forgotten");
+        assert_eq!(
+            written(20_000, later),
+            PEERS_MAX + LINES_MAX_DEFAULT as usize,
+            "those that are quiet are forgotten"
+        );
     }
 }

@@ -1,15 +1,13 @@
 //! What the sender of a request may do. Handlers ask before they look anything up, so that who may not know of a
 //! resource is told the same whether it is there or not.
 //!
-//! Each decision is made on the newest ACLs, and every one that denies leaves a line in the log, as Kafka's audit log
-//! has it, as many as [`LogLimit`](platform::LogLimit) lets one address have. Decisions that only leave something out
-//! of an answer leave none.
+//! Each decision is made on the newest ACLs and told to the [`Audit`](super::audit::Audit), but for those that only
+//! leave something out of an answer.
 
 use std::sync::Arc;
 
 use metadata::acl::{AclOperation, Authorizer, CLUSTER_NAME, Requester, ResourceType, Rule};
 use metadata::{MetadataImage, ResourceKind};
-use platform::Allowed;
 use wire::{ErrorCode, Uuid};
 
 use super::RequestContext;
@@ -58,6 +56,21 @@ impl<'a> Access<'a> {
 
     pub fn cluster(&self, operation: AclOperation) -> bool {
         self.allows(operation, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
+    /// Whether a topic may be created: by who may create any, too (KIP-277).
+    pub fn create_topic(&self, name: &str) -> bool {
+        let may_create_any = || {
+            self.decide(|authorizer, image, requester| {
+                let (operation, cluster) = (AclOperation::Create, ResourceType::Cluster);
+                let rule = authorizer.authorize(image, requester, operation, cluster, CLUSTER_NAME);
+                if rule.is_allowed() {
+                    self.note(&rule, operation, ResourceType::Topic, name);
+                }
+                rule.is_allowed()
+            })
+        };
+        may_create_any().unwrap_or(true) || self.topic(AclOperation::Create, name)
     }
 
     /// [`Self::topic`], or the error that the client gets.
@@ -156,16 +169,6 @@ impl<'a> Access<'a> {
     }
 
     fn note(&self, rule: &Rule<'_>, operation: AclOperation, resource_type: ResourceType, name: &str) {
-        if rule.is_allowed() {
-            return;
-        }
-        let RequestContext { client_address, principal, api_key, .. } = self.context;
-        let Some(Allowed { left_out }) = self.broker.log_limit.allow(*client_address) else { return };
-        let request = wire::api::find(*api_key).map_or("", |api| api.name);
-        tracing::info!(
-            principal = principal.as_str(), %operation, host = %client_address.ip().to_canonical(),
-            resource = %format_args!("{resource_type}:{name:?}"), request, %rule, left_out,
-            "a request is denied"
-        );
+        self.broker.audit.decided(self.context, rule, operation, (resource_type, name));
     }
 }

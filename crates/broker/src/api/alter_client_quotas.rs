@@ -11,25 +11,60 @@
 //! - More than 25,000 entities are POLICY_VIOLATION, names of more than 1,024 bytes are INVALID_REQUEST. Kafka has no
 //!   such bounds.
 
+use std::fmt;
 use std::sync::Arc;
 
 use wire::ErrorCode;
-use wire::api::alter_client_quotas::{AlterClientQuotasRequest, AlterClientQuotasResponse, AlterationResult};
+use wire::api::alter_client_quotas::{
+    AlterClientQuotasRequest, AlterClientQuotasResponse, AlterationEntry, AlterationResult,
+};
 
 use super::RequestContext;
 use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterClientQuotasRequest,
 ) -> AlterClientQuotasResponse {
-    let entities: Vec<_> = request.entries.iter().map(|entry| entry.entity.clone()).collect();
-    broker.controller.ask(request).await.unwrap_or_else(|error| {
-        let refused =
-            |entity| AlterationResult { error_code: error.code(), error_message: Some(error.to_string()), entity };
-        AlterClientQuotasResponse { entries: entities.into_iter().map(refused).collect(), ..Default::default() }
-    })
+    let asked = request.entries.clone();
+    let validate_only = request.validate_only;
+    let answer = broker.controller.ask(request).await.unwrap_or_else(|error| {
+        let refused = |entry: &AlterationEntry| AlterationResult {
+            error_code: error.code(),
+            error_message: Some(error.to_string()),
+            entity: entry.entity.clone(),
+        };
+        AlterClientQuotasResponse { entries: asked.iter().map(refused).collect(), ..Default::default() }
+    });
+    if !validate_only {
+        let mut results = answer.entries.iter().peekable();
+        for entry in &asked {
+            // One that is there twice is answered once.
+            let result = results.next_if(|result| result.entity == entry.entity);
+            if result.is_some_and(|result| result.error_code.is_none()) {
+                broker.audit.changed(context, &Change(entry));
+            }
+        }
+    }
+    answer
+}
+
+/// `user="alice": producer_byte_rate=1048576`.
+struct Change<'a>(&'a AlterationEntry);
+
+impl fmt::Display for Change<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, part) in self.0.entity.iter().enumerate() {
+            let name = part.entity_name.as_deref().unwrap_or("<default>");
+            write!(f, "{}{}={name:?}", if index == 0 { "" } else { " " }, part.entity_type)?;
+        }
+        for (index, op) in self.0.ops.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { ": " } else { ", " }, op.key)?;
+            if op.remove { f.write_str(" removed")? } else { write!(f, "={}", op.value)? }
+        }
+        Ok(())
+    }
 }
 
 /// The answer to who may not.
@@ -44,7 +79,7 @@ pub(super) fn refused(request: &AlterClientQuotasRequest, error_code: ErrorCode)
 
 #[cfg(test)]
 mod tests {
-    use wire::api::alter_client_quotas::{AlterationEntry, EntityData, OpData};
+    use wire::api::alter_client_quotas::{EntityData, OpData};
 
     use super::*;
     use crate::api::test_support::{TestBroker, context};

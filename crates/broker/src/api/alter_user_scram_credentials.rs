@@ -30,7 +30,7 @@ use crate::controller::ControllerError;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse {
     let users = users(&request);
@@ -45,6 +45,9 @@ pub(super) async fn handle(
         Ok(answer) => answer.results,
         Err(error) => refuse(users, &error),
     };
+    for result in results.iter().filter(|result| result.error_code.is_none()) {
+        broker.audit.changed(context, &format_args!("SCRAM credentials of user {:?}", result.user));
+    }
     AlterUserScramCredentialsResponse { results, ..Default::default() }
 }
 

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use metadata::acl::Acl;
+use metadata::changes::acls::record;
 use wire::ErrorCode;
 use wire::api::create_acls::{AclCreationResult, CreateAclsRequest, CreateAclsResponse};
 
@@ -16,15 +18,24 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
     let count = request.creations.len();
     if !acls::has_authorizer(broker) {
         return refuse(count, ErrorCode::SECURITY_DISABLED, acls::NO_AUTHORIZER);
     }
-    let answer = broker.controller.ask(request).await;
-    answer.unwrap_or_else(|error| refuse(count, error.code(), &error.to_string()))
+    let records: Vec<_> = request.creations.iter().map(record).collect();
+    let answer = match broker.controller.ask(request).await {
+        Ok(answer) => answer,
+        Err(error) => return refuse(count, error.code(), &error.to_string()),
+    };
+    for (record, result) in records.iter().zip(&answer.results) {
+        if let (ErrorCode::NONE, Ok(acl)) = (result.error_code, Acl::from_record(record)) {
+            broker.audit.changed(context, &format_args!("created {acl}"));
+        }
+    }
+    answer
 }
 
 /// The same error for each entry.

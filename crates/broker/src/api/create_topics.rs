@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use metadata::acl::{AclOperation, CLUSTER_NAME, ResourceType};
+use metadata::acl::{AclOperation, ResourceType};
 use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
 
@@ -25,8 +25,7 @@ pub(super) async fn handle(
     mut request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
     let access = context.access(broker);
-    let may_create_all = access.shows(AclOperation::Create, ResourceType::Cluster, CLUSTER_NAME);
-    let denied = denied(&mut request.topics, |topic| may_create_all || access.topic(AclOperation::Create, &topic.name));
+    let denied = denied(&mut request.topics, |topic| access.create_topic(&topic.name));
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
     let refused = |error_code| {

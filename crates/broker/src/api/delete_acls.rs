@@ -10,23 +10,46 @@
 
 use std::sync::Arc;
 
-use wire::ErrorCode;
-use wire::api::delete_acls::{DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse};
+use metadata::acl::Acl;
+use wire::api::delete_acls::{DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse};
+use wire::state::metadata::AccessControlEntryRecord;
+use wire::{ErrorCode, Uuid};
 
 use super::{RequestContext, acls};
 use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: DeleteAclsRequest,
 ) -> DeleteAclsResponse {
     let count = request.filters.len();
     if !acls::has_authorizer(broker) {
         return refuse(count, ErrorCode::SECURITY_DISABLED, acls::NO_AUTHORIZER);
     }
-    let answer = broker.controller.ask(request).await;
-    answer.unwrap_or_else(|error| refuse(count, error.code(), &error.to_string()))
+    let answer = match broker.controller.ask(request).await {
+        Ok(answer) => answer,
+        Err(error) => return refuse(count, error.code(), &error.to_string()),
+    };
+    for deleted in answer.filter_results.iter().flat_map(|result| &result.matching_acls) {
+        if let Ok(acl) = Acl::from_record(&record(deleted)) {
+            broker.audit.changed(context, &format_args!("deleted {acl}"));
+        }
+    }
+    answer
+}
+
+fn record(deleted: &DeleteAclsMatchingAcl) -> AccessControlEntryRecord {
+    AccessControlEntryRecord {
+        id: Uuid::ZERO,
+        resource_type: deleted.resource_type,
+        resource_name: deleted.resource_name.clone(),
+        pattern_type: deleted.pattern_type,
+        principal: deleted.principal.clone(),
+        host: deleted.host.clone(),
+        operation: deleted.operation,
+        permission_type: deleted.permission_type,
+    }
 }
 
 /// The same error for each filter.
@@ -45,7 +68,7 @@ pub(super) fn refused(request: &DeleteAclsRequest, error_code: ErrorCode) -> Del
 #[cfg(test)]
 mod tests {
     use wire::api::create_acls::CreateAclsRequest;
-    use wire::api::delete_acls::{DeleteAclsFilter, DeleteAclsMatchingAcl};
+    use wire::api::delete_acls::DeleteAclsFilter;
 
     use super::super::acls::tests::{creation, start};
     use super::super::create_acls;

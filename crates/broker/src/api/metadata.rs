@@ -22,7 +22,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use metadata::acl::{AclOperation, CLUSTER_NAME, ResourceType};
+use metadata::acl::{AclOperation, ResourceType};
 use metadata::{MetadataImage, NO_LEADER, Partition, Topic, is_internal};
 use wire::ErrorCode;
 use wire::api::metadata::{
@@ -73,8 +73,7 @@ pub(super) async fn handle(
     drop(progress);
     if !missing.is_empty() {
         let creates = request.allow_auto_topic_creation && broker.config().auto_create_topics_enable;
-        let may_create_all = creates && access.shows(AclOperation::Create, ResourceType::Cluster, CLUSTER_NAME);
-        let may_create = |name: &&str| !creates || may_create_all || access.topic(AclOperation::Create, name);
+        let may_create = |name: &&str| !creates || access.create_topic(name);
         let (missing, denied): (Vec<_>, Vec<_>) = missing.into_iter().partition(may_create);
         topics.extend(denied.into_iter().map(denied_name));
         topics.extend(auto_create::answer(broker, context, missing, creates).await);

@@ -24,6 +24,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::RequestContext;
 use crate::Broker;
+use crate::api::audit::Audit;
 use crate::cluster::{Liveness, Members, Peers, Senders};
 use crate::controller::{Controller, Publisher};
 use crate::coordination::{self, Coordinators};
@@ -133,6 +134,8 @@ impl TestBroker {
             memory,
             log_limit,
             session,
+            handshake_turns: Broker::new_handshake_turns(&Handle::current()),
+            audit: Audit::default(),
             authorizer: Authorizer::new(&config.load()),
             config,
             shared,

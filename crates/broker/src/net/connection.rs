@@ -413,7 +413,10 @@ impl Connection {
     }
 
     async fn read(&mut self, frame_size: Option<usize>) -> Result<(), CloseReason> {
-        match self.input.read(&mut self.stream, frame_size).await.map_err(CloseReason::of_read)? {
+        let turn = self.handshake_turn().await?;
+        let read = self.input.read(&mut self.stream, frame_size).await.map_err(CloseReason::of_read)?;
+        drop(turn);
+        match read {
             None => Ok(()),
             Some(0) => Err(CloseReason::Closed),
             Some(bytes) => {

@@ -20,6 +20,7 @@ use wire::api::confirm_sender::NodeIdentity;
 use super::StartError;
 use super::threads::{QuorumThread, start_publisher, start_quorum, start_syncer};
 use crate::Broker;
+use crate::api::audit::Audit;
 use crate::cluster::links::{self, LinkEvent, Links};
 use crate::cluster::{Liveness, Members, Peers, Senders, membership};
 use crate::controller::Controller;
@@ -182,6 +183,8 @@ impl Starting<'_> {
             memory: Memory::new(&settings, &*self.env.disk),
             log_limit,
             session,
+            handshake_turns: Broker::new_handshake_turns(self.data),
+            audit: Audit::default(),
             authorizer: Authorizer::new(&settings),
             config,
             shared,

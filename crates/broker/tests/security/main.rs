@@ -4,7 +4,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/log.rs"]
+mod log;
 
+mod audit;
 mod denied;
 mod nodes;
 mod sasl;

@@ -59,7 +59,8 @@ fn create_within(context: &Context<'_>, creations: &[AclCreation], acls_max: usi
     Decision { records, answer }
 }
 
-fn record(creation: &AclCreation) -> AccessControlEntryRecord {
+/// What a request wants created, without an id.
+pub fn record(creation: &AclCreation) -> AccessControlEntryRecord {
     AccessControlEntryRecord {
         id: Uuid::ZERO,
         resource_type: creation.resource_type,

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use security::Mechanism;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use wire::Reader;
 use wire::api as table;
 use wire::api::Request;
@@ -87,6 +88,15 @@ impl Connection {
             (false, true) => Phase::Authenticating { exchange: Box::new(Exchange::new()), until },
             (false, false) => Phase::Open(Session::default()),
         }
+    }
+
+    /// Waits for a turn to go on with a handshake of TLS. Each step takes long beside a request: many at once take turns,
+    /// and whoever is served finds a thread in between.
+    pub(super) async fn handshake_turn(&mut self) -> Result<Option<OwnedSemaphorePermit>, CloseReason> {
+        let Phase::Handshaking { until } = self.phase else { return Ok(None) };
+        let turn = Arc::clone(&self.broker.handshake_turns).acquire_owned();
+        let turn = timeout_at(until, turn).await.map_err(|_| CloseReason::SlowAuthentication)?;
+        Ok(Some(turn.expect("the turns never end")))
     }
 
     /// Bytes have come of a client whose handshake of TLS was not done: now it is.
