@@ -105,7 +105,7 @@ use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
 use crate::security::nodes::Origin;
-use crate::security::{ListenerSecurity, Principal};
+use crate::security::{Exchange, ListenerSecurity, Principal};
 
 /// The sender of a connection's requests.
 #[derive(Clone)]
@@ -309,9 +309,9 @@ pub fn answers_little(key: i16) -> bool {
     KEYS.contains(&key)
 }
 
-/// Whether a request is one of those that only brokers send, or the first of any connection.
+/// Whether a request is one of those that only brokers send, or of those that any connection begins with.
 pub fn is_of_control_plane(key: i16) -> bool {
-    key == table::api_versions::ApiVersionsRequest::API.key || BETWEEN_BROKERS.iter().any(|api| api.key == key)
+    Exchange::takes(key) || BETWEEN_BROKERS.iter().any(|api| api.key == key)
 }
 
 /// Whether an API is served, to clients or only to other brokers.

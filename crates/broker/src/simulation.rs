@@ -57,6 +57,10 @@ const DATA_DIR: &str = "/data";
 const VOTERS: i32 = 3;
 const CLIENT_PORT: u16 = 9092;
 const NODE_PORT: u16 = 9093;
+/// Who everybody is, clients and nodes, and how that is shown.
+const USER: &str = "everybody";
+const JAAS_CONFIG: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"everybody\" \
+                           password=\"secret\" user_everybody=\"secret\";";
 /// How long things go wrong, in simulated time.
 const TROUBLE_MS: i64 = 20_000;
 

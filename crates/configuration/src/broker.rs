@@ -84,6 +84,9 @@ settings! {
     "authorizer.class.name" => authorizer_class_name: String = "", Any, ReadOnly,
         "Who decides what clients may do: Kafka's StandardAuthorizer, by access control lists. Empty is nobody: \
          they may do everything.";
+    "sasl.mechanism.controller.protocol" => sasl_mechanism_controller_protocol: String = "GSSAPI", Any, ReadOnly,
+        "How brokers say to each other who they are, where their listener speaks SASL. Kafka's default is not served, so \
+         it has to be set.";
     "super.users" => super_users: Principals = "", Principals, ReadOnly,
         "Principals that may do everything, whatever access control lists say, with ; between them.";
     "allow.everyone.if.no.acl.found" => allow_everyone_if_no_acl_found: bool = "false", Any, ReadOnly,
@@ -515,9 +518,12 @@ impl BrokerConfig {
         for endpoint in self.client_endpoints()?.iter().chain(&self.inter_broker_endpoint()?) {
             listener_settings::check(self, endpoint)?;
         }
+        if let Some(endpoint) = self.inter_broker_endpoint()?.filter(|endpoint| endpoint.security_protocol.has_sasl()) {
+            listener_settings::check_login_of_nodes(self, &endpoint)?;
+        }
         self.advertised_endpoints()?;
         self.advertised_inter_broker_endpoint()?;
-        let is_open = |endpoint: &Endpoint| !endpoint.security_protocol.has_tls();
+        let is_open = |endpoint: &Endpoint| endpoint.security_protocol == SecurityProtocol::Plaintext;
         if let Some(endpoint) = self.inter_broker_endpoint()?.filter(is_open)
             && !self.authorizer_class_name.is_empty()
         {
@@ -525,7 +531,8 @@ impl BrokerConfig {
             return conflict(format!(
                 "With authorizer.class.name brokers have to know each other, as whoever reaches their listener could do \
                  everything: set listener.security.protocol.map={name}:SSL,..., ssl.keystore.location, \
-                 ssl.truststore.location and listener.name.{}.ssl.client.auth=required",
+                 ssl.truststore.location and listener.name.{}.ssl.client.auth=required. Without certificates, \
+                 {name}:SASL_PLAINTEXT and sasl.mechanism.controller.protocol let them log in",
                 name.to_ascii_lowercase()
             ));
         }

@@ -239,7 +239,7 @@ pub const SETTINGS: &[Setting] = &[
         String,
         Some("GSSAPI"),
         ReadOnly,
-        "brokers know each other by the certificates of their own listener",
+        "brokers use the listener of controllers, and sasl.mechanism.controller.protocol",
     ),
     row("share.coordinator.append.linger.ms", Int, Some("-1"), ReadOnly, "share groups are not served"),
     row("share.coordinator.cached.buffer.max.bytes", Int, Some("1048588"), ClusterWide, "share groups are not served"),

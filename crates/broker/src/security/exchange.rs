@@ -260,7 +260,10 @@ impl Login {
             Self::Scram(hash) => {
                 let hash = *hash;
                 let first = ClientFirst::read(token).map_err(refused)?;
-                let credential = credential(ground.image, first.username(), hash);
+                let credential = match ground.listener.node_login() {
+                    Some(login) => login.credential(first.username(), hash),
+                    None => credential(ground.image, first.username(), hash),
+                };
                 let nonce = scram::nonce(&random_bytes(ground.random));
                 let (login, challenge) =
                     first.challenge(hash, credential.as_ref(), ground.listener.unknown_users(), &nonce);

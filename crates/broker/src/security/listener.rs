@@ -13,6 +13,7 @@ use security::scram::server::UnknownUsers;
 use security::tls::{self, ServerTlsConfig, StoreConfig, TlsError, Versions};
 use security::{Mechanism, PrincipalMapping, Secret, plain};
 
+use super::nodes::{NodeLogin, NodeLoginError};
 use super::{Principal, random_bytes};
 use crate::close_reason::CloseReason;
 
@@ -30,6 +31,8 @@ pub enum SecurityError {
     PrincipalMapping { listener: String, error: security::MappingError },
     #[error("the listener {listener}: {error}")]
     Nodes { listener: String, error: client::SecurityError },
+    #[error("the listener {listener}: sasl.jaas.config of brokers {error}")]
+    NodeLogin { listener: String, error: NodeLoginError },
     #[error("the listener {listener}: sasl.jaas.config of PLAIN {error}")]
     PlainUsers { listener: String, error: plain::UsersError },
 }
@@ -44,6 +47,8 @@ pub struct ListenerSecurity {
     mechanisms: Vec<(Mechanism, Option<Duration>)>,
     /// `None` without PLAIN.
     plain_users: Option<plain::Users>,
+    /// Of brokers, at their own listener, by SCRAM: nobody else may come there.
+    node_login: Option<NodeLogin>,
     unknown_users: UnknownUsers,
     failure_delay: Duration,
     receive_bytes_max: i32,
@@ -58,6 +63,7 @@ impl ListenerSecurity {
             principal_mapping: None,
             mechanisms: Vec::new(),
             plain_users: None,
+            node_login: None,
             unknown_users: UnknownUsers::new(&[], ITERATIONS_DEFAULT),
             failure_delay: Duration::ZERO,
             receive_bytes_max: i32::MAX,
@@ -82,6 +88,8 @@ impl ListenerSecurity {
         };
         let mut mechanisms = Vec::new();
         let mut plain_users = None;
+        let mut node_login = None;
+        let is_of_nodes = config.inter_broker_endpoint()?.is_some_and(|of_nodes| of_nodes.name == endpoint.name);
         if protocol.has_sasl() {
             for name in &own.sasl_enabled_mechanisms {
                 let mechanism = Mechanism::from_name(name).expect("the setting takes no other");
@@ -93,6 +101,13 @@ impl ListenerSecurity {
                     plain_users =
                         Some(users.map_err(|error| SecurityError::PlainUsers { listener: listener(), error })?);
                 }
+                if let (true, Mechanism::Scram(hash)) = (is_of_nodes, mechanism)
+                    && *name == config.sasl_mechanism_controller_protocol
+                    && let Some(jaas) = config.jaas_config(endpoint, name)
+                {
+                    let login = NodeLogin::from_jaas(hash, jaas.reveal(), &random_bytes(random));
+                    node_login = Some(login.map_err(|error| SecurityError::NodeLogin { listener: listener(), error })?);
+                }
             }
         }
         let delay_ms = own.connection_failed_authentication_delay_ms.unsigned_abs();
@@ -102,6 +117,7 @@ impl ListenerSecurity {
             principal_mapping,
             mechanisms,
             plain_users,
+            node_login,
             unknown_users: UnknownUsers::new(&random_bytes::<32>(random), ITERATIONS_DEFAULT),
             failure_delay: Duration::from_millis(u64::from(delay_ms)),
             receive_bytes_max: own.sasl_server_max_receive_size,
@@ -136,6 +152,10 @@ impl ListenerSecurity {
 
     pub fn plain_users(&self) -> Option<&plain::Users> {
         self.plain_users.as_ref()
+    }
+
+    pub fn node_login(&self) -> Option<&NodeLogin> {
+        self.node_login.as_ref()
     }
 
     pub fn unknown_users(&self) -> &UnknownUsers {

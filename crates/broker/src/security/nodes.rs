@@ -3,28 +3,38 @@
 //!
 //! A certificate says which node it is of by a name: that of its number, `node-1`, or that of the host that the other
 //! nodes reach it at.
+//!
+//! Nodes without certificates log in to each other: by SCRAM as one user, or by PLAIN as one of several.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 
 use client::{Security, SecurityConfig};
-use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig};
+use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, SecurityProtocol};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
+use security::jaas::{self, JaasError};
+use security::scram::{self, Credential, Hash, SALT_RANDOM_BYTES};
 
 use super::SecurityError;
 
+/// As many as the password of a cluster needs, which nobody has to remember: each connection of a node computes them.
+const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not 0");
+
 /// How this node connects to the inter-broker listeners of others.
 pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError> {
-    let Some(endpoint) = config.inter_broker_endpoint()?.filter(|endpoint| endpoint.security_protocol.has_tls()) else {
-        return Ok(Security::default());
-    };
+    let is_secured = |endpoint: &Endpoint| endpoint.security_protocol != SecurityProtocol::Plaintext;
+    let Some(endpoint) = config.inter_broker_endpoint()?.filter(is_secured) else { return Ok(Security::default()) };
     let own = config.listener(&endpoint)?;
     check(&own, &endpoint)?;
     let mut security = SecurityConfig::default();
     let password = |password: &Option<configuration::Password>| password.as_ref().map(|one| one.reveal().to_owned());
+    let mechanism = &config.sasl_mechanism_controller_protocol;
     for (name, value) in [
-        ("security.protocol", Some("SSL".to_owned())),
+        ("security.protocol", Some(endpoint.security_protocol.name().to_owned())),
+        ("sasl.mechanism", Some(mechanism.clone())),
+        ("sasl.jaas.config", password(&config.jaas_config(&endpoint, mechanism))),
         ("ssl.keystore.type", own.ssl_keystore_type.clone()),
         ("ssl.keystore.location", own.ssl_keystore_location.clone()),
         ("ssl.keystore.password", password(&own.ssl_keystore_password)),
@@ -50,7 +60,7 @@ fn of_nodes(endpoint: &Endpoint, error: client::SecurityError) -> SecurityError 
 
 /// Nodes that do not ask for certificates would take anybody for a node.
 fn check(own: &ListenerConfig, endpoint: &Endpoint) -> Result<(), ConfigError> {
-    if own.ssl_client_auth == ClientAuth::Required {
+    if endpoint.security_protocol != SecurityProtocol::Ssl || own.ssl_client_auth == ClientAuth::Required {
         return Ok(());
     }
     let listener = endpoint.name.to_ascii_lowercase();
@@ -59,6 +69,40 @@ fn check(own: &ListenerConfig, endpoint: &Endpoint) -> Result<(), ConfigError> {
          listener.name.{listener}.ssl.client.auth=required, and listener.name.{listener}.ssl.truststore.location",
         endpoint.name
     )))
+}
+
+/// What is wrong with `sasl.jaas.config` of nodes. The words go on where the name of the setting ends.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeLoginError {
+    #[error(transparent)]
+    Jaas(#[from] JaasError),
+    #[error("has no username, or no password")]
+    NoUser,
+}
+
+/// How nodes log in to each other by SCRAM: as one user, whose password is the secret of the cluster.
+pub struct NodeLogin {
+    username: String,
+    hash: Hash,
+    credential: Credential,
+}
+
+impl NodeLogin {
+    /// By the same `sasl.jaas.config` that this node logs in to others with.
+    pub fn from_jaas(hash: Hash, config: &str, salt: &[u8; SALT_RANDOM_BYTES]) -> Result<Self, NodeLoginError> {
+        let login = jaas::parse(config)?;
+        let option = |name: &str| login.options.get(name).map(|value| value.expose().as_str());
+        let (Some(username), Some(password)) = (option("username"), option("password")) else {
+            return Err(NodeLoginError::NoUser);
+        };
+        let credential = Credential::from_password(hash, password, scram::salt(salt), ITERATIONS);
+        Ok(Self { username: username.to_owned(), hash, credential })
+    }
+
+    /// What the login of this user is checked with.
+    pub fn credential(&self, username: &str, hash: Hash) -> Option<Credential> {
+        (username == self.username && hash == self.hash).then(|| self.credential.clone())
+    }
 }
 
 /// Where a request between nodes comes from.

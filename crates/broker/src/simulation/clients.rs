@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError};
+use client::{Connection, ConnectionConfig, ConnectionError, Security, SecurityConfig};
 use coordinator::group::OFFSETS_TOPIC;
 use metadata::{MetadataImage, NO_LEADER};
 use parking_lot::Mutex;
@@ -20,13 +20,13 @@ use wire::api::produce::{PartitionProduceData, ProduceRequest, TopicProduceData}
 use wire::batch::{Batch, BatchBuilder, Batches};
 use wire::{ErrorCode, Records};
 
-use super::CLIENT_PORT;
 use super::group_ledger::{GroupEvent, Owned};
 use super::key_ledger::KeyEvent;
 use super::ledger::TopicPartition;
 use super::sockets::address_of;
 use super::time::now_ms;
 use super::transaction_ledger::TransactionEvent;
+use super::{CLIENT_PORT, JAAS_CONFIG};
 use crate::stream;
 
 /// How long a client waits for an answer.
@@ -169,6 +169,17 @@ pub(super) fn filled(mut builder: BatchBuilder, values: &[u64]) -> Batch {
 #[derive(Default)]
 pub(super) struct Connections(BTreeMap<i32, Connection>);
 
+/// Who clients are.
+fn security() -> Security {
+    let mut security = SecurityConfig::default();
+    for (name, value) in
+        [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", JAAS_CONFIG)]
+    {
+        security.set(name, value).expect("the setting is valid");
+    }
+    security.load().expect("the settings are valid")
+}
+
 impl Connections {
     async fn connection(&mut self, node: i32) -> Result<Connection, ConnectionError> {
         if let Some(connection) = self.0.get(&node).filter(|connection| connection.is_open()) {
@@ -177,6 +188,7 @@ impl Connections {
         let config = ConnectionConfig {
             connect_timeout: ANSWER_TIMEOUT,
             request_timeout: ANSWER_TIMEOUT,
+            security: security(),
             ..ConnectionConfig::default()
         };
         let connection = stream::connect(&address_of(node, CLIENT_PORT).to_string(), &config).await?;

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use configuration::BrokerConfig;
+use configuration::{BrokerConfig, Endpoint};
 use metadata::MetadataImage;
 use parking_lot::Mutex;
-use platform::Env;
 use platform::simulation::SeededRandom;
+use platform::{Env, Random};
 use storage::SimDisk;
 use tokio::sync::Notify;
 
 use super::ledger::TopicPartition;
 use super::machine::{Machine, MachineClock, Process};
 use super::sockets::{Sockets, address_of};
-use super::{CLIENT_PORT, DATA_DIR, NODE_PORT, VOTERS};
+use super::{CLIENT_PORT, DATA_DIR, JAAS_CONFIG, NODE_PORT, USER, VOTERS};
 use crate::security::ListenerSecurity;
 use crate::server::Ground;
 use crate::stream::Socket;
@@ -152,7 +152,7 @@ impl Node {
         let config = config(self.id, lag_max_ms, seed);
         let control = Arc::<Control>::default();
         let for_process = Arc::clone(&control);
-        let ground = ground(&config, sockets, self.id);
+        let ground = ground(&config, sockets, self.id, &*env.random);
         process.enter(|| tokio::spawn(serve(ground, config, env, for_process)));
         self.running = Some(Running { process, machine, control, start, committed_before });
     }
@@ -174,6 +174,14 @@ fn config(id: i32, lag_max_ms: i64, seed: u64) -> BrokerConfig {
         ("log.dirs", DATA_DIR.to_owned()),
         ("listeners", format!("PLAINTEXT://{},CONTROLLER://{}", address(id, CLIENT_PORT), address(id, NODE_PORT))),
         ("controller.listener.names", "CONTROLLER".to_owned()),
+        // PLAIN, because what SCRAM derives of a password takes a thread of its own, and real time.
+        ("listener.security.protocol.map", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT".to_owned()),
+        ("sasl.enabled.mechanisms", "PLAIN".to_owned()),
+        ("sasl.mechanism.controller.protocol", "PLAIN".to_owned()),
+        ("listener.name.controller.plain.sasl.jaas.config", JAAS_CONFIG.to_owned()),
+        ("listener.name.plaintext.plain.sasl.jaas.config", JAAS_CONFIG.to_owned()),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned()),
+        ("super.users", format!("User:{USER}")),
         ("controller.quorum.voters", voters.join(",")),
         ("metadata.log.max.record.bytes.between.snapshots", "20000".to_owned()),
         ("replica.lag.time.max.ms", lag_max_ms.to_string()),
@@ -202,20 +210,15 @@ fn config(id: i32, lag_max_ms: i64, seed: u64) -> BrokerConfig {
     BrokerConfig::new(settings).expect("the settings are valid")
 }
 
-fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32) -> Ground {
-    let listener = |name: &str, port: u16, is_inter_broker: bool| net::Listener {
-        socket: Socket::Simulated(sockets.listen(address_of(id, port))),
-        name: name.into(),
-        is_inter_broker,
-        security: ListenerSecurity::none().into(),
-        admission: Arc::default(),
-    };
+fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32, random: &dyn Random) -> Ground {
     let mut endpoints = config.advertised_endpoints().expect("the settings are valid");
     endpoints.extend(config.advertised_inter_broker_endpoint().expect("the settings are valid"));
-    Ground {
-        descriptors: u64::MAX,
-        lock: None,
-        listeners: vec![listener("PLAINTEXT", CLIENT_PORT, false), listener("CONTROLLER", NODE_PORT, true)],
-        endpoints,
-    }
+    let listener = |endpoint: &Endpoint| net::Listener {
+        socket: Socket::Simulated(sockets.listen(address_of(id, endpoint.port))),
+        name: endpoint.name.as_str().into(),
+        is_inter_broker: endpoint.port == NODE_PORT,
+        security: ListenerSecurity::load(config, endpoint, random).expect("the settings are valid").into(),
+        admission: Arc::default(),
+    };
+    Ground { descriptors: u64::MAX, lock: None, listeners: endpoints.iter().map(listener).collect(), endpoints }
 }

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use broker::Server;
+use client::{Connection, ConnectionConfig, SecurityConfig};
 use configuration::load::{Sources, load};
 use platform::Env;
 use tempfile::TempDir;
@@ -29,30 +30,52 @@ struct Nodes {
 impl Nodes {
     /// Nodes that `authority` has signed the certificates of, and that take those of it alone.
     fn start(authority: &Authority) -> Self {
+        let trusted = authority.pem();
+        Self::start_with(|id| {
+            let Signed { certificate, key } = authority.sign_for(&format!("node-{id}"), &["127.0.0.1"]);
+            vec![
+                ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL".to_owned()),
+                ("listener.name.controller.ssl.keystore.certificate.chain", certificate),
+                ("listener.name.controller.ssl.keystore.key", key),
+                ("listener.name.controller.ssl.truststore.certificates", trusted.clone()),
+                ("listener.name.controller.ssl.client.auth", "required".to_owned()),
+            ]
+        })
+    }
+
+    /// Nodes that log in to each other with a password.
+    fn with_password(mechanism: &str, jaas: &str) -> Self {
+        let of_mechanism =
+            format!("listener.name.controller.{}.sasl.jaas.config", mechanism.to_ascii_lowercase()).leak();
+        Self::start_with(|_| {
+            vec![
+                ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT".to_owned()),
+                ("listener.name.controller.sasl.enabled.mechanisms", mechanism.to_owned()),
+                ("sasl.mechanism.controller.protocol", mechanism.to_owned()),
+                (&*of_mechanism, jaas.to_owned()),
+            ]
+        })
+    }
+
+    fn start_with(security: impl Fn(i32) -> Vec<(&'static str, String)>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let free: Vec<_> = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let inter_broker: Vec<_> = free.iter().map(|listener| listener.local_addr().unwrap()).collect();
         drop(free);
         let voters: Vec<_> = (1..).zip(&inter_broker).map(|(id, address)| format!("{id}@{address}")).collect();
         let dirs: Vec<_> = (0..NODES).map(|_| TempDir::new().unwrap()).collect();
-        let trusted = authority.pem();
         let mut starting = JoinSet::new();
         for (id, dir) in (1..).zip(&dirs) {
-            let Signed { certificate, key } = authority.sign_for(&format!("node-{id}"), &["127.0.0.1"]);
             let flags = [
                 ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
-                ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL".to_owned()),
-                ("listener.name.controller.ssl.keystore.certificate.chain", certificate),
-                ("listener.name.controller.ssl.keystore.key", key),
-                ("listener.name.controller.ssl.truststore.certificates", trusted.clone()),
-                ("listener.name.controller.ssl.client.auth", "required".to_owned()),
                 ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned()),
                 ("super.users", "User:ANONYMOUS".to_owned()),
                 ("node.id", i32::to_string(&id)),
                 ("controller.quorum.voters", voters.join(",")),
                 ("log.dirs", dir.path().to_str().unwrap().to_owned()),
             ];
-            let flags = flags.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let flags = flags.into_iter().chain(security(id));
+            let flags = flags.map(|(name, value)| (name.to_owned(), value)).collect();
             let config = load(Sources { flags, ..Sources::default() }).expect("the settings are good").config;
             let start = async move { (id, Server::start(config, Env::real()).await.expect("the node starts")) };
             starting.spawn_on(start, runtime.handle());
@@ -64,6 +87,33 @@ impl Nodes {
 
     fn client(&self) -> TestClient {
         TestClient::connect(self.running[0].1.addresses()[0])
+    }
+
+    /// Has records replicated.
+    fn replicate(&self) {
+        let mut client = self.client();
+        let topic = CreatableTopic {
+            name: "t".to_owned(),
+            num_partitions: 2,
+            replication_factor: NODES as i16,
+            ..Default::default()
+        };
+        let created =
+            client.ask(&CreateTopicsRequest { topics: vec![topic], timeout_ms: 20_000, ..Default::default() });
+        assert_eq!(created.topics[0].error_code, ErrorCode::NONE, "{:?}", created.topics[0].error_message);
+        // All replicas have it: the follower has fetched.
+        let mut builder = BatchBuilder::new();
+        builder.push(1_700_000_000_000, None, Some(b"v"), &[]);
+        let batch = builder.build().bytes;
+        let mut served = 0;
+        for (index, (_, server)) in (0..).zip(&self.running).chain((0..).zip(self.running.iter().rev())) {
+            let data = PartitionProduceData { index, records: Some(Records::Inline(batch.clone())) };
+            let data = TopicProduceData { name: "t".to_owned(), partition_data: vec![data], ..Default::default() };
+            let request = ProduceRequest { acks: -1, timeout_ms: 20_000, topic_data: vec![data], ..Default::default() };
+            let answer = TestClient::connect(server.addresses()[0]).call(12, &request);
+            served += usize::from(answer.responses[0].partition_responses[0].error_code.is_none());
+        }
+        assert_eq!(served, 2, "each partition has a leader, which has a follower");
     }
 }
 
@@ -79,28 +129,7 @@ impl Drop for Nodes {
 fn nodes_with_certificates_are_a_cluster_and_strangers_are_kept_out() {
     let authority = Authority::new("cluster");
     let nodes = Nodes::start(&authority);
-    let mut client = nodes.client();
-    let topic = CreatableTopic {
-        name: "t".to_owned(),
-        num_partitions: 2,
-        replication_factor: NODES as i16,
-        ..Default::default()
-    };
-    let created = client.ask(&CreateTopicsRequest { topics: vec![topic], timeout_ms: 20_000, ..Default::default() });
-    assert_eq!(created.topics[0].error_code, ErrorCode::NONE, "{:?}", created.topics[0].error_message);
-    // All replicas have it: the follower has fetched.
-    let mut builder = BatchBuilder::new();
-    builder.push(1_700_000_000_000, None, Some(b"v"), &[]);
-    let batch = builder.build().bytes;
-    let mut served = 0;
-    for (index, (_, server)) in (0..).zip(&nodes.running).chain((0..).zip(nodes.running.iter().rev())) {
-        let data = PartitionProduceData { index, records: Some(Records::Inline(batch.clone())) };
-        let data = TopicProduceData { name: "t".to_owned(), partition_data: vec![data], ..Default::default() };
-        let request = ProduceRequest { acks: -1, timeout_ms: 20_000, topic_data: vec![data], ..Default::default() };
-        let answer = TestClient::connect(server.addresses()[0]).call(12, &request);
-        served += usize::from(answer.responses[0].partition_responses[0].error_code.is_none());
-    }
-    assert_eq!(served, 2, "each partition has a leader, which has a follower");
+    nodes.replicate();
 
     let at = nodes.inter_broker[0];
     wait(async {
@@ -115,6 +144,32 @@ fn nodes_with_certificates_are_a_cluster_and_strangers_are_kept_out() {
     });
     // And nobody without TLS.
     assert!(!is_served(&mut TestClient::connect(at)));
+}
+
+#[test]
+fn nodes_with_a_password_are_a_cluster_and_strangers_are_kept_out() {
+    const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"nodes\" \
+                         password=\"cluster-secret\";";
+    const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"nodes\" \
+                         password=\"cluster-secret\" user_nodes=\"cluster-secret\";";
+    for (mechanism, jaas) in [("SCRAM-SHA-512", SCRAM), ("PLAIN", PLAIN)] {
+        let nodes = Nodes::with_password(mechanism, jaas);
+        nodes.replicate();
+        let at = nodes.inter_broker[0];
+        let mut stranger = TestClient::connect(at);
+        assert!(!is_served(&mut stranger), "{mechanism}");
+        wait(async {
+            for (password, is_let_in) in [("cluster-secret", true), ("wrong", false)] {
+                let mut security = SecurityConfig::default();
+                security.set("security.protocol", "SASL_PLAINTEXT").unwrap();
+                security.set("sasl.mechanism", mechanism).unwrap();
+                security.set("sasl.jaas.config", &jaas.replace("cluster-secret", password)).unwrap();
+                let config = ConnectionConfig { security: security.load().unwrap(), ..ConnectionConfig::default() };
+                let connected = Connection::connect(&at.to_string(), &config).await;
+                assert_eq!(connected.is_ok(), is_let_in, "{mechanism} {password}");
+            }
+        });
+    }
 }
 
 #[test]

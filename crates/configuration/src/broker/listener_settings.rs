@@ -138,6 +138,28 @@ pub fn check(config: &BrokerConfig, endpoint: &Endpoint) -> Result<(), ConfigErr
     Ok(())
 }
 
+/// What holds for a listener of brokers that log in there: as one user, whose name and password each of them has.
+pub fn check_login_of_nodes(config: &BrokerConfig, endpoint: &Endpoint) -> Result<(), ConfigError> {
+    let own = ListenerConfig::of(config, endpoint)?;
+    let (name, mechanism) = (&endpoint.name, &config.sasl_mechanism_controller_protocol);
+    let conflict = |text: String| Err(ConfigError::Conflict(text));
+    if !own.sasl_enabled_mechanisms.contains(mechanism) {
+        return conflict(format!(
+            "sasl.mechanism.controller.protocol is {mechanism}, and has to be one of the mechanisms that the listener \
+             {name} enables with sasl.enabled.mechanisms: {}",
+            own.sasl_enabled_mechanisms.join(", ")
+        ));
+    }
+    if jaas_config(config, endpoint, mechanism).is_none() {
+        let (listener, mechanism) = (name.to_ascii_lowercase(), mechanism.to_ascii_lowercase());
+        return conflict(format!(
+            "Brokers log in to each other's listener {name} with what is the same at all of them: set \
+             {PREFIX}{listener}.{mechanism}.{JAAS_CONFIG}"
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

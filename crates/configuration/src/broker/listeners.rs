@@ -131,10 +131,6 @@ fn parse_clients(config: &BrokerConfig, setting: &str, texts: &[String]) -> Resu
 pub fn inter_broker_endpoint(config: &BrokerConfig) -> Result<Option<Endpoint>, ConfigError> {
     let listening = parse_all(config, LISTENERS, &config.listeners)?;
     if let Some(endpoint) = listening.iter().find(|endpoint| is_controller(config, &endpoint.name)) {
-        if endpoint.security_protocol.has_sasl() {
-            let reason = format!("{} speaks SASL; brokers know each other by certificates (SSL) only", endpoint.name);
-            return Err(ConfigError::invalid(LISTENERS, &config.listeners.join(","), reason));
-        }
         return Ok(Some(endpoint.clone()));
     }
     let membership = config.membership()?;

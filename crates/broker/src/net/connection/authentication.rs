@@ -102,17 +102,17 @@ impl Connection {
     /// Bytes have come of a client whose handshake of TLS was not done: now it is.
     pub(super) fn end_handshake(&mut self) -> Result<(), CloseReason> {
         let Phase::Handshaking { until } = &self.phase else { return Ok(()) };
-        if self.peer.security.protocol().has_sasl() {
-            self.phase = Phase::Authenticating { exchange: Box::new(Exchange::new()), until: *until };
-            return Ok(());
-        }
         let Stream::Tls(stream) = &self.stream else { unreachable!("only TLS has a handshake") };
         let certificates = stream.peer_certificates();
-        let principal = self.peer.security.principal_of(certificates)?;
         if self.peer.is_inter_broker {
             let certificate = certificates.first().cloned().map(Arc::new);
             self.peer = Peer { certificate, ..Peer::clone(&self.peer) }.into();
         }
+        if self.peer.security.protocol().has_sasl() {
+            self.phase = Phase::Authenticating { exchange: Box::new(Exchange::new()), until: *until };
+            return Ok(());
+        }
+        let principal = self.peer.security.principal_of(certificates)?;
         self.open(Authenticated { principal, mechanism: None, lifetime: None });
         Ok(())
     }
