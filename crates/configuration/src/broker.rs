@@ -79,6 +79,14 @@ settings! {
         "Memory for all requests under way together; at the bound nothing is read. -1 takes an eighth of the memory.";
     "request.timeout.ms" => request_timeout_ms: i32 = "30000", AtLeast(1), ReadOnly,
         "How long a broker waits for another one's answer.";
+    "quota.window.num" => quota_window_num: i32 = "11", AtLeast(1), ReadOnly,
+        "Windows over which the rates of clients are means.";
+    "quota.window.size.seconds" => quota_window_size_seconds: i32 = "1", AtLeast(1), ReadOnly,
+        "The length of such a window.";
+    "controller.quota.window.num" => controller_quota_window_num: i32 = "11", AtLeast(1), ReadOnly,
+        "Windows for which a client that changes no partitions saves up its controller_mutation_rate.";
+    "controller.quota.window.size.seconds" => controller_quota_window_size_seconds: i32 = "1", AtLeast(1), ReadOnly,
+        "The length of such a window.";
 
     // Access control.
     "authorizer.class.name" => authorizer_class_name: String = "", Any, ReadOnly,

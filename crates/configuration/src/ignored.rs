@@ -74,8 +74,6 @@ pub const SETTINGS: &[Setting] = &[
         "the metadata quorum's times are built in",
     ),
     row("controller.quorum.retry.backoff.ms", Int, Some("20"), ReadOnly, "the metadata quorum's times are built in"),
-    row("controller.quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("controller.quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
     row(
         "controller.socket.timeout.ms",
         Int,
@@ -210,8 +208,6 @@ pub const SETTINGS: &[Setting] = &[
         ReadOnly,
         "queued.max.request.bytes bounds requests by their size, not by their number",
     ),
-    row("quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
     row(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         Long,
