@@ -160,7 +160,6 @@ pub const SETTINGS: &[Setting] = &[
         ReadOnly,
         "a node of several stops at once when its disk has failed",
     ),
-    row("max.connection.creation.rate", Int, Some("2147483647"), ClusterWide, "quotas are not served"),
     row("metadata.log.dir", String, None, ReadOnly, "the metadata log is in the data directory"),
     row(
         "metadata.log.max.snapshot.interval.ms",

@@ -208,7 +208,7 @@ fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32) -> Ground {
         name: name.into(),
         is_inter_broker,
         security: ListenerSecurity::none().into(),
-        admission: Arc::default(),
+        admission: net::Admission::new(config).into(),
     };
     let mut endpoints = config.advertised_endpoints().expect("the settings are valid");
     endpoints.extend(config.advertised_inter_broker_endpoint().expect("the settings are valid"));
