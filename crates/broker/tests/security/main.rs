@@ -7,6 +7,7 @@ mod common;
 
 mod denied;
 mod nodes;
+mod quotas;
 mod sasl;
 mod tls;
 
