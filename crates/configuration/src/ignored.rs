@@ -26,8 +26,20 @@ const fn row(
 }
 
 pub const SETTINGS: &[Setting] = &[
-    row("alter.log.dirs.replication.quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("alter.log.dirs.replication.quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
+    row(
+        "alter.log.dirs.replication.quota.window.num",
+        Int,
+        Some("11"),
+        ReadOnly,
+        "replicas do not move between directories",
+    ),
+    row(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        Int,
+        Some("1"),
+        ReadOnly,
+        "replicas do not move between directories",
+    ),
     row("background.threads", Int, Some("10"), ClusterWide, "work is not bound to pools of threads"),
     row("controlled.shutdown.enable", Boolean, Some("true"), ReadOnly, "a shutdown is always a controlled one"),
     row(
