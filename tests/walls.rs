@@ -22,7 +22,7 @@ const CRATES: [&str; 13] = [
 ];
 
 /// The modules of the broker from the ground up. Each may use those before it.
-const BROKER: [&str; 26] = [
+const BROKER: [&str; 27] = [
     "close_reason",
     "session",
     "memory",
@@ -32,6 +32,7 @@ const BROKER: [&str; 26] = [
     "threads",
     "blocking_pool",
     "stats",
+    "quotas",
     "partition",
     "replication",
     "cluster",

@@ -1,4 +1,8 @@
-"""kafka-configs for quotas: of users, clients, both and addresses, with their defaults; what is listed, and what is refused."""
+"""kafka-configs for quotas: of users, clients, both and addresses, with their defaults; what is listed, what is refused, and
+that a producer keeps to one.
+"""
+
+import re
 
 from harness.secured import Client
 from harness.security_suite import security_case
@@ -6,6 +10,8 @@ from harness.security_suite import security_case
 ALTER, DESCRIBE = ("ConfigCommand", "--alter"), ("ConfigCommand", "--describe")
 USERS, CLIENTS, IPS = ("--entity-type", "users"), ("--entity-type", "clients"), ("--entity-type", "ips")
 DEFAULT = ("--entity-default",)
+# Of one whose rate is looked at: what is around it counts, too, and is little beside it.
+RECORD_BYTES = 1000
 RATES = "producer_byte_rate=1000001,consumer_byte_rate=2000002"
 
 
@@ -106,3 +112,37 @@ def no_numbers(c):
 def admin(c):
     """What only the admin client can ask for."""
     c.scenario("ClientQuotas", [Client("PLAINTEXT")])
+
+
+@security_case("quotas-producer")
+def producer(c):
+    """A producer that sends as fast as it can gets its quota, over a few times the windows of it."""
+    topic, app, rate, seconds = c.name("bulk"), c.name("app"), 1_000_000, 55
+    c.create(topic)
+    c.tool(*ALTER, *CLIENTS, *named(app), "--add-config", f"producer_byte_rate={rate}")
+
+    def within_quota(line):
+        if m := re.match(r"(\d+) records sent, ([\d.]+) records/sec .* 99\.9th", line):
+            share = float(m[2]) * RECORD_BYTES / rate
+            return f"{m[1]} records sent, " + ("within 15 % of the quota" if abs(share - 1) < 0.15 else f"{share:.2f} of the quota")
+        return None
+
+    c.tool(
+        "ProducerPerformance",
+        "--topic",
+        topic,
+        "--num-records",
+        rate * seconds // RECORD_BYTES,
+        "--record-size",
+        RECORD_BYTES,
+        "--throughput",
+        -1,
+        "--command-property",
+        f"client.id={app}",
+        # What has been sent may be read late.
+        "request.timeout.ms=60000",
+        "max.block.ms=60000",
+        show=within_quota,
+        timeout_s=180,
+    )
+    c.tool(*ALTER, *CLIENTS, *named(app), "--delete-config", "producer_byte_rate")

@@ -58,6 +58,7 @@ mod list_partition_reassignments;
 mod list_transactions;
 mod loggers;
 mod metadata;
+mod mutation_quota;
 mod nodes;
 mod offset_commit;
 mod offset_delete;

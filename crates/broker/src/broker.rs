@@ -21,6 +21,7 @@ use crate::coordination::{MarkerWriter, Verifier};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
+use crate::quotas::Quotas;
 use crate::session::Session;
 
 /// The state that handlers share.
@@ -45,6 +46,8 @@ pub struct Broker {
     pub fetch_sessions: FetchSessions,
     /// What peers may take of the memory.
     pub memory: Memory,
+    /// What clients may use, and have used.
+    pub quotas: Quotas,
     /// How much each peer may have written to the log.
     pub log_limit: Arc<LogLimit>,
     pub session: Arc<Session>,

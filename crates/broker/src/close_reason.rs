@@ -16,20 +16,26 @@ pub const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Limit {
     #[error("max.connections is reached")]
     Total,
+    #[error("max.connections of its listener is reached")]
+    Listener,
     #[error("max.connections.per.ip is reached")]
     PerIp,
+    #[error("its address connects more often than its quota (connection_creation_rate) allows")]
+    CreationRate,
     #[error("the process may open no more files (ulimit -n)")]
     Descriptors,
 }
 
 impl Limit {
-    pub const ALL: [Self; 3] = [Self::Total, Self::PerIp, Self::Descriptors];
+    pub const ALL: [Self; 5] = [Self::Total, Self::Listener, Self::PerIp, Self::CreationRate, Self::Descriptors];
 
     /// The setting that is the limit, or what it stands for.
     pub fn name(self) -> &'static str {
         match self {
             Self::Total => "max.connections",
+            Self::Listener => "listener.max.connections",
             Self::PerIp => "max.connections.per.ip",
+            Self::CreationRate => "connection_creation_rate",
             Self::Descriptors => "descriptors",
         }
     }

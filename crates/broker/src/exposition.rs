@@ -9,6 +9,7 @@ mod page;
 mod partitions;
 mod process;
 mod quorum;
+mod quotas;
 mod requests;
 mod transactions;
 

@@ -353,6 +353,14 @@ impl FetchSessions {
         Ok(Opened { targets, is_full: false, session_kind: SessionKind::Known(id) })
     }
 
+    /// Puts the targets back where the answer tells nothing of them. A session that is new does not begin.
+    pub fn close_untold(&self, session_kind: SessionKind, targets: Targets, version: i16) -> i32 {
+        match session_kind {
+            SessionKind::Known(_) => self.close(session_kind, targets, &[], version),
+            SessionKind::Sessionless | SessionKind::New => 0,
+        }
+    }
+
     /// Puts the targets back after the answer is known, and returns the session id for it.
     pub fn close(&self, session_kind: SessionKind, mut targets: Targets, sent: &[Sent], version: i16) -> i32 {
         match session_kind {

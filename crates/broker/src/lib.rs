@@ -19,6 +19,7 @@ mod maintenance;
 mod memory;
 mod net;
 mod partition;
+mod quotas;
 pub mod recover;
 pub mod replication;
 mod security;

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use configuration::BrokerConfig;
+use configuration::{BrokerConfig, listener_settings};
 pub use limits::Admission;
 use platform::{Allowed, LogLimit, panics};
 use rustix::process::{Resource, getrlimit};
@@ -21,9 +21,11 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use self::connection::Connection;
+use self::limits::{Admitted, ConnectionRate};
 use crate::Broker;
 use crate::api::Peer;
 use crate::close_reason::{CloseReason, Limit};
+use crate::quotas::Quotas;
 use crate::security::{ListenerSecurity, Principal};
 use crate::stream::{Socket, Stream};
 
@@ -66,6 +68,7 @@ pub struct Listener {
 pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) {
     let stats = Arc::clone(&broker.shared.stats);
     let mut connections = JoinSet::new();
+    let own_rate = ConnectionRate::new(&broker.config());
     loop {
         while connections.try_join_next().is_some() {}
         let (stream, address) = match listener.socket.accept().await {
@@ -81,10 +84,15 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
         let admitted = if uses_last_descriptors(&stream) {
             Err(Limit::Descriptors)
         } else {
-            listener.admission.admit(address.ip(), &broker.config())
+            listener.admission.admit(address.ip(), &listener.name, &broker.config())
         };
-        match admitted {
-            Ok(admitted) => {
+        let delay = admitted.as_ref().ok().and_then(|_| connects_too_often(&broker, &listener, address));
+        match (admitted, delay) {
+            (Ok(admitted), Some(delay)) => {
+                connections.spawn(refuse_later(stream, admitted, delay));
+                refuse(&broker, address, Limit::CreationRate);
+            }
+            (Ok(admitted), None) => {
                 stats.connections.accepted.add(1);
                 let peer = Peer {
                     address,
@@ -108,12 +116,11 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
                     report(&broker.log_limit, address, &reason);
                 });
             }
-            Err(limit) => {
-                stats.connections.refused[limit as usize].add(1);
-                if let Some(Allowed { left_out }) = broker.log_limit.allow(address) {
-                    tracing::warn!(%address, reason = %limit, left_out, "connection refused");
-                }
-            }
+            (Err(limit), _) => refuse(&broker, address, limit),
+        }
+        let pause = pause(&broker, &listener, &own_rate);
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
     }
 }
@@ -138,6 +145,43 @@ async fn run(mut connection: Box<Connection>, data_plane: &Handle) -> CloseReaso
         // It moves once, and panics alone end it otherwise.
         _ => CloseReason::Panicked,
     }
+}
+
+/// For how long a connection is held before it is closed, if its address connects more often than its quota allows: one
+/// that was closed at once would be tried again at once (KIP-612).
+fn connects_too_often(broker: &Broker, listener: &Listener, address: SocketAddr) -> Option<Duration> {
+    let image = broker.metadata.load();
+    if !Quotas::are_any(&image) || listener.is_inter_broker {
+        return None;
+    }
+    let now_ms = broker.env.clock.now().monotonic_ms;
+    let tried = broker.quotas.of_address(&image, address.ip(), now_ms)?.try_record(1.0, now_ms);
+    tried.err().map(|ms| Duration::from_millis(ms.unsigned_abs().into()))
+}
+
+/// Counts among the connections meanwhile.
+async fn refuse_later(stream: Stream, admitted: Admitted, delay: Duration) {
+    tokio::time::sleep(delay).await;
+    drop((stream, admitted));
+}
+
+fn refuse(broker: &Broker, address: SocketAddr, limit: Limit) {
+    broker.shared.stats.connections.refused[limit as usize].add(1);
+    if let Some(Allowed { left_out }) = broker.log_limit.allow(address) {
+        tracing::warn!(%address, reason = %limit, left_out, "connection refused");
+    }
+}
+
+/// Counts a connection. Returns for how long none is accepted behind it (`max.connection.creation.rate`). Brokers wait
+/// only for what is set for their own listener.
+fn pause(broker: &Broker, listener: &Listener, own: &ConnectionRate) -> Duration {
+    let (config, now_ms) = (broker.config(), broker.env.clock.now().monotonic_ms);
+    let own_max = listener_settings::max_connection_creation_rate(&config, &listener.name);
+    let of_own = own_max.map_or(Duration::ZERO, |max| own.record(max, now_ms));
+    if listener.is_inter_broker {
+        return of_own;
+    }
+    of_own.max(listener.admission.rate().record(config.max_connection_creation_rate, now_ms))
 }
 
 /// Whether a new connection leaves too few descriptors for log files. The kernel gives the lowest free number, so the

@@ -435,7 +435,7 @@ fn listen(
     let clients = config.client_endpoints()?;
     let mut endpoints = config.advertised_endpoints()?;
     endpoints.extend(config.advertised_inter_broker_endpoint()?);
-    let (for_clients, for_brokers) = (Arc::new(net::Admission::default()), Arc::new(net::Admission::default()));
+    let [for_clients, for_brokers] = [(); 2].map(|()| Arc::new(net::Admission::new(config)));
     let mut listeners = Vec::new();
     for (index, endpoint) in clients.iter().chain(&inter_broker).enumerate() {
         let host = if endpoint.host.is_empty() { "0.0.0.0" } else { &endpoint.host };

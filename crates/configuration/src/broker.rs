@@ -75,8 +75,18 @@ settings! {
         "Connections at a time from one address.";
     "max.connections.per.ip.overrides" => max_connections_per_ip_overrides: AddressCounts
         = "", PerAddress, ClusterWide, "Other bounds for single addresses, as address:count.";
+    "max.connection.creation.rate" => max_connection_creation_rate: i32 = "2147483647", AtLeast(0), ClusterWide,
+        "Connections in a second, of all listeners for clients together. More wait until they are accepted.";
     "queued.max.request.bytes" => queued_max_request_bytes: i64 = "-1", AtLeast(-1), ReadOnly,
         "Memory for all requests under way together; at the bound nothing is read. -1 takes an eighth of the memory.";
+    "quota.window.num" => quota_window_num: i32 = "11", AtLeast(1), ReadOnly,
+        "Windows over which the rates of clients are means.";
+    "quota.window.size.seconds" => quota_window_size_seconds: i32 = "1", AtLeast(1), ReadOnly,
+        "The length of such a window.";
+    "controller.quota.window.num" => controller_quota_window_num: i32 = "11", AtLeast(1), ReadOnly,
+        "Windows for which a client that changes no partitions saves up its controller_mutation_rate.";
+    "controller.quota.window.size.seconds" => controller_quota_window_size_seconds: i32 = "1", AtLeast(1), ReadOnly,
+        "The length of such a window.";
     "request.timeout.ms" => request_timeout_ms: i32 = "30000", AtLeast(1), ReadOnly,
         "How long a broker waits for another one's answer.";
 

@@ -26,8 +26,20 @@ const fn row(
 }
 
 pub const SETTINGS: &[Setting] = &[
-    row("alter.log.dirs.replication.quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("alter.log.dirs.replication.quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
+    row(
+        "alter.log.dirs.replication.quota.window.num",
+        Int,
+        Some("11"),
+        ReadOnly,
+        "replicas do not move between directories",
+    ),
+    row(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        Int,
+        Some("1"),
+        ReadOnly,
+        "replicas do not move between directories",
+    ),
     row("background.threads", Int, Some("10"), ClusterWide, "work is not bound to pools of threads"),
     row("controlled.shutdown.enable", Boolean, Some("true"), ReadOnly, "a shutdown is always a controlled one"),
     row(
@@ -74,8 +86,6 @@ pub const SETTINGS: &[Setting] = &[
         "the metadata quorum's times are built in",
     ),
     row("controller.quorum.retry.backoff.ms", Int, Some("20"), ReadOnly, "the metadata quorum's times are built in"),
-    row("controller.quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("controller.quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
     row(
         "controller.socket.timeout.ms",
         Int,
@@ -162,7 +172,6 @@ pub const SETTINGS: &[Setting] = &[
         ReadOnly,
         "a node of several stops at once when its disk has failed",
     ),
-    row("max.connection.creation.rate", Int, Some("2147483647"), ClusterWide, "quotas are not served"),
     row("metadata.log.dir", String, None, ReadOnly, "the metadata log is in the data directory"),
     row(
         "metadata.log.max.snapshot.interval.ms",
@@ -210,8 +219,6 @@ pub const SETTINGS: &[Setting] = &[
         ReadOnly,
         "queued.max.request.bytes bounds requests by their size, not by their number",
     ),
-    row("quota.window.num", Int, Some("11"), ReadOnly, "quotas are not served"),
-    row("quota.window.size.seconds", Int, Some("1"), ReadOnly, "quotas are not served"),
     row(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         Long,

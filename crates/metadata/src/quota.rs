@@ -16,7 +16,7 @@ pub const CLIENT_ID: &str = "client-id";
 pub const IP: &str = "ip";
 
 /// What is limited (`QuotaConfig`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaKey {
     ProducerByteRate,
     ConsumerByteRate,
@@ -27,7 +27,7 @@ pub enum QuotaKey {
 }
 
 impl QuotaKey {
-    const ALL: [Self; 5] = [
+    pub const ALL: [Self; 5] = [
         Self::ProducerByteRate,
         Self::ConsumerByteRate,
         Self::RequestPercentage,

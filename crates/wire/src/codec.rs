@@ -228,6 +228,15 @@ pub struct Writer<'a> {
     /// Where bytes that are not in `out` belong: see [`Records::Elsewhere`].
     splices: Vec<Splice>,
     errors: Vec<ErrorCode>,
+    throttle_time: Option<ThrottleTime>,
+}
+
+/// Where a response says for how long its client is throttled, and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThrottleTime {
+    /// Position of the field in the buffer.
+    pub position: usize,
+    pub ms: i32,
 }
 
 /// A gap in what was written, to be filled from elsewhere when it is sent.
@@ -249,6 +258,7 @@ impl<'a> Writer<'a> {
             flexible,
             splices: Vec::new(),
             errors: Vec::new(),
+            throttle_time: None,
         }
     }
 
@@ -292,6 +302,17 @@ impl<'a> Writer<'a> {
     /// The error codes that were written, but for NONE.
     pub fn take_errors(&mut self) -> Vec<ErrorCode> {
         std::mem::take(&mut self.errors)
+    }
+
+    /// Writes the field of that name, which every response of Kafka has at most once.
+    pub fn throttle_time_ms(&mut self, ms: i32) {
+        self.throttle_time = Some(ThrottleTime { position: self.out.len(), ms });
+        ms.write(self);
+    }
+
+    /// Where that was written, if it was.
+    pub fn throttle_time(&self) -> Option<ThrottleTime> {
+        self.throttle_time
     }
 
     pub fn unsigned_varint(&mut self, mut value: u32) {
@@ -668,6 +689,11 @@ macro_rules! message {
         }
     };
 
+    (@write $self:ident $w:ident $version:ident throttle_time_ms $versions:expr, ; ) => {
+        if ($versions).contains(&$version) {
+            $w.throttle_time_ms($self.throttle_time_ms);
+        }
+    };
     (@write $self:ident $w:ident $version:ident $field:ident $versions:expr, ; ) => {
         if ($versions).contains(&$version) {
             $crate::codec::Wire::write(&$self.$field, $w);

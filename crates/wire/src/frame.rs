@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ErrorCode;
 use crate::api::{self, Api, Request};
-use crate::codec::{Reader, Result, Splice, Wire, WireError, Writer};
+use crate::codec::{Reader, Result, Splice, ThrottleTime, Wire, WireError, Writer};
 
 /// The header of a request. The API key and version come first and decide the form of the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub struct Written {
     pub splices: Vec<Splice>,
     /// The errors that it tells of.
     pub errors: Vec<ErrorCode>,
+    /// Where it says how long its client is throttled, if it has a field for that.
+    pub throttle_time: Option<ThrottleTime>,
 }
 
 /// Appends a whole response frame, length prefix included. A frame that would be too large leaves the buffer as it was.
@@ -92,7 +94,7 @@ pub fn write_response<R: Wire>(
     body: &R,
 ) -> std::result::Result<Written, ResponseTooLarge> {
     let start = out.len();
-    let mut errors = Vec::new();
+    let (mut errors, mut throttle_time) = (Vec::new(), None);
     let mut is_overflown = false;
     let framed = framed(out, |out| {
         let mut w = Writer::new(out, version, api.flexible(version));
@@ -103,11 +105,11 @@ pub fn write_response<R: Wire>(
         }
         body.write(&mut w);
         is_overflown = w.is_overflown();
-        errors = w.take_errors();
+        (errors, throttle_time) = (w.take_errors(), w.throttle_time());
         w.into_splices()
     });
     match framed {
-        Some(splices) if !is_overflown => Ok(Written { splices, errors }),
+        Some(splices) if !is_overflown => Ok(Written { splices, errors, throttle_time }),
         _ => {
             out.truncate(start);
             Err(ResponseTooLarge(api.name))
@@ -225,6 +227,29 @@ mod tests {
     }
 
     #[test]
+    fn a_response_tells_where_its_throttle_time_is() {
+        let response = |throttle_time_ms| FetchResponse { throttle_time_ms, ..Default::default() };
+        for version in FetchRequest::API.versions {
+            let write = |throttle_time_ms| {
+                let mut out = BytesMut::from(&b"before"[..]);
+                let written = write_response(&mut out, &FetchRequest::API, version, 1, &response(throttle_time_ms));
+                (out, written.unwrap().throttle_time.unwrap())
+            };
+            let ((mut out, at), (expected, told)) = (write(0), write(1234));
+            assert_eq!((at.ms, told.ms, at.position), (0, 1234, told.position));
+            out[at.position..at.position + 4].copy_from_slice(&1234i32.to_be_bytes());
+            assert_eq!(out, expected, "{version}");
+        }
+        // Metadata has no such field before version 3.
+        let written = |version| {
+            let response = crate::api::metadata::MetadataResponse::default();
+            write_response(&mut BytesMut::new(), &MetadataRequest::API, version, 1, &response).unwrap()
+        };
+        assert_eq!(written(2).throttle_time, None);
+        assert!(written(3).throttle_time.is_some());
+    }
+
+    #[test]
     fn records_from_elsewhere_leave_a_gap() {
         let partition = |records| PartitionData { records: Some(records), ..Default::default() };
         let response = |partitions| FetchResponse {
@@ -236,7 +261,8 @@ mod tests {
             let mut expected = BytesMut::from(&b"before"[..]);
             let whole =
                 response(vec![partition(Records::Inline(inline.clone())), partition(Records::Inline(inline.clone()))]);
-            assert_eq!(write_response(&mut expected, &FetchRequest::API, version, 1, &whole), Ok(Written::default()));
+            let written = write_response(&mut expected, &FetchRequest::API, version, 1, &whole).unwrap();
+            assert_eq!(written.splices, []);
             let mut out = BytesMut::from(&b"before"[..]);
             let gaps = response(vec![partition(Records::Elsewhere(7)), partition(Records::Elsewhere(7))]);
             let splices = write_response(&mut out, &FetchRequest::API, version, 1, &gaps).unwrap().splices;

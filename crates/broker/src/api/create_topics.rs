@@ -8,16 +8,23 @@
 //! - Needs: CREATE on the cluster or on the topic (TOPIC_AUTHORIZATION_FAILED). Who may not DESCRIBE_CONFIGS of the
 //!   topic is told that in place of its settings.
 //! - `validate_only` answers as if, and creates nothing.
+//! - Version 6 answers THROTTLING_QUOTA_EXCEEDED where the client has no `controller_mutation_rate` left for a topic;
+//!   before, it is created and the client throttled. What is only validated counts, too (KIP-599).
 
 use std::sync::Arc;
 
+use metadata::MetadataImage;
 use metadata::acl::{AclOperation, ResourceType};
 use wire::ErrorCode;
-use wire::api::create_topics::{CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
+use wire::api::create_topics::{CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
 
 use super::access::denied;
+use super::mutation_quota::{EXCEEDED, MutationQuota};
 use super::{RequestContext, controlled};
 use crate::Broker;
+
+/// A topic that is too much for the client's quota is refused since.
+const QUOTA_ERROR_SINCE: i16 = 6;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -26,6 +33,10 @@ pub(super) async fn handle(
 ) -> CreateTopicsResponse {
     let access = context.access(broker);
     let denied = denied(&mut request.topics, |topic| access.create_topic(&topic.name));
+    let mut quota = MutationQuota::of(broker, context, QUOTA_ERROR_SINCE);
+    let image = broker.metadata.load_full();
+    let partitions = |topic: &CreatableTopic| new_partitions(topic, &image, broker.config().num_partitions);
+    let exceeding = quota.take_exceeding(&mut request.topics, |topic| topic.name.clone(), partitions);
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
     let refused = |error_code| {
@@ -50,13 +61,28 @@ pub(super) async fn handle(
         error_message: Some("Authorization failed.".to_owned()),
         ..refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED)(topic.name)
     }));
+    response.topics.extend(exceeding.into_iter().map(|topic| CreatableTopicResult {
+        error_message: Some(EXCEEDED.to_owned()),
+        ..refused(ErrorCode::THROTTLING_QUOTA_EXCEEDED)(topic.name)
+    }));
+    response.throttle_time_ms = quota.throttle_time_ms();
     response
+}
+
+/// How many partitions there will be more.
+fn new_partitions(topic: &CreatableTopic, image: &MetadataImage, default: i32) -> usize {
+    if image.topic(&topic.name).is_some() {
+        return 0;
+    }
+    match topic.num_partitions {
+        _ if !topic.assignments.is_empty() => topic.assignments.len(),
+        -1 => default.unsigned_abs() as usize,
+        count => usize::try_from(count).unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::api::create_topics::CreatableTopic;
-
     use super::*;
     use crate::api::test_support::{TestBroker, context};
 

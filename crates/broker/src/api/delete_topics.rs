@@ -6,6 +6,8 @@
 //! - When the answer comes, the topics cannot be used any more. Their files go in the background.
 //! - Needs: DELETE on the topic (TOPIC_AUTHORIZATION_FAILED). Who may not DESCRIBE a topic that an id is of is not told
 //!   its name.
+//! - Version 5 answers THROTTLING_QUOTA_EXCEEDED where the client has no `controller_mutation_rate` left for a topic;
+//!   before, it is deleted and the client throttled (KIP-599).
 //! - TOPIC_DELETION_DISABLED where `delete.topic.enable` is false.
 
 use std::sync::Arc;
@@ -15,11 +17,15 @@ use wire::ErrorCode;
 use wire::api::delete_topics::{DeletableTopicResult, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 
 use super::access::denied;
+use super::mutation_quota::{EXCEEDED, MutationQuota};
 use super::{RequestContext, controlled};
 use crate::Broker;
 
 /// Topics are given by name or id, instead of only by name, since.
 const STATES_SINCE: i16 = 6;
+
+/// A topic that is too much for the client's quota is not deleted since.
+const QUOTA_ERROR_SINCE: i16 = 5;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
@@ -53,6 +59,12 @@ pub(super) async fn handle(
         }
     });
     let denied: Vec<_> = denied.collect();
+    let mut quota = MutationQuota::of(broker, context, QUOTA_ERROR_SINCE);
+    let partitions = |topic: &DeleteTopicState| {
+        let topic = name_of(topic).and_then(|name| image.topic(&name));
+        topic.map_or(0, |topic| topic.partitions.len())
+    };
+    let exceeding = quota.take_exceeding(&mut topics, &name_of, partitions);
     let (timeout_ms, topic_names) = (request.timeout_ms, Vec::new());
     let answer = broker.controller.ask(DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
     let mut response = controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {
@@ -65,6 +77,13 @@ pub(super) async fn handle(
         DeleteTopicsResponse { responses: topics.into_iter().map(refused).collect(), ..Default::default() }
     });
     response.responses.extend(denied);
+    response.responses.extend(exceeding.into_iter().map(|topic| DeletableTopicResult {
+        name: topic.name,
+        topic_id: topic.topic_id,
+        error_code: ErrorCode::THROTTLING_QUOTA_EXCEEDED,
+        error_message: Some(EXCEEDED.to_owned()),
+    }));
+    response.throttle_time_ms = quota.throttle_time_ms();
     response
 }
 

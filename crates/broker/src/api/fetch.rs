@@ -14,10 +14,13 @@
 //! - Followers, whose requests come to the inter-broker listener, read to the end of the log: see [`followers`].
 //! - A consumer of committed records reads to the last stable offset, and is told with them which of their transactions
 //!   were aborted (KIP-98). Others are told of none.
+//! - A consumer with a `consumer_byte_rate` is sent no more at a time than that allows at once, and nothing while it is
+//!   beyond: see [`quota`].
 
 mod cold;
 mod copies;
 mod followers;
+mod quota;
 
 use std::io;
 use std::net::IpAddr;
@@ -38,6 +41,7 @@ use wire::{ErrorCode, Records};
 
 use self::copies::Answered;
 use self::followers::Follower;
+use self::quota::ConsumerQuota;
 use super::{Call, Pace, RequestContext, leaders};
 use crate::Broker;
 use crate::close_reason::CloseReason;
@@ -120,9 +124,14 @@ pub(crate) async fn serve(
         }
         sender => sender,
     };
+    let quota = match sender {
+        Sender::Follower(_) => None,
+        Sender::Consumer { .. } => ConsumerQuota::of(asked, service.clock),
+    };
+    let max_bytes = quota.as_ref().map_or(service.max_bytes, |quota| quota.bytes_max().min(service.max_bytes));
     let limits = Limits {
-        min_bytes: i64::from(request.min_bytes.min(service.max_bytes)),
-        max_bytes: request.max_bytes.clamp(0, service.max_bytes) as u32,
+        min_bytes: i64::from(request.min_bytes.min(max_bytes)),
+        max_bytes: request.max_bytes.clamp(0, max_bytes) as u32,
     };
     let mut session = match service.sessions.open(request, version) {
         Ok(session) => session,
@@ -152,7 +161,17 @@ pub(crate) async fn serve(
         let quota = service.partitions.leader_quota();
         followers::note_sent(quota, &session.targets, &reads, service.clock.now().monotonic_ms);
     }
-    respond(service, asked, session, reads).await
+    let Some(quota) = quota else { return respond(service, asked, session, reads).await };
+    match quota.admit(reads.bytes) {
+        Ok(throttle_time_ms) => {
+            let (response, spans) = respond(service, asked, session, reads).await;
+            (FetchResponse { throttle_time_ms, ..response }, spans)
+        }
+        Err(throttle_time_ms) => {
+            let session_id = service.sessions.close_untold(session.session_kind, session.targets, version);
+            (FetchResponse { throttle_time_ms, session_id, ..Default::default() }, Vec::new())
+        }
+    }
 }
 
 /// Looks up the partitions that the sender may read, by what it may do now: rights end at once.

@@ -32,6 +32,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
+use crate::quotas::Quotas;
 use crate::security::Principal;
 use crate::session::Session;
 use crate::stream::Dialer;
@@ -132,6 +133,7 @@ impl TestBroker {
             verifier: coordinators.verifier,
             fetch_sessions: FetchSessions::new(10),
             memory,
+            quotas: Quotas::new(&config.load()),
             log_limit,
             session,
             handshake_turns: Broker::new_handshake_turns(&Handle::current()),

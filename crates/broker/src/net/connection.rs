@@ -15,12 +15,15 @@
 //! Whatever a peer has in memory here is charged: what has arrived to the pool of requests, what has not left to that
 //! of answers. A connection without a permit waits, and does not read meanwhile. A connection whose peer neither sends
 //! nor reads is closed after a while, and sooner when others wait for the memory that it holds.
+//!
+//! A client beyond its quotas is answered at once and then not read for a while: see [`throttling`].
 
 mod admission;
 mod authentication;
 mod deadlines;
 mod first_frame;
 mod pending;
+mod throttling;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -88,6 +91,8 @@ pub struct Connection {
     send_deadline: Option<TransferDeadline>,
     /// Since when the frame that has begun to arrive waits for memory.
     short_since: Option<Instant>,
+    /// Until when nothing more is read or started of a client that is throttled.
+    muted_until: Option<Instant>,
     /// What was done since others had their turn.
     turn: Turn,
     pending: VecDeque<PendingRequest>,
@@ -149,6 +154,7 @@ impl Connection {
             frame_deadline: None,
             send_deadline: None,
             short_since: None,
+            muted_until: None,
             turn: Turn::default(),
             pending: VecDeque::new(),
             pending_permit,
@@ -229,11 +235,12 @@ impl Connection {
             let row = table::row(header.api_key).expect("the header of an API that is not in the table is refused");
             let mut watch = Stopwatch::new(row, self.arrived);
             watch.lap(Stage::Queue, self.now());
+            let metered = self.meter(&header, body.len());
             let started = api::start(&self.broker, &self.peer, header, reader, commits)?;
             let frame = (!started.is_produce()).then_some(frame);
             let permits = [self.answer_permit.take(), self.decoding_permit.take()];
             self.answer_wait = None;
-            self.pending.push_back(PendingRequest { started, watch, _frame: frame, _permits: permits });
+            self.pending.push_back(PendingRequest { started, watch, metered, _frame: frame, _permits: permits });
         }
         Ok(())
     }
@@ -259,12 +266,18 @@ impl Connection {
         let Some(first) = self.pending.front_mut() else { return Poll::Ready(None) };
         let answer = first.poll(cx, &*self.broker.env.clock);
         let answer = std::task::ready!(answer);
-        let Some(PendingRequest { watch, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
-        Poll::Ready(Some(answer.map(|frame| (frame, watch))))
+        let Some(PendingRequest { watch, metered, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
+        Poll::Ready(Some(answer.map(|mut frame| {
+            if let Some(metered) = metered {
+                self.count(&metered, &watch, &mut frame);
+            }
+            (frame, watch)
+        })))
     }
 
     fn push(&mut self, (frame, watch): (Frame, Stopwatch)) {
         self.broker.shared.stats.requests.record_errors(&watch, frame.errors());
+        self.mute(frame.throttle_time_ms());
         self.output.push(frame);
         match self.unsent.last_mut() {
             Some((requests, same)) if *same == watch => *requests += 1,

@@ -4,12 +4,13 @@
 //! sides check their own [`Quota`] before they move records and record afterwards what they moved, so that one answer
 //! may exceed the rate, and what follows waits until the mean is below it again (`ReplicationQuotaManager`).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use configuration::BrokerConfig;
 use parking_lot::Mutex;
+
+use crate::quotas::Samples;
 
 /// The partitions of a topic whose replica on this broker is throttled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,54 +40,11 @@ impl ThrottledReplicas {
     }
 }
 
-/// Bytes of the last while, by window. A window begins with the first bytes behind the end of the one before.
-#[derive(Debug)]
-struct Rate {
-    windows: VecDeque<Window>,
-    window_ms: i64,
-    /// `replication.quota.window.num`.
-    windows_max: i64,
-}
-
-#[derive(Debug)]
-struct Window {
-    start_ms: i64,
-    last_ms: i64,
-    bytes: i64,
-}
-
-impl Rate {
-    fn record(&mut self, bytes: i64, now_ms: i64) {
-        self.forget(now_ms);
-        match self.windows.back_mut().filter(|window| now_ms - window.start_ms < self.window_ms) {
-            Some(window) => {
-                window.bytes = window.bytes.saturating_add(bytes);
-                window.last_ms = now_ms;
-            }
-            None => self.windows.push_back(Window { start_ms: now_ms, last_ms: now_ms, bytes }),
-        }
-    }
-
-    fn forget(&mut self, now_ms: i64) {
-        let age_max_ms = self.windows_max * self.window_ms;
-        while self.windows.pop_front_if(|window| now_ms - window.last_ms >= age_max_ms).is_some() {}
-    }
-
-    /// Over the time since the oldest window began, at least the length of one (`SimpleRate`).
-    fn bytes_per_second(&mut self, now_ms: i64) -> f64 {
-        self.forget(now_ms);
-        let Some(oldest) = self.windows.front() else { return 0.0 };
-        let elapsed_ms = (now_ms - oldest.start_ms).max(self.window_ms);
-        let bytes: f64 = self.windows.iter().map(|window| window.bytes as f64).sum();
-        bytes * 1000.0 / elapsed_ms as f64
-    }
-}
-
 /// What one direction of replication may move, and has moved.
 pub struct Quota {
     config: Arc<ArcSwap<BrokerConfig>>,
     bytes_per_second_max: fn(&BrokerConfig) -> i64,
-    rate: Mutex<Rate>,
+    moved: Mutex<Samples>,
 }
 
 impl Quota {
@@ -95,12 +53,7 @@ impl Quota {
             let config = config.load();
             (config.replication_quota_window_num, config.replication_quota_window_size_seconds)
         };
-        let (windows_max, window_ms) = (i64::from(windows_max), i64::from(window_s) * 1000);
-        Self {
-            config,
-            bytes_per_second_max,
-            rate: Mutex::new(Rate { windows: VecDeque::new(), window_ms, windows_max }),
-        }
+        Self { config, bytes_per_second_max, moved: Mutex::new(Samples::new(windows_max, window_s)) }
     }
 
     /// Of what is sent to followers: `leader.replication.throttled.rate`.
@@ -120,7 +73,14 @@ impl Quota {
 
     /// Whether throttled replicas have to wait.
     pub fn is_exceeded(&self, now_ms: i64) -> bool {
-        self.is_limited() && self.rate.lock().bytes_per_second(now_ms) > self.bytes_per_second_max() as f64
+        self.is_limited() && self.bytes_per_second(now_ms) > self.bytes_per_second_max() as f64
+    }
+
+    /// Over the time since the oldest window began, at least the length of one (`SimpleRate`).
+    fn bytes_per_second(&self, now_ms: i64) -> f64 {
+        let mut moved = self.moved.lock();
+        let (bytes, elapsed_ms) = moved.sum(now_ms);
+        bytes * 1000.0 / elapsed_ms.max(moved.window_ms()) as f64
     }
 
     fn bytes_per_second_max(&self) -> i64 {
@@ -130,7 +90,7 @@ impl Quota {
     /// Counts records that were moved for throttled replicas, in sync or not.
     pub fn record(&self, bytes: i64, now_ms: i64) {
         if bytes > 0 {
-            self.rate.lock().record(bytes, now_ms);
+            self.moved.lock().record(bytes as f64, now_ms);
         }
     }
 }
@@ -184,10 +144,6 @@ mod tests {
         quota.record(1_000_000, 20_000);
         assert!(quota.is_exceeded(22_999));
         assert!(!quota.is_exceeded(23_000));
-        for second in 23..1000 {
-            quota.record(1, second * 1000);
-        }
-        assert!(quota.rate.lock().windows.len() <= 4);
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Principal {
         &self.0
     }
 
+    /// `alice`.
+    pub fn name(&self) -> &str {
+        self.0.strip_prefix(USER_PREFIX).unwrap_or(&self.0)
+    }
+
     pub fn anonymous() -> Self {
         Self::user(ANONYMOUS)
     }

@@ -29,6 +29,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
+use crate::quotas::Quotas;
 use crate::replication::{Repair, Replication, isr};
 use crate::session::Session;
 use crate::stream::Dialer;
@@ -181,6 +182,7 @@ impl Starting<'_> {
                 settings.max_incremental_fetch_session_cache_slots.unsigned_abs() as usize
             ),
             memory: Memory::new(&settings, &*self.env.disk),
+            quotas: Quotas::new(&settings),
             log_limit,
             session,
             handshake_turns: Broker::new_handshake_turns(self.data),

@@ -218,7 +218,7 @@ fn ground(config: &BrokerConfig, sockets: &Sockets, id: i32, random: &dyn Random
         name: endpoint.name.as_str().into(),
         is_inter_broker: endpoint.port == NODE_PORT,
         security: ListenerSecurity::load(config, endpoint, random).expect("the settings are valid").into(),
-        admission: Arc::default(),
+        admission: net::Admission::new(config).into(),
     };
     Ground { descriptors: u64::MAX, lock: None, listeners: endpoints.iter().map(listener).collect(), endpoints }
 }

@@ -71,6 +71,12 @@ impl Stopwatch {
         self.entered & 1 << stage as u8 != 0
     }
 
+    /// For how long this broker was busy with it.
+    pub fn busy(&self) -> Duration {
+        let busy = [Stage::Process, Stage::Append].map(|stage| self.stages_ns[stage as usize]);
+        Duration::from_nanos(busy.iter().sum())
+    }
+
     pub(super) fn total_ns(&self) -> u64 {
         self.lapped_ns - self.began_ns
     }
@@ -106,5 +112,6 @@ mod tests {
         assert_eq!(stages, expected);
         assert_eq!(watch.total_ns(), 20 * MS);
         assert_eq!(stages.iter().map(|(_, took_ns)| *took_ns).sum::<u64>(), watch.total_ns());
+        assert_eq!(watch.busy(), ms(10), "what waited is not busy");
     }
 }

@@ -10,6 +10,7 @@ mod log;
 mod audit;
 mod denied;
 mod nodes;
+mod quotas;
 mod sasl;
 mod tls;
 

@@ -3,6 +3,7 @@
 //! Each may be set for all listeners by its name, or for one as `listener.name.<listener>.<setting>`, which wins
 //! (`KafkaConfig.valuesWithPrefixOverride`); listeners are called by their small letters there. Credentials of a SASL
 //! mechanism are set for one listener and one mechanism: `listener.name.<listener>.<mechanism>.sasl.jaas.config`.
+//! A limit of connections that is set for one listener counts beside that of all.
 
 use super::SecurityProtocol;
 use crate::value::{ClientAuth, Password};
@@ -12,6 +13,8 @@ use crate::{BrokerConfig, ConfigError, Endpoint, Setting, settings};
 pub const PREFIX: &str = "listener.name.";
 /// Settings that may be for one mechanism of a listener, too.
 const OF_MECHANISMS: [&str; 2] = ["sasl.jaas.config", "connections.max.reauth.ms"];
+/// Settings of a broker that may be set for one listener, too.
+const LIMITS: [&str; 2] = ["max.connections", "max.connection.creation.rate"];
 const CLIENT_AUTH: &str = "ssl.client.auth";
 const JAAS_CONFIG: &str = "sasl.jaas.config";
 
@@ -68,7 +71,8 @@ settings! {
 pub fn find(name: &str) -> Option<&'static Setting> {
     let rest = name.strip_prefix(PREFIX)?;
     let ends_so = |setting: &&Setting| rest.strip_suffix(setting.name).is_some_and(|front| front.ends_with('.'));
-    SETTINGS.iter().filter(ends_so).max_by_key(|setting| setting.name.len())
+    let limits = crate::broker::SETTINGS.iter().filter(|setting| LIMITS.contains(&setting.name));
+    SETTINGS.iter().chain(limits).filter(ends_so).max_by_key(|setting| setting.name.len())
 }
 
 impl ListenerConfig {
@@ -82,6 +86,21 @@ impl ListenerConfig {
             own(setting.name).or(general).or(setting.default).map(str::to_owned)
         })
     }
+}
+
+/// How many connections a listener may have of its own (`max.connections`).
+pub fn max_connections(config: &BrokerConfig, listener: &str) -> Option<i32> {
+    limit(config, listener, "max.connections")
+}
+
+/// How many connections a second a listener may accept of its own (`max.connection.creation.rate`).
+pub fn max_connection_creation_rate(config: &BrokerConfig, listener: &str) -> Option<i32> {
+    limit(config, listener, "max.connection.creation.rate")
+}
+
+fn limit(config: &BrokerConfig, listener: &str, name: &str) -> Option<i32> {
+    debug_assert!(LIMITS.contains(&name));
+    config.said(&format!("{PREFIX}{}.{name}", listener.to_ascii_lowercase()))?.trim().parse().ok()
 }
 
 /// The JAAS config of a mechanism of a listener.
@@ -198,6 +217,21 @@ mod tests {
         assert_eq!(max_reauth_ms(&config, sasl, "PLAIN"), Ok(60000));
         assert!(jaas_config(&config, sasl, "PLAIN").is_some());
         assert!(jaas_config(&config, ssl, "PLAIN").is_none());
+    }
+
+    #[test]
+    fn a_limit_of_one_listener_counts_beside_that_of_all() {
+        let config = config(&[
+            ("listeners", "PLAINTEXT://127.0.0.1:9092"),
+            ("listener.name.plaintext.max.connections", "7"),
+            ("listener.name.plaintext.max.connection.creation.rate", "8"),
+            ("max.connections", "9"),
+        ])
+        .unwrap();
+        assert_eq!((config.max_connections, max_connections(&config, "PLAINTEXT")), (9, Some(7)));
+        assert_eq!(max_connection_creation_rate(&config, "PLAINTEXT"), Some(8));
+        assert_eq!(max_connections(&config, "SSL"), None);
+        assert!(self::tests::config(&[("listener.name.plaintext.max.connections", "-1")]).is_err());
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Connection {
     fn wait_for(&mut self, started: Started, row: Option<usize>) {
         let mut watch = Stopwatch::new(row.expect("its API is in the table"), self.arrived);
         watch.lap(Stage::Queue, self.now());
-        self.pending.push_back(PendingRequest { started, watch, _frame: None, _permits: [None, None] });
+        self.pending.push_back(PendingRequest { started, watch, metered: None, _frame: None, _permits: [None, None] });
     }
 
     /// Lets the peer read what it was told last.

@@ -21,7 +21,8 @@ impl Connection {
         // A peer that waits for an answer is not idle, and is checked later.
         let is_idle = self.pending.is_empty() || !self.timer.is_elapsed();
         let idle_since = if is_idle { self.last_active } else { Instant::now() };
-        let mut deadline = idle_since + idle_timeout(&self.broker);
+        // Nor is one that is not read.
+        let mut deadline = self.muted_until.unwrap_or(idle_since + idle_timeout(&self.broker));
         if let Some(first) = self.pending.front().and_then(|first| first.started.deadline()) {
             deadline = deadline.min(first);
         }
@@ -45,6 +46,7 @@ impl Connection {
 
     pub(super) fn check_deadlines(&mut self) -> Result<(), CloseReason> {
         let now = Instant::now();
+        self.end_mute(now);
         if let Some(first) = self.pending.front_mut() {
             first.started.expire(now);
         }
@@ -68,7 +70,8 @@ impl Connection {
         if self.phase.deadline().is_some_and(|until| now >= until) {
             return Err(CloseReason::SlowAuthentication);
         }
-        if self.pending.is_empty() && now >= self.last_active + idle_timeout(&self.broker) {
+        if self.pending.is_empty() && self.muted_until.is_none() && now >= self.last_active + idle_timeout(&self.broker)
+        {
             return Err(CloseReason::Idle);
         }
         Ok(())

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use platform::Clock;
 use wire::ErrorCode;
 
+use super::throttling::Metered;
 use crate::api::Started;
 use crate::close_reason::CloseReason;
 use crate::frame::Frame;
@@ -17,6 +18,8 @@ use crate::stats::{Stage, Stopwatch};
 pub(super) struct PendingRequest {
     pub(super) started: Started,
     pub(super) watch: Stopwatch,
+    /// What it counts for, where there are quotas.
+    pub(super) metered: Option<Box<Metered>>,
     /// The frame, charged as long as what was made of it is there. A Produce holds its batches itself.
     pub(super) _frame: Option<Bytes>,
     /// Permits for the answer, and for the decoded frame, if they were waited for.
