@@ -172,6 +172,34 @@ fn mistakes_in_the_command() {
 }
 
 #[test]
+fn a_listener_that_lets_everybody_in_from_other_machines_shows_the_lines_that_close_it() {
+    let serve = ["serve", "--console", "off", "--data-dir", "/dev/null/data", "--set", "listeners=PLAINTEXT://:9192"];
+    let output = parshall(&serve);
+    let text = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let settings =
+        ["listeners=SASL_SSL://:9192", "ssl.keystore.location=tls/node-1.pem", "sasl.enabled.mechanisms=SCRAM-SHA-512"];
+    assert_eq!(lines[..3], settings);
+    assert!(
+        lines.len() == 4 && lines[3].starts_with("error: PLAINTEXT: ") && lines[3].contains("--insecure"),
+        "{text}"
+    );
+    // With the flag or its variable it goes on, to a directory that cannot be.
+    let insecure = parshall(&[&serve[..], &["--insecure"]].concat());
+    let mut by_variable = Command::new(env!("CARGO_BIN_EXE_parshall"));
+    let by_variable = by_variable.args(serve).env("PARSHALL_INSECURE", "true").output().unwrap();
+    for output in [insecure, by_variable] {
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains("everybody who reaches it may do everything") && text.contains("/dev/null/data"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn every_help_has_an_example() {
     let commands: &[&[&str]] = &[
         &[],
