@@ -48,6 +48,7 @@ mod recover;
 mod serve;
 mod table;
 pub(crate) mod time;
+mod tls;
 mod topic;
 mod transaction;
 mod user;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     User(user::Args),
     Quota(quota::Args),
     Acl(acl::Args),
+    Tls(tls::Args),
     ApiVersions(versions::ApiVersions),
     Features(versions::Features),
     Dump(dump::Args),
@@ -113,6 +115,7 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::User(args) => user::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Quota(args) => quota::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Acl(args) => acl::run(args).await,
+        Command::Tls(args) => tls::run(args).map(|()| ExitCode::SUCCESS),
         Command::ApiVersions(args) => versions::api_versions(args).await.map(|()| ExitCode::SUCCESS),
         Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),
