@@ -161,6 +161,7 @@ fn mistakes_in_the_command() {
         (&["serve", "--node-id", "one"], "--node-id"),
         (&["serve", "--console", "9644"], "HOST:PORT, or off"),
         (&["serve", "--console", "0.0.0.0:0"], "--insecure"),
+        (&["serve", "--add-scram", "PLAIN=[name=a,password=b]"], "it is SCRAM-SHA-256=[name=NAME,password=PASSWORD]"),
         (&["acl", "add", "--operation", "read", "--topic", "t"], "--allow-principal"),
         (&["acl", "add", "--allow-principal", "alice", "--operation", "read", "--topic", "t"], "User:alice"),
         (&["acl", "add", "--allow-principal", "User:a", "--operation", "reed", "--topic", "t"], "READ, WRITE"),

@@ -22,6 +22,7 @@ use crate::push::Push;
 
 #[cfg_attr(not(feature = "console"), path = "serve/no_console.rs")]
 mod embedded_console;
+mod first_users;
 mod open_listeners;
 
 /// Environment variables with our prefix that are not settings of the broker.
@@ -111,6 +112,10 @@ pub(crate) struct Args {
     /// from other machines too
     #[arg(long, env = "PARSHALL_INSECURE", value_parser = BoolishValueParser::new())]
     insecure: bool,
+    /// A user of a new cluster: SCRAM-SHA-256=[name=NAME,password=PASSWORD] or SCRAM-SHA-512, or @FILE with such lines,
+    /// so that no password is in the command. Changes nothing where the cluster is there already
+    #[arg(long, value_name = "USER|@FILE")]
+    add_scram: Vec<String>,
     /// Stop cleanly when the standard input ends, as a pipe does when the process behind it is gone
     #[arg(long, hide_short_help = true)]
     until_stdin_ends: bool,
@@ -125,6 +130,8 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     platform::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
     let (console, is_insecure) = (args.console.clone(), args.insecure);
+    let env = Env { loggers, ..Env::real() };
+    let first_users = first_users::read(&args.add_scram, &*env.random)?;
     let loaded = configuration(args)?;
     open_listeners::check(&loaded.config, is_insecure)?;
     let console = EmbeddedConsole::start(&console, is_insecure).await?;
@@ -142,9 +149,8 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         }
     };
     tokio::pin!(reason_to_stop);
-    let env = Env { loggers, ..Env::real() };
     let server = tokio::select! {
-        started = Server::start(loaded.config, env) => started?,
+        started = Server::start_with_users(loaded.config, env, first_users) => started?,
         // A node may wait for others for as long as it takes, and has promised nothing to anybody yet.
         reason = &mut reason_to_stop => {
             tracing::info!("{reason}: stopping before it was ready");
