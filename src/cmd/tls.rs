@@ -341,7 +341,7 @@ fn settings_of_client(dir: &Path, client: &str) -> String {
     let settings = [
         ("security.protocol", "SSL".to_owned()),
         ("ssl.truststore.type", "PEM".to_owned()),
-        ("ssl.truststore.location", path(NODES.path(dir))),
+        ("ssl.truststore.location", path(nodes_authority(dir))),
         ("ssl.keystore.type", "PEM".to_owned()),
         ("ssl.keystore.location", path(dir.join(format!("client-{client}.pem")))),
     ];
