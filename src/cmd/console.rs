@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ::console::{HttpUrl, HttpUrlError, MetricsUrl, SavedClusters, Sources, client_config};
 use anyhow::{Result, bail};
+use clap::builder::BoolishValueParser;
 use client::{Client, ConnectionConfig, bootstrap_server};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -62,6 +63,9 @@ pub(crate) struct Args {
     console_clusters_file: Option<PathBuf>,
     #[command(flatten)]
     access: ConsoleAccess,
+    /// Let a console that others than this machine can reach do without a password
+    #[arg(long, env = "PARSHALL_INSECURE", value_parser = BoolishValueParser::new())]
+    insecure: bool,
 }
 
 /// A cluster by its name.
@@ -158,7 +162,9 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
     let of_name = |name: &str| configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), of_name(name)?.1.clone())));
     let command_configs: BTreeMap<_, _> = named.collect();
-    let Some(listener) = ConsoleListener::bind(Some(&args.console), &args.access, saved_clusters).await? else {
+    let Some(listener) =
+        ConsoleListener::bind(Some(&args.console), &args.access, args.insecure, saved_clusters).await?
+    else {
         bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
     };
     let address = listener.address;

@@ -24,9 +24,6 @@ pub(crate) struct ConsoleAccess {
     /// Let the console show and not change anything
     #[arg(long)]
     console_read_only: bool,
-    /// Let a console that others than this machine can reach do without a password
-    #[arg(long)]
-    insecure: bool,
 }
 
 /// A console that listens, and does not answer yet.
@@ -38,10 +35,12 @@ pub(crate) struct ConsoleListener {
 }
 
 impl ConsoleListener {
-    /// `None` if there is to be no console, or nobody asked for one and its port is taken.
+    /// `None` if there is to be no console, or nobody asked for one and its port is taken. Others than this machine
+    /// reach one without a password only if it is to be insecure.
     pub(crate) async fn bind(
         asked: Option<&::console::Address>,
         access: &ConsoleAccess,
+        is_insecure: bool,
         saved_clusters: Option<Arc<SavedClusters>>,
     ) -> Result<Option<Self>> {
         let place = asked.cloned().unwrap_or_default();
@@ -51,7 +50,7 @@ impl ConsoleListener {
         let password = access.password()?;
         let is_open = !address.ip().is_loopback() && password.is_none();
         if is_open {
-            if !access.insecure {
+            if !is_insecure {
                 bail!(Usage(format!(
                     "--console {place}: others than this machine can reach it; give it a --console-password-file, or \
                      with --insecure everybody who reaches it may use it"

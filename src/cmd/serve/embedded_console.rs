@@ -38,9 +38,9 @@ pub(super) struct EmbeddedConsole {
 
 impl EmbeddedConsole {
     /// Answers from now on, also while the broker starts.
-    pub(super) async fn start(args: &ConsoleArgs) -> Result<Self> {
+    pub(super) async fn start(args: &ConsoleArgs, is_insecure: bool) -> Result<Self> {
         let node = Arc::new(Node::default());
-        let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, None).await?;
+        let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, is_insecure, None).await?;
         let running =
             listener.map(|listener| (listener.address, listener.start(Some(Arc::clone(&node) as _), BTreeMap::new())));
         let (connects, schema_registry) = (args.connect.clone(), args.schema_registry.clone());

@@ -11,7 +11,7 @@ pub(super) struct ConsoleArgs {}
 pub(super) struct EmbeddedConsole;
 
 impl EmbeddedConsole {
-    pub(super) async fn start(_: &ConsoleArgs) -> Result<Self> {
+    pub(super) async fn start(_: &ConsoleArgs, _: bool) -> Result<Self> {
         Ok(Self)
     }
 
