@@ -6,6 +6,7 @@ use wire::ErrorCode;
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::metadata::MetadataResponseTopic;
 
+use super::mutation_quota::MutationQuota;
 use super::{Pace, RequestContext};
 use crate::Broker;
 use crate::coordination::{offsets_topic, transaction_topic};
@@ -48,7 +49,9 @@ pub(super) async fn answer(
 
 /// A client sees a failure when it asks again: the topic is still missing.
 async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
-    let topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
+    let mut topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
+    // Nobody is told: what the client's quota has no room for is created when it asks again.
+    MutationQuota::of(broker, context, 0).take_exceeding_new(broker, &mut topics);
     match broker.controller.ask(CreateTopicsRequest { topics, ..Default::default() }).await {
         Ok(answer) => {
             for result in answer.topics.iter().filter(|result| !result.error_code.is_none()) {

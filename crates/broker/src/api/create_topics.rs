@@ -13,10 +13,9 @@
 
 use std::sync::Arc;
 
-use metadata::MetadataImage;
 use metadata::acl::{AclOperation, ResourceType};
 use wire::ErrorCode;
-use wire::api::create_topics::{CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
+use wire::api::create_topics::{CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse};
 
 use super::access::denied;
 use super::mutation_quota::{EXCEEDED, MutationQuota};
@@ -34,9 +33,7 @@ pub(super) async fn handle(
     let access = context.access(broker);
     let denied = denied(&mut request.topics, |topic| access.create_topic(&topic.name));
     let mut quota = MutationQuota::of(broker, context, QUOTA_ERROR_SINCE);
-    let image = broker.metadata.load_full();
-    let partitions = |topic: &CreatableTopic| new_partitions(topic, &image, broker.config().num_partitions);
-    let exceeding = quota.take_exceeding(&mut request.topics, |topic| topic.name.clone(), partitions);
+    let exceeding = quota.take_exceeding_new(broker, &mut request.topics);
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
     let refused = |error_code| {
@@ -69,20 +66,10 @@ pub(super) async fn handle(
     response
 }
 
-/// How many partitions there will be more.
-fn new_partitions(topic: &CreatableTopic, image: &MetadataImage, default: i32) -> usize {
-    if image.topic(&topic.name).is_some() {
-        return 0;
-    }
-    match topic.num_partitions {
-        _ if !topic.assignments.is_empty() => topic.assignments.len(),
-        -1 => default.unsigned_abs() as usize,
-        count => usize::try_from(count).unwrap_or(0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use wire::api::create_topics::CreatableTopic;
+
     use super::*;
     use crate::api::test_support::{TestBroker, context};
 

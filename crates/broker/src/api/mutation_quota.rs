@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use metadata::QuotaKey;
 use metadata::changes::RECORDS_MAX;
+use metadata::{MetadataImage, QuotaKey};
+use wire::api::create_topics::CreatableTopic;
 
 use super::RequestContext;
 use crate::Broker;
@@ -55,6 +56,17 @@ impl<'a> MutationQuota<'a> {
         topics.extract_if(.., |topic| is_named_once(topic) && !self.admit(partitions(topic))).collect()
     }
 
+    /// The same of topics that are to be created.
+    pub(super) fn take_exceeding_new(
+        &mut self,
+        broker: &Broker,
+        topics: &mut Vec<CreatableTopic>,
+    ) -> Vec<CreatableTopic> {
+        let (image, default) = (broker.metadata.load_full(), broker.config().num_partitions);
+        let partitions = |topic: &CreatableTopic| new_partitions(topic, &image, default);
+        self.take_exceeding(topics, |topic| topic.name.clone(), partitions)
+    }
+
     fn admit(&mut self, partitions: usize) -> bool {
         let Some(limit) = &self.limit else { return true };
         // No request changes more.
@@ -74,5 +86,17 @@ impl<'a> MutationQuota<'a> {
     /// For how long the client is throttled.
     pub(super) fn throttle_time_ms(&self) -> i32 {
         self.throttle_time_ms
+    }
+}
+
+/// How many partitions there will be more.
+fn new_partitions(topic: &CreatableTopic, image: &MetadataImage, default: i32) -> usize {
+    if image.topic(&topic.name).is_some() {
+        return 0;
+    }
+    match topic.num_partitions {
+        _ if !topic.assignments.is_empty() => topic.assignments.len(),
+        -1 => default.unsigned_abs() as usize,
+        count => usize::try_from(count).unwrap_or(0),
     }
 }

@@ -1,5 +1,5 @@
-//! Amounts of the last while, by window (Kafka's `SampledStat`). A window begins with the first amount behind the end of
-//! the one before. There are no more windows than are asked for, and two.
+//! Amounts of the last while, by window (Kafka's `SampledStat`). A window begins with the first amount behind the end
+//! of the one before. There are no more windows than are asked for, and two.
 
 use std::collections::VecDeque;
 

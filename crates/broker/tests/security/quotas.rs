@@ -11,6 +11,7 @@ use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopi
 use wire::api::create_topics::{CreatableTopic, CreateTopicsRequest};
 use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use wire::api::metadata::MetadataRequestTopic;
 use wire::api::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
 use wire::batch::BatchBuilder;
 
@@ -235,6 +236,15 @@ fn partitions_beyond_a_quota_are_not_created_or_deleted() {
     let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     assert_eq!(deleted(6), (vec![unknown, exceeded], true));
     assert_eq!(deleted(4), (vec![ErrorCode::NONE, unknown], true));
+    // Nor is what comes into being because somebody asks for it.
+    let asked = |client: &mut TestClient, name: &str| {
+        let topic = MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
+        let request =
+            MetadataRequest { topics: Some(vec![topic]), allow_auto_topic_creation: true, ..Default::default() };
+        (0..2).map(|_| client.ask(&request).topics[0].error_code).last()
+    };
+    assert_eq!(asked(&mut alice(), "e"), Some(unknown));
+    assert_eq!(asked(&mut admin, "e"), Some(ErrorCode::NONE));
     assert_eq!(create(&mut admin, 7, "d", 60), (ErrorCode::NONE, 0), "it is not the admin's quota");
 }
 
