@@ -156,7 +156,7 @@ pub(crate) fn init(dir: &Path, nodes: &[Node], clients: &[String], days: u32) ->
         let authority = Authority::of(dir, NODES, &mut made)?;
         for Node { id, hosts } in nodes {
             let name = format!("node-{id}");
-            let names = [&[name.clone()], &hosts[..]].concat();
+            let names = [std::slice::from_ref(&name), &hosts[..]].concat();
             let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
             made.push(authority.sign(dir.join(format!("{name}.pem")), &name, names, usages, days)?);
         }

@@ -64,7 +64,9 @@ fn secure_settings(endpoint: &Endpoint, node_id: i32) -> [String; 3] {
 mod tests {
     use super::*;
 
-    fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+    type Settings<'a> = &'a [(&'a str, &'a str)];
+
+    fn config(settings: Settings<'_>) -> BrokerConfig {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         BrokerConfig::new(settings.collect()).unwrap()
     }
@@ -75,7 +77,7 @@ mod tests {
         let sasl = [("sasl.enabled.mechanisms", "SCRAM-SHA-512")];
         let required = [("ssl.client.auth", "required")];
         let requested = [("ssl.client.auth", "requested")];
-        let cases: [(&str, &[&[(&str, &str)]], bool); 14] = [
+        let cases: [(&str, &[Settings<'_>], bool); 14] = [
             ("PLAINTEXT://:9092", &[], true),
             ("PLAINTEXT://10.0.0.1:9092", &[], true),
             ("PLAINTEXT://[fe80::1]:9092", &[], true),

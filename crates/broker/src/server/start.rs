@@ -328,7 +328,7 @@ pub(super) async fn add_first_users(
                 answer => break answer.map_err(|error| StartError::FirstUsers { reason: error.to_string() })?,
             }
         };
-        for result in answer.results.into_iter().filter(|result| result.error_code != ErrorCode::NONE) {
+        if let Some(result) = answer.results.into_iter().find(|result| result.error_code != ErrorCode::NONE) {
             let reason = result.error_message.unwrap_or_else(|| result.error_code.to_string());
             return Err(StartError::FirstUsers { reason: format!("{:?}: {reason}", result.user) });
         }
