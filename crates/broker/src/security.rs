@@ -1,13 +1,17 @@
 //! Who asks: what a listener demands of its clients before it serves them, and who they are then.
 
 mod exchange;
+mod file;
 mod listener;
 pub mod nodes;
 mod principal;
+mod token_keys;
+mod token_source;
 
 pub use exchange::{Authenticated, Exchange, Ground, Step};
 pub use listener::{ListenerSecurity, SecurityError};
 pub use principal::Principal;
+pub use token_keys::KeysWait;
 
 use platform::Random;
 

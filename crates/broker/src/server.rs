@@ -169,6 +169,9 @@ impl Server {
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
             listeners.into_iter().partition(|listener| listener.is_inter_broker);
         let (mut connections, mut background) = (JoinSet::new(), JoinSet::new());
+        for keys in for_clients.iter().filter_map(|listener| listener.security.token_keys()) {
+            background.spawn_on(essential("what fetches keys of tokens", Arc::clone(keys).run()), control);
+        }
         // From here on the other nodes are answered; without them there may be no quorum.
         for listener in inter_broker {
             let serving = net::serve(Arc::clone(&broker), listener, data.clone());

@@ -1,7 +1,5 @@
 //! What a listener demands of its clients: its settings, with the files that they name read.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +7,15 @@ use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerCon
 use platform::Random;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use security::jaas::{self, JaasError};
+use security::oauth::Expected;
 use security::scram::server::UnknownUsers;
 use security::tls::{self, ServerTlsConfig, StoreConfig, TlsError, Versions};
 use security::{Mechanism, PrincipalMapping, Secret, plain};
 
+use super::file::read_file;
+use super::token_keys::TokenKeys;
+use super::token_source::{TokenSource, UrlError};
 use super::{Principal, random_bytes};
 use crate::close_reason::CloseReason;
 
@@ -32,6 +35,21 @@ pub enum SecurityError {
     Nodes { listener: String, error: client::SecurityError },
     #[error("the listener {listener}: sasl.jaas.config of PLAIN {error}")]
     PlainUsers { listener: String, error: plain::UsersError },
+    #[error("the listener {listener}: {error}")]
+    Tokens { listener: String, error: TokensError },
+}
+
+/// What is wrong with the settings of OAUTHBEARER.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    #[error("sasl.oauthbearer.jwks.endpoint.url {0}")]
+    Url(#[from] UrlError),
+    #[error("sasl.jaas.config of OAUTHBEARER {0}")]
+    Jaas(#[from] JaasError),
+    #[error("sasl.jaas.config of OAUTHBEARER is for {module}; OAuthBearerLoginModule is expected")]
+    Module { module: String },
+    #[error("sasl.jaas.config of OAUTHBEARER: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// What a listener demands.
@@ -44,6 +62,8 @@ pub struct ListenerSecurity {
     mechanisms: Vec<(Mechanism, Option<Duration>)>,
     /// `None` without PLAIN.
     plain_users: Option<plain::Users>,
+    /// `None` without OAUTHBEARER.
+    token_keys: Option<Arc<TokenKeys>>,
     unknown_users: UnknownUsers,
     failure_delay: Duration,
     receive_bytes_max: i32,
@@ -58,6 +78,7 @@ impl ListenerSecurity {
             principal_mapping: None,
             mechanisms: Vec::new(),
             plain_users: None,
+            token_keys: None,
             unknown_users: UnknownUsers::new(&[], ITERATIONS_DEFAULT),
             failure_delay: Duration::ZERO,
             receive_bytes_max: i32::MAX,
@@ -81,17 +102,23 @@ impl ListenerSecurity {
             _ => None,
         };
         let mut mechanisms = Vec::new();
-        let mut plain_users = None;
+        let (mut plain_users, mut token_keys) = (None, None);
         if protocol.has_sasl() {
             for name in &own.sasl_enabled_mechanisms {
                 let mechanism = Mechanism::from_name(name).expect("the setting takes no other");
                 let max_ms = config.max_reauth_ms(endpoint, name)?;
                 let lifetime = u64::try_from(max_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
                 mechanisms.push((mechanism, lifetime));
-                if let (Mechanism::Plain, Some(jaas)) = (mechanism, config.jaas_config(endpoint, name)) {
+                let jaas = config.jaas_config(endpoint, name);
+                if let (Mechanism::Plain, Some(jaas)) = (mechanism, &jaas) {
                     let users = plain::Users::from_jaas(jaas.reveal());
                     plain_users =
                         Some(users.map_err(|error| SecurityError::PlainUsers { listener: listener(), error })?);
+                }
+                if mechanism == Mechanism::OAuthBearer {
+                    let keys = load_token_keys(&own, jaas.as_ref(), listener());
+                    let keys = keys.map_err(|error| SecurityError::Tokens { listener: listener(), error })?;
+                    token_keys = Some(Arc::new(keys));
                 }
             }
         }
@@ -102,6 +129,7 @@ impl ListenerSecurity {
             principal_mapping,
             mechanisms,
             plain_users,
+            token_keys,
             unknown_users: UnknownUsers::new(&random_bytes::<32>(random), ITERATIONS_DEFAULT),
             failure_delay: Duration::from_millis(u64::from(delay_ms)),
             receive_bytes_max: own.sasl_server_max_receive_size,
@@ -136,6 +164,11 @@ impl ListenerSecurity {
 
     pub fn plain_users(&self) -> Option<&plain::Users> {
         self.plain_users.as_ref()
+    }
+
+    /// Whose tokens are taken, with OAUTHBEARER.
+    pub fn token_keys(&self) -> Option<&Arc<TokenKeys>> {
+        self.token_keys.as_ref()
     }
 
     pub fn unknown_users(&self) -> &UnknownUsers {
@@ -178,11 +211,27 @@ fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(loaded.config)
 }
 
-/// Reads a file that a setting names.
-#[expect(clippy::disallowed_methods, reason = "a file that the operator names")]
-fn read_file(path: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    file.take(tls::STORE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
+/// With the truststore among the options of the login module, where there is one.
+fn load_token_keys(own: &ListenerConfig, jaas: Option<&Password>, listener: String) -> Result<TokenKeys, TokensError> {
+    let mut stores = StoreConfig::default();
+    if let Some(jaas) = jaas {
+        let login = jaas::parse(jaas.reveal())?;
+        if login.module_name() != Mechanism::OAuthBearer.login_module() {
+            return Err(TokensError::Module { module: login.module });
+        }
+        for (name, value) in &login.options {
+            stores.set(name, value.expose());
+        }
+    }
+    let trusted = stores.trusted(&read_file)?.map(|trusted| trusted.certificates);
+    let url = own.sasl_oauthbearer_jwks_endpoint_url.as_deref().unwrap_or_default();
+    let expected = Expected {
+        issuer: own.sasl_oauthbearer_expected_issuer.clone().unwrap_or_default(),
+        audiences: own.sasl_oauthbearer_expected_audience.clone(),
+        subject_claim: own.sasl_oauthbearer_sub_claim_name.clone(),
+        scope_claim: own.sasl_oauthbearer_scope_claim_name.clone(),
+        clock_skew_seconds: own.sasl_oauthbearer_clock_skew_seconds.unsigned_abs(),
+    };
+    let refresh_interval = Duration::from_millis(own.sasl_oauthbearer_jwks_endpoint_refresh_ms.unsigned_abs());
+    Ok(TokenKeys::new(listener, TokenSource::new(url, trusted)?, expected, refresh_interval))
 }

@@ -7,6 +7,7 @@ mod common;
 
 mod denied;
 mod nodes;
+mod oauth;
 mod sasl;
 mod tls;
 

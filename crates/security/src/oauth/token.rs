@@ -5,8 +5,8 @@
 //! - One of the known keys has signed it: that of its `kid`, by an algorithm which that key has. `none` and shared
 //!   secrets are no such algorithm. Extensions that have to be understood (`crit`) are not. Nothing that a token claims
 //!   is looked at before.
-//! - `exp` and `iat` are there, `exp` is neither over nor before `iat` or `nbf`, `nbf` is not to come. Clocks may differ
-//!   by `sasl.oauthbearer.clock.skew.seconds`.
+//! - `exp` and `iat` are there, `exp` is neither over nor before `iat` or `nbf`, `nbf` is not to come. Clocks may
+//!   differ by `sasl.oauthbearer.clock.skew.seconds`.
 //! - `iss` is the issuer that is expected, `aud` has one of the audiences. Kafka 4.3.1 lets both stay unset, and warns.
 //! - `sub`, or what stands in its place, is the name of the user, without spaces around it. Control characters are
 //!   refused, which Kafka takes.

@@ -42,6 +42,7 @@ impl Connection {
     pub(super) fn can_start(&self) -> bool {
         self.pending.len() < PENDING_MAX
             && self.closing.is_none()
+            && !self.phase.holds_frame()
             && self.can_add_pending()
             && self.output.memory() < UNSENT_MEMORY_MAX
             && self.output.unsent() < UNSENT_MAX

@@ -1,3 +1,5 @@
+//! Tokens that keys made here have signed, and what becomes of those that are changed.
+
 use ring::rand::SystemRandom;
 use ring::rsa::{self, PublicKeyComponents};
 use ring::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair};
