@@ -16,6 +16,7 @@ mod alter_user_scram_credentials;
 mod alteration;
 mod api_versions;
 mod auto_create;
+mod certificates;
 mod confirm_sender;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;

@@ -18,6 +18,7 @@ use crate::coordination::{MarkerWriter, Verifier};
 use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
+use crate::security::Certificates;
 use crate::session::Session;
 
 /// The state that handlers share.
@@ -47,6 +48,7 @@ pub struct Broker {
     pub session: Arc<Session>,
     /// `None` where everybody may do everything.
     pub authorizer: Option<Authorizer>,
+    pub certificates: Certificates,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
     pub(crate) shared: Shared,
 }

@@ -346,8 +346,6 @@ pub const INTERNAL: &[Setting] = &[
         ReadOnly,
         "share groups are not served",
     ),
-    row("ssl.allow.dn.changes", Boolean, Some("false"), ReadOnly, "certificates are read when the broker starts"),
-    row("ssl.allow.san.changes", Boolean, Some("false"), ReadOnly, "certificates are read when the broker starts"),
     row(
         "ssl.endpoint.identification.algorithm",
         String,

@@ -1,5 +1,6 @@
 //! OAUTHBEARER (RFC 7628, KIP-255, KIP-768), the server's side: a client shows a token that an authorization server has
-//! signed. [`message`] has what the two sides say, [`jwk`] the keys of those who sign, [`token`] what a token has to be.
+//! signed. [`message`] has what the two sides say, [`jwk`] the keys of those who sign, [`token`] what a token has to
+//! be.
 //!
 //! No IO and no clock: keys and the time come from the caller.
 

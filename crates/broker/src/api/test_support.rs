@@ -31,7 +31,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
-use crate::security::Principal;
+use crate::security::{Certificates, Principal};
 use crate::session::Session;
 use crate::stream::Dialer;
 
@@ -134,6 +134,7 @@ impl TestBroker {
             log_limit,
             session,
             authorizer: Authorizer::new(&config.load()),
+            certificates: Certificates::new(Vec::new(), client::Security::default().into()),
             config,
             shared,
         };

@@ -10,10 +10,11 @@ use rustls::pki_types::CertificateDer;
 use security::jaas::{self, JaasError};
 use security::oauth::Expected;
 use security::scram::server::UnknownUsers;
-use security::tls::{self, ServerTlsConfig, StoreConfig, TlsError, Versions};
+use security::tls::{self, AllowedChanges, ServerTlsConfig, StoreConfig, TlsError, Versions};
 use security::{Mechanism, PrincipalMapping, Secret, plain};
 
 use super::file::read_file;
+use super::listener_tls::ListenerTls;
 use super::token_keys::TokenKeys;
 use super::token_source::{TokenSource, UrlError};
 use super::{Principal, random_bytes};
@@ -55,7 +56,7 @@ pub enum TokensError {
 /// What a listener demands.
 pub struct ListenerSecurity {
     protocol: SecurityProtocol,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<ListenerTls>,
     /// `None` where there are no certificates of clients.
     principal_mapping: Option<PrincipalMapping>,
     /// With how long a session of each lasts; `None` is for ever.
@@ -142,7 +143,11 @@ impl ListenerSecurity {
 
     /// With what new connections are made.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.clone()
+        self.tls.as_ref().map(ListenerTls::server_config)
+    }
+
+    pub fn listener_tls(&self) -> Option<&ListenerTls> {
+        self.tls.as_ref()
     }
 
     /// Who shows these certificates: nobody, where there are none.
@@ -186,7 +191,7 @@ impl ListenerSecurity {
     }
 }
 
-fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
+fn load_tls(own: &ListenerConfig) -> Result<ListenerTls, TlsError> {
     let secret = |password: &Option<Password>| password.as_ref().map(|one| Secret::new(one.reveal().to_owned()));
     let text = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());
     let stores = StoreConfig {
@@ -207,8 +212,8 @@ fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
         ClientAuth::Required => tls::ClientAuth::Required,
     };
     let versions = Versions::parse(&own.ssl_enabled_protocols.join(","))?;
-    let loaded = ServerTlsConfig { stores, client_auth, versions }.load(&read_file)?;
-    Ok(loaded.config)
+    let allowed = AllowedChanges { subject: own.ssl_allow_dn_changes, alternative_names: own.ssl_allow_san_changes };
+    ListenerTls::load(ServerTlsConfig { stores, client_auth, versions }, allowed)
 }
 
 /// With the truststore among the options of the login module, where there is one.

@@ -5,7 +5,9 @@
 //! nodes reach it at.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use client::{Security, SecurityConfig};
 use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig};
 use rustls::client::verify_server_name;
@@ -14,13 +16,48 @@ use rustls::server::ParsedCertificate;
 
 use super::SecurityError;
 
-/// How this node connects to the inter-broker listeners of others.
-pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError> {
-    let Some(endpoint) = config.inter_broker_endpoint()?.filter(|endpoint| endpoint.security_protocol.has_tls()) else {
-        return Ok(Security::default());
-    };
-    let own = config.listener(&endpoint)?;
-    check(&own, &endpoint)?;
+/// How this node connects to other nodes, which may change while it runs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct NodeSecurity {
+    /// The settings of the inter-broker listener, if it speaks TLS.
+    own: Option<Arc<ListenerConfig>>,
+    current: Arc<ArcSwap<Security>>,
+}
+
+impl NodeSecurity {
+    pub fn load(config: &BrokerConfig) -> Result<Self, SecurityError> {
+        let endpoint = config.inter_broker_endpoint()?.filter(|endpoint| endpoint.security_protocol.has_tls());
+        let Some(endpoint) = endpoint else { return Ok(Security::default().into()) };
+        let own = config.listener(&endpoint)?;
+        check(&own, &endpoint)?;
+        let security = client_security(&own);
+        let security = security.map_err(|error| SecurityError::Nodes { listener: endpoint.name, error })?;
+        Ok(Self { own: Some(Arc::new(own)), ..security.into() })
+    }
+
+    /// For the next connection.
+    pub fn current(&self) -> Security {
+        Security::clone(&self.current.load())
+    }
+
+    /// What is in the files now.
+    pub fn read_again(&self) -> Result<Security, client::SecurityError> {
+        self.own.as_ref().map_or_else(|| Ok(self.current()), |own| client_security(own))
+    }
+
+    pub fn replace(&self, security: Security) {
+        self.current.store(Arc::new(security));
+    }
+}
+
+impl From<Security> for NodeSecurity {
+    fn from(security: Security) -> Self {
+        Self { own: None, current: Arc::new(ArcSwap::from_pointee(security)) }
+    }
+}
+
+/// The client's side of a listener's settings, with its files read.
+fn client_security(own: &ListenerConfig) -> Result<Security, client::SecurityError> {
     let mut security = SecurityConfig::default();
     let password = |password: &Option<configuration::Password>| password.as_ref().map(|one| one.reveal().to_owned());
     for (name, value) in [
@@ -38,14 +75,10 @@ pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError>
         ("ssl.enabled.protocols", Some(own.ssl_enabled_protocols.join(","))),
     ] {
         if let Some(value) = value {
-            security.set(name, &value).map_err(|error| of_nodes(&endpoint, error))?;
+            security.set(name, &value)?;
         }
     }
-    security.load().map_err(|error| of_nodes(&endpoint, error))
-}
-
-fn of_nodes(endpoint: &Endpoint, error: client::SecurityError) -> SecurityError {
-    SecurityError::Nodes { listener: endpoint.name.clone(), error }
+    security.load()
 }
 
 /// Nodes that do not ask for certificates would take anybody for a node.

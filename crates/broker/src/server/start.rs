@@ -29,6 +29,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memory::Memory;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::replication::{Repair, Replication, isr};
+use crate::security::Certificates;
 use crate::session::Session;
 use crate::stream::Dialer;
 use crate::threads::{Thread, keep_awake, spawn_blocking};
@@ -105,6 +106,7 @@ impl Starting<'_> {
         quorum: Quorum,
         metadata: Arc<MetadataCache>,
         config: Arc<ArcSwap<BrokerConfig>>,
+        certificates: Certificates,
     ) -> Result<Assembled, StartError> {
         let settings = config.load_full();
         let (syncer, syncers) = start_syncer();
@@ -183,6 +185,7 @@ impl Starting<'_> {
             log_limit,
             session,
             authorizer: Authorizer::new(&settings),
+            certificates,
             config,
             shared,
         });

@@ -8,6 +8,7 @@ mod common;
 mod denied;
 mod nodes;
 mod oauth;
+mod renewal;
 mod sasl;
 mod tls;
 

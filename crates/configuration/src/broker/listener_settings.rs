@@ -49,6 +49,10 @@ settings! {
          listener counts.";
     "ssl.enabled.protocols" => ssl_enabled_protocols: Vec<String>
         = "TLSv1.2,TLSv1.3", EachOf(&["TLSv1.2", "TLSv1.3"]), ReadOnly, "The versions of TLS that are spoken.";
+    "ssl.allow.dn.changes" => ssl_allow_dn_changes: bool = "false", Any, ReadOnly,
+        "Whether a certificate that is renewed may be of another subject.";
+    "ssl.allow.san.changes" => ssl_allow_san_changes: bool = "false", Any, ReadOnly,
+        "Whether a certificate that is renewed may lack a subjectAltName of the one before.";
     "ssl.cipher.suites" => ssl_cipher_suites: Vec<String> = "", Any, ReadOnly,
         "The cipher suites that are taken.", ignored "all that are spoken here are safe, and no other is";
     "ssl.principal.mapping.rules" => ssl_principal_mapping_rules: String = "DEFAULT", Any, ReadOnly,
