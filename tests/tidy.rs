@@ -16,7 +16,7 @@ const LONG_FILES: &[(&str, &str)] = &[];
 /// server locks the data directory, which is between processes and nothing that a simulation could want to replace.
 const AMBIENT_FILES: &[&str] = &[
     "crates/platform/src/env.rs",
-    "crates/broker/src/security/listener.rs",
+    "crates/broker/src/security/file.rs",
     "crates/broker/src/server.rs",
     "crates/storage/src/disk.rs",
 ];

@@ -172,6 +172,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     );
     let reason = tokio::select! {
         reason = reason_to_stop => reason,
+        error = renew_certificates(&server), if server.has_certificates() => bail!("cannot listen to SIGHUP: {error}"),
         () = server.disk_failed() => bail!(
             "the disk of {} has failed (the log says how), so this node stops and others take over what it leads; \
              look at the disk before you start it again",
@@ -181,6 +182,19 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     tracing::info!("{reason}: stopping");
     server.stop().await;
     Ok(())
+}
+
+/// Reads the certificates anew upon each SIGHUP. Returns why it cannot.
+async fn renew_certificates(server: &Server) -> std::io::Error {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return error,
+    };
+    while hangup.recv().await.is_some() {
+        tracing::info!("SIGHUP: reading the certificates");
+        server.renew_certificates().await;
+    }
+    std::future::pending().await
 }
 
 /// Whatever is there to read is of no interest.

@@ -17,6 +17,7 @@ mod alteration;
 mod api_versions;
 pub(crate) mod audit;
 mod auto_create;
+mod certificates;
 mod confirm_sender;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;

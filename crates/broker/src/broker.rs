@@ -22,6 +22,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
 use crate::quotas::Quotas;
+use crate::security::Certificates;
 use crate::session::Session;
 
 /// The state that handlers share.
@@ -56,6 +57,7 @@ pub struct Broker {
     pub(crate) audit: Audit,
     /// `None` where everybody may do everything.
     pub authorizer: Option<Authorizer>,
+    pub certificates: Certificates,
     pub(crate) config: Arc<ArcSwap<BrokerConfig>>,
     pub(crate) shared: Shared,
 }

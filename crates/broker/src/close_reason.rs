@@ -82,7 +82,7 @@ pub enum CloseReason {
     NotAuthenticated { key: i16 },
     #[error("authentication failed: {0}")]
     Authentication(String),
-    #[error("it was to say again who it is (connections.max.reauth.ms)")]
+    #[error("it was to say again who it is (connections.max.reauth.ms, or the end of its token)")]
     SessionExpired,
 }
 

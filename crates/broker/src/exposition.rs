@@ -1,5 +1,6 @@
 //! The page of metrics: counters ([`stats`](crate::stats)), and what is read at each request.
 
+mod certificates;
 mod disk;
 mod groups;
 mod journal;

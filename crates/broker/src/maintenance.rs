@@ -1,4 +1,5 @@
-//! Background work of a broker: flush, checkpoints, retention, compaction, watching the disk.
+//! Background work of a broker: flush, checkpoints, retention, compaction, watching the disk and the files of
+//! certificates.
 //!
 //! Each loop is one task; work on files runs on the blocking pool. Both are the control plane's, whose pool clients
 //! cannot fill. Intervals come from the current configuration.
@@ -24,6 +25,8 @@ const DELETION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often stored batches are checked, and how many bytes at a time: a terabyte takes a day and a half.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
 const SCRUB_BYTES: u64 = 8 << 20;
+/// How often the files of certificates are read.
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long it takes at most to notice a changed interval.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,6 +51,14 @@ pub(crate) fn start(broker: &Arc<Broker>, loops: &mut JoinSet<()>, control: &Han
     broker.partitions.watch_disk();
     every(loops, broker, |_| DISK_INTERVAL, |broker| broker.partitions.watch_disk());
     every(loops, broker, |_| SCRUB_INTERVAL, |broker| broker.partitions.scrub(SCRUB_BYTES));
+    if !broker.certificates.listeners().is_empty() {
+        every(
+            loops,
+            broker,
+            |_| CERTIFICATES_INTERVAL,
+            |broker| broker.certificates.renew_all(broker.env.clock.now_ms()),
+        );
+    }
     if broker.config().log_cleaner_enable {
         every(loops, broker, |config| millis(config.log_cleaner_backoff_ms), |broker| broker.partitions.compact());
     }

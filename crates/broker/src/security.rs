@@ -1,13 +1,21 @@
 //! Who asks: what a listener demands of its clients before it serves them, and who they are then.
 
+mod certificates;
 mod exchange;
+mod file;
 mod listener;
+mod listener_tls;
 pub mod nodes;
 mod principal;
+mod token_keys;
+mod token_source;
 
+pub use certificates::{Certificates, CertifiedListener};
 pub use exchange::{Authenticated, Exchange, Ground, Step};
 pub use listener::{ListenerSecurity, SecurityError};
+pub use nodes::NodeSecurity;
 pub use principal::Principal;
+pub use token_keys::KeysWait;
 
 use platform::Random;
 

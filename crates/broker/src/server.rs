@@ -39,7 +39,7 @@ use crate::exposition::Metrics;
 use crate::journal::OfflineJournalError;
 use crate::lifecycle::{Lifecycle, RegistrationError};
 use crate::replication::Replication;
-use crate::security::{self, ListenerSecurity, SecurityError};
+use crate::security::{Certificates, CertifiedListener, ListenerSecurity, NodeSecurity, SecurityError};
 use crate::stream::{Dialer, Socket};
 use crate::threads::{ControlPlane, Thread, spawn_blocking};
 use crate::{Broker, journal, maintenance, net};
@@ -157,7 +157,14 @@ impl Server {
 
         let membership = config.membership()?;
         let max_wait = Duration::from_millis(u64::from(config.initial_broker_registration_timeout_ms.unsigned_abs()));
-        let dialer = Dialer::new(config.node_id, security::nodes::client_security(&config)?);
+        let of_nodes = NodeSecurity::load(&config)?;
+        let dialer = Dialer::new(config.node_id, of_nodes.clone());
+        let certified = listeners.iter().map(|listener| CertifiedListener {
+            name: Arc::clone(&listener.name),
+            is_inter_broker: listener.is_inter_broker,
+            security: Arc::clone(&listener.security),
+        });
+        let certificates = Certificates::new(certified.collect(), of_nodes);
         let identity = Identity::establish(&config, &env, &data_dir, &membership, &listeners, &endpoints, &dialer);
         let identity = identity.await?;
         let incarnation_id = env.new_id();
@@ -175,13 +182,17 @@ impl Server {
             data: &data,
         };
         let OpenQuorum { quorum, thread, metadata, config, link_events } = starting.open_quorum(config).await?;
-        let Assembled { broker, members, coordinators, syncers } = starting.assemble(quorum, metadata, config)?;
+        let Assembled { broker, members, coordinators, syncers } =
+            starting.assemble(quorum, metadata, config, certificates)?;
         #[cfg(test)]
         crate::simulation::machine::has_broker(&broker);
 
         let (inter_broker, for_clients): (Vec<_>, Vec<_>) =
             listeners.into_iter().partition(|listener| listener.is_inter_broker);
         let (mut connections, mut background) = (JoinSet::new(), JoinSet::new());
+        for keys in for_clients.iter().filter_map(|listener| listener.security.token_keys()) {
+            background.spawn_on(essential("what fetches keys of tokens", Arc::clone(keys).run()), control);
+        }
         // From here on the other nodes are answered; without them there may be no quorum.
         for listener in inter_broker {
             let serving = net::serve(Arc::clone(&broker), listener, data.clone());
@@ -232,6 +243,17 @@ impl Server {
     /// Its metrics, for the console.
     pub fn metrics(&self) -> Metrics {
         Metrics::new(&self.broker)
+    }
+
+    /// Whether there are certificates that [`Self::renew_certificates`] would read.
+    pub fn has_certificates(&self) -> bool {
+        !self.broker.certificates.listeners().is_empty()
+    }
+
+    /// Reads the certificates of all listeners anew: new connections get what is in their files now, if it is good.
+    pub async fn renew_certificates(&self) {
+        let broker = Arc::clone(&self.broker);
+        _ = spawn_blocking(move || broker.certificates.renew_all(broker.env.clock.now_ms())).await;
     }
 
     /// Until a log of this node has failed, if there are others to take over what it leads: a disk that lost something

@@ -16,7 +16,8 @@ impl Credentials {
     /// By `sasl.mechanism` and `sasl.jaas.config`.
     pub(crate) fn new(mechanism: &str, config: &str) -> Result<Self, SecurityError> {
         let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };
-        let mechanism = Mechanism::from_name(mechanism).ok_or_else(unknown)?;
+        let known = Mechanism::from_name(mechanism).filter(|known| Mechanism::OF_CLIENT.contains(known));
+        let mechanism = known.ok_or_else(unknown)?;
         let module = mechanism.login_module();
         let wrong = |reason: String| SecurityError::Jaas { reason };
         let mut login = jaas::parse(config).map_err(|reason| wrong(reason.to_string()))?;

@@ -353,8 +353,6 @@ pub const INTERNAL: &[Setting] = &[
         ReadOnly,
         "share groups are not served",
     ),
-    row("ssl.allow.dn.changes", Boolean, Some("false"), ReadOnly, "certificates are read when the broker starts"),
-    row("ssl.allow.san.changes", Boolean, Some("false"), ReadOnly, "certificates are read when the broker starts"),
     row(
         "ssl.endpoint.identification.algorithm",
         String,
@@ -382,7 +380,7 @@ pub const INTERNAL: &[Setting] = &[
 const REFUSED: &[(&str, &str)] = &[
     ("ssl.engine.factory.class", "no code is loaded by configuration"),
     ("sasl.kerberos.", "Kerberos (GSSAPI) is not served"),
-    ("sasl.oauthbearer.", "OAUTHBEARER is not served yet"),
+    ("sasl.oauthbearer.", "brokers take tokens of OAUTHBEARER, and get none for themselves"),
     ("sasl.server.callback.handler.class", "no code is loaded by configuration"),
     ("sasl.", "it is no setting of a broker here"),
     ("listener.name.", "it is no setting of a single listener here"),

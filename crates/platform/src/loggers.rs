@@ -23,6 +23,7 @@ pub const NAMES: &[&str] = &[
     "broker.net",
     "broker.partition",
     "broker.replication",
+    "broker.security",
     "broker.server",
     "client",
     "console",

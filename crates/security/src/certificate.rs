@@ -1,9 +1,14 @@
 //! What is looked at in a certificate (RFC 5280) besides who has signed it: whose it is, and until when it is good.
 //! Signatures, chains and uses are the TLS library's.
 
+use std::collections::BTreeSet;
+
 use crate::der::{Der, DerError, tag};
 
 type Result<T> = std::result::Result<T, DerError>;
+
+/// 2.5.29.17.
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -37,6 +42,31 @@ impl<'a> Certificate<'a> {
             return Err(DerError);
         }
         Ok(Self { version, issuer: issuer.whole, subject: subject.whole, not_before_ms, not_after_ms })
+    }
+
+    /// The names of its subjectAltName, as they are encoded.
+    pub fn alternative_names(bytes: &'a [u8]) -> Result<BTreeSet<&'a [u8]>> {
+        let mut signed = Der::only_sequence(bytes)?.sequence()?;
+        let mut names = BTreeSet::new();
+        while !signed.is_empty() {
+            let part = signed.next()?;
+            if part.tag != tag::constructed(3) {
+                continue;
+            }
+            let mut extensions = Der::only_sequence(part.contents)?;
+            while !extensions.is_empty() {
+                let mut extension = extensions.sequence()?;
+                if extension.object_identifier()? != SUBJECT_ALT_NAME {
+                    continue;
+                }
+                extension.optional(tag::BOOLEAN)?; // whether it is critical
+                let mut found = Der::only_sequence(extension.expect(tag::OCTET_STRING)?)?;
+                while !found.is_empty() {
+                    names.insert(found.next()?.whole);
+                }
+            }
+        }
+        Ok(names)
     }
 
     pub(crate) fn is_self_issued(&self) -> bool {
@@ -105,6 +135,22 @@ mod tests {
         assert_eq!(certificate.not_after_ms, 2_561_241_600_000);
         for length in 0..made.der().len() {
             assert_eq!(Certificate::read(&made.der()[..length]), Err(DerError));
+        }
+    }
+
+    #[test]
+    fn a_certificate_has_names_beside_that_of_its_subject() {
+        let names = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            CertificateParams::new(names).unwrap().self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+        };
+        assert_eq!(Certificate::alternative_names(&names(&[])), Ok(BTreeSet::new()));
+        let certificate = names(&["b.example", "127.0.0.1", "a"]);
+        // [2] is the name of a host, [7] an address.
+        let expected: [&[u8]; 3] = [b"\x82\x01a", b"\x82\x09b.example", b"\x87\x04\x7f\0\0\x01"];
+        assert_eq!(Certificate::alternative_names(&certificate), Ok(expected.into()));
+        for length in 0..certificate.len() {
+            assert_eq!(Certificate::alternative_names(&certificate[..length]), Err(DerError));
         }
     }
 

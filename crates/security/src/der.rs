@@ -9,6 +9,7 @@ pub struct DerError;
 type Result<T> = std::result::Result<T, DerError>;
 
 pub(crate) mod tag {
+    pub(crate) const BOOLEAN: u8 = 0x01;
     pub(crate) const INTEGER: u8 = 0x02;
     pub(crate) const OCTET_STRING: u8 = 0x04;
     pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;

@@ -6,16 +6,21 @@ use crate::scram::Hash;
 pub enum Mechanism {
     Plain,
     Scram(Hash),
+    OAuthBearer,
 }
 
 impl Mechanism {
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Scram(Hash::Sha256), Self::Scram(Hash::Sha512)];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Scram(Hash::Sha256), Self::Scram(Hash::Sha512), Self::OAuthBearer];
+
+    /// Those that our own client logs in with.
+    pub const OF_CLIENT: [Self; 3] = [Self::Plain, Self::Scram(Hash::Sha256), Self::Scram(Hash::Sha512)];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
             Self::Scram(Hash::Sha256) => "SCRAM-SHA-256",
             Self::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+            Self::OAuthBearer => "OAUTHBEARER",
         }
     }
 
@@ -24,9 +29,9 @@ impl Mechanism {
         Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
 
-    /// The names of all, for messages.
+    /// The names of those of our client, for messages.
     pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::OF_CLIENT.map(Self::name).join(", ")
     }
 
     /// What a client is told whose login is refused, whatever the reason (`SaslServerAuthenticator`). Those of PLAIN
@@ -42,6 +47,7 @@ impl Mechanism {
         match self {
             Self::Plain => "PlainLoginModule",
             Self::Scram(_) => "ScramLoginModule",
+            Self::OAuthBearer => "OAuthBearerLoginModule",
         }
     }
 }

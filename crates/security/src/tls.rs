@@ -8,9 +8,15 @@ mod pbes2;
 mod pem;
 mod pkcs12;
 mod stores;
+mod successor;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ring::digest::{self, Digest};
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -22,6 +28,7 @@ pub use stores::{
     Identity, KEY, KEY_CHAIN, KEY_LOCATION, KEY_PASSWORD, KEY_STORE_PASSWORD, KEY_TYPE, ReadFile, STORE_BYTES_MAX,
     StoreConfig, TRUST_CERTIFICATES, TRUST_LOCATION, TRUST_PASSWORD, TRUST_TYPE, Trusted,
 };
+pub use successor::{AllowedChanges, SuccessorError};
 
 use crate::certificate::Certificate;
 use crate::distinguished_name::distinguished_name;
@@ -100,11 +107,26 @@ pub struct ServerTls {
     /// Whose the certificate is, and when it ends, in milliseconds since 1970.
     pub subject: String,
     pub not_after_ms: i64,
+    /// Other names of it, as they are encoded.
+    alternative_names: BTreeSet<Vec<u8>>,
+    chain: Vec<CertificateDer<'static>>,
+    /// Who decides about clients' certificates, where they are asked for.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Of the files.
+    digest: Digest,
 }
 
 impl ServerTlsConfig {
     /// Reads the files and sees whether all of it fits together. Errors name settings without a listener's prefix.
     pub fn load(&self, read: ReadFile<'_>) -> Result<ServerTls, TlsError> {
+        let read_bytes = RefCell::new(digest::Context::new(&digest::SHA256));
+        let read: ReadFile<'_> = &|path| {
+            let bytes = read(path)?;
+            let mut digest = read_bytes.borrow_mut();
+            digest.update(&bytes.len().to_be_bytes());
+            digest.update(&bytes);
+            Ok(bytes)
+        };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let missing = TlsError::Missing { name: KEY_LOCATION, because: "a listener with TLS" };
         let Identity { chain, key, name } = self.stores.identity(read)?.ok_or(missing)?;
@@ -114,12 +136,14 @@ impl ServerTlsConfig {
             |error| TlsError::Unusable { name, reason: format!("its certificate cannot be read: {error}") };
         let leaf = Certificate::read(certificate).map_err(unreadable)?;
         let (subject, not_after_ms) = (distinguished_name(leaf.subject).map_err(unreadable)?, leaf.not_after_ms);
+        let alternative_names = Certificate::alternative_names(certificate).map_err(unreadable)?;
+        let alternative_names = alternative_names.into_iter().map(<[u8]>::to_vec).collect();
 
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&self.versions.supported())
             .map_err(|error| unusable(ENABLED_PROTOCOLS, error))?;
-        let builder = match self.client_auth {
-            ClientAuth::None => builder.with_no_client_auth(),
+        let verifier = match self.client_auth {
+            ClientAuth::None => None,
             auth => {
                 // Java would trust all authorities of the system, whose certificates anybody can buy.
                 let because = "ssl.client.auth, which says whose certificates are taken,";
@@ -130,14 +154,19 @@ impl ServerTlsConfig {
                     name: TRUST_LOCATION,
                     reason: error.to_string(),
                 };
-                builder.with_client_cert_verifier(verifier.build().map_err(no_verifier)?)
+                Some(verifier.build().map_err(no_verifier)?)
             }
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable(name, error))?;
+        let builder = match verifier.clone() {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+        };
+        let mut config = builder.with_single_cert(chain.clone(), key).map_err(|error| unusable(name, error))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        Ok(ServerTls { config: Arc::new(config), subject, not_after_ms })
+        let (config, digest) = (Arc::new(config), read_bytes.into_inner().finish());
+        Ok(ServerTls { config, subject, not_after_ms, alternative_names, chain, verifier, digest })
     }
 }
 

@@ -4,6 +4,8 @@
 mod distinguished_name;
 #[path = "../../../fuzz/bodies/jaas.rs"]
 mod jaas;
+#[path = "../../../fuzz/bodies/jwt.rs"]
+mod jwt;
 #[path = "../../../fuzz/bodies/pkcs12.rs"]
 mod pkcs12;
 #[path = "../../../fuzz/bodies/plain.rs"]
@@ -77,6 +79,16 @@ fn scram_messages() {
 #[test]
 fn plain_tokens() {
     run(plain::run, &[b"\0alice\0a secret", b"bob\0bob\0b"], b"\0ab", 3000);
+}
+
+#[test]
+fn bearer_tokens_and_sets_of_keys() {
+    // {"alg":"EdDSA","kid":"a"} and {}.
+    let token: &[u8] = b"eyJhbGciOiJFZERTQSIsImtpZCI6ImEifQ.e30.AAAA";
+    let message = [b"n,a=al=2Cice,\x01auth=Bearer ", token, b"\x01host=x\x01\x01"].concat();
+    let keys =
+        br#"{"keys":[{"kty":"OKP","kid":"a","crv":"Ed25519","x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#;
+    run(jwt::run, &[token, &message, keys], b"\x01,=.{}[]\"\\:eyJ ", 3000);
 }
 
 #[test]

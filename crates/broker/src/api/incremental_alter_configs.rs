@@ -7,6 +7,7 @@
 //! - Needs: ALTER_CONFIGS on the topic, the group, or else the cluster (TOPIC_, GROUP_, CLUSTER_AUTHORIZATION_FAILED).
 //! - `validate_only` answers as if, and changes nothing.
 //! - Loggers: this broker's, until it ends ([`super::loggers`]).
+//! - The files of a listener's certificate, set to what they are, are read again ([`super::certificates`]).
 //!
 //! Skipped: client metrics subscriptions (KIP-714) cannot be altered.
 
@@ -17,7 +18,7 @@ use wire::api::incremental_alter_configs::{
     AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
 
-use super::{RequestContext, alteration, loggers};
+use super::{RequestContext, alteration, certificates, loggers};
 use crate::Broker;
 
 pub(super) async fn handle(
@@ -32,9 +33,16 @@ pub(super) async fn handle(
     };
     let access = context.access(broker);
     let altered = alteration::alter(broker.node_id, &access, resources, here, async |resources| {
-        let request = IncrementalAlterConfigsRequest { resources, validate_only };
-        let answers = broker.controller.ask(request).await?.responses;
-        Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())
+        let (mut outcomes, mut others) = (Vec::with_capacity(resources.len()), Vec::with_capacity(resources.len()));
+        for resource in resources {
+            let outcome = certificates::alter(broker, &resource, validate_only).await;
+            others.extend(outcome.is_none().then_some(resource));
+            outcomes.push(outcome);
+        }
+        let request = IncrementalAlterConfigsRequest { resources: others, validate_only };
+        let answers = broker.controller.ask(request).await?.responses.into_iter();
+        let mut answers = answers.map(|answer| (answer.error_code, answer.error_message));
+        Ok(outcomes.into_iter().filter_map(|outcome| outcome.or_else(|| answers.next())).collect())
     });
     let responses = altered.await.into_iter().map(|(resource_type, resource_name, outcome)| {
         let (error_code, error_message) = outcome;

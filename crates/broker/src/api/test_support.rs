@@ -33,7 +33,7 @@ use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
 use crate::quotas::Quotas;
-use crate::security::Principal;
+use crate::security::{Certificates, Principal};
 use crate::session::Session;
 use crate::stream::Dialer;
 
@@ -139,6 +139,7 @@ impl TestBroker {
             handshake_turns: Broker::new_handshake_turns(&Handle::current()),
             audit: Audit::default(),
             authorizer: Authorizer::new(&config.load()),
+            certificates: Certificates::new(Vec::new(), client::Security::default().into()),
             config,
             shared,
         };

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use super::page::Page;
-use super::{disk, groups, journal, partitions, process, quorum, quotas, requests, transactions};
+use super::{certificates, disk, groups, journal, partitions, process, quorum, quotas, requests, transactions};
 use crate::Broker;
 use crate::close_reason::{CloseReason, Limit};
 use crate::memory::Memory;
@@ -93,6 +93,7 @@ impl Collector for Exposition {
         requests::write(&mut page, &stats.requests)?;
         write_connections(&mut page, &broker)?;
         quotas::write(&mut page, &broker.quotas, broker.env.clock.now().monotonic_ms)?;
+        certificates::write(&mut page, &broker.certificates, broker.env.clock.now_ms())?;
         page.histogram("parshall_log_append_seconds", "Writes of what has gathered for a partition", &stats.appends)?;
         page.histogram(
             "parshall_log_sync_seconds",

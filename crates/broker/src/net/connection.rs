@@ -218,6 +218,9 @@ impl Connection {
     }
 
     fn start_requests(&mut self, commits: &mut PendingCommits) -> Result<(), CloseReason> {
+        if let Some(frame) = self.phase.take_held() {
+            self.start_authentication(&frame, commits)?;
+        }
         while !self.turn.is_over() && self.has_startable_frame()? && self.has_permits_to_start() {
             self.check_session()?;
             let size = self.frame_size()?.expect("a startable frame has a size");
@@ -383,7 +386,7 @@ impl Connection {
             if is_held_up && self.may_start_next() {
                 return Poll::Ready(Ok(false));
             }
-            if unsent && self.poll_sendable(cx)?.is_ready() {
+            if self.phase.poll_held(cx).is_ready() || unsent && self.poll_sendable(cx)?.is_ready() {
                 return Poll::Ready(Ok(false));
             }
             if wants_permits {

@@ -3,12 +3,19 @@
 //! A client may ask once which versions are spoken, then chooses a mechanism, then sends tokens: in requests of their
 //! own, or raw, without any header, where it chose with version 0 of SaslHandshake. It is told the same of every
 //! failure, so that nobody learns which users there are.
+//!
+//! Behaviour of OAUTHBEARER (`OAuthBearerSaslServer`):
+//! - A token that is no good is answered by a text in JSON, and the client is refused with its next message. Kafka
+//!   would take another token there.
+//! - A token whose key is not known waits until the keys have been fetched anew; Kafka refuses it meanwhile.
+//! - A session ends with the token, if `connections.max.reauth.ms` does not end it before, or is not set.
 
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use metadata::{MetadataImage, ScramMechanism};
 use platform::Random;
+use security::oauth::{self, TokenError};
 use security::scram::server::ClientFirst;
 use security::scram::{self, Credential, Hash};
 use security::{Mechanism, Secret};
@@ -19,7 +26,7 @@ use wire::api::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 use wire::frame::RequestHeader;
 use wire::{ErrorCode, Reader, frame};
 
-use super::{ListenerSecurity, Principal, random_bytes};
+use super::{KeysWait, ListenerSecurity, Principal, random_bytes};
 use crate::close_reason::CloseReason;
 use crate::frame::Frame;
 
@@ -39,6 +46,8 @@ pub enum Step {
     Versions,
     Answer(Frame),
     Authenticated(Frame, Authenticated),
+    /// The same frame is to come once more, then.
+    Later(KeysWait),
     /// The client is told, if there is a way to, and the connection ends.
     Refused(Option<Frame>, CloseReason),
 }
@@ -48,6 +57,8 @@ pub struct Ground<'a> {
     pub listener: &'a ListenerSecurity,
     pub image: &'a MetadataImage,
     pub random: &'a dyn Random,
+    /// Milliseconds since 1970.
+    pub now_ms: i64,
 }
 
 /// How far a client has come.
@@ -67,6 +78,9 @@ enum Login {
     Scram(Hash),
     /// Its challenge has been sent.
     Challenged(Hash, Box<scram::server::Login>),
+    OAuthBearer,
+    /// It has been told that its token is no good, for this reason.
+    BadToken(String),
 }
 
 /// What a client is told that wants to act as another (`ScramSaslServer`).
@@ -77,7 +91,17 @@ const OTHER_AUTHORIZATION_ID: &str =
 enum Accepted {
     /// There is more to come.
     Challenge(String),
-    User(String, Principal),
+    /// With how long the credentials last, where they do not for ever.
+    User(String, Principal, Option<Duration>),
+    /// The same token is to come once more, then.
+    Later(KeysWait),
+}
+
+/// What an exchange makes of that.
+enum Taken {
+    Challenge(String),
+    User(String, Authenticated),
+    Later(KeysWait),
 }
 
 /// Why a token is refused: what the client is told, and what the log says.
@@ -136,7 +160,13 @@ impl Exchange {
                     return Ok(Step::Refused(None, CloseReason::Authentication(reason)));
                 }
                 let request: SaslAuthenticateRequest = frame::read_body(reader)?;
-                let (response, outcome) = match self.take(ground, &request.auth_bytes) {
+                let taken = match self.take(ground, &request.auth_bytes) {
+                    Ok(Taken::Later(wait)) => return Ok(Step::Later(wait)),
+                    Ok(Taken::Challenge(token)) => Ok((token, None)),
+                    Ok(Taken::User(token, authenticated)) => Ok((token, Some(authenticated))),
+                    Err(failure) => Err(failure),
+                };
+                let (response, outcome) = match taken {
                     Ok((token, authenticated)) => {
                         let lifetime = authenticated.as_ref().and_then(|authenticated| authenticated.lifetime);
                         let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
@@ -171,8 +201,9 @@ impl Exchange {
     /// Takes a frame that is a token and nothing else. Such a client is not told of a failure.
     pub fn raw_token(&mut self, ground: &Ground<'_>, token: &[u8]) -> Step {
         match self.take(ground, token) {
-            Ok((token, None)) => Step::Answer(raw(&token)),
-            Ok((token, Some(authenticated))) => Step::Authenticated(raw(&token), authenticated),
+            Ok(Taken::Challenge(token)) => Step::Answer(raw(&token)),
+            Ok(Taken::User(token, authenticated)) => Step::Authenticated(raw(&token), authenticated),
+            Ok(Taken::Later(wait)) => Step::Later(wait),
             Err(Failure { why, .. }) => Step::Refused(None, CloseReason::Authentication(why)),
         }
     }
@@ -192,6 +223,7 @@ impl Exchange {
         let login = match chosen {
             Some(Mechanism::Plain) => Login::Plain,
             Some(Mechanism::Scram(hash)) => Login::Scram(hash),
+            Some(Mechanism::OAuthBearer) => Login::OAuthBearer,
             None => {
                 let reason = CloseReason::Authentication("the mechanism is not enabled".to_owned());
                 return match self.before {
@@ -205,7 +237,7 @@ impl Exchange {
     }
 
     /// Takes a token. With the last one it is known who the client is.
-    fn take(&mut self, ground: &Ground<'_>, token: &[u8]) -> Result<(String, Option<Authenticated>), Failure> {
+    fn take(&mut self, ground: &Ground<'_>, token: &[u8]) -> Result<Taken, Failure> {
         let State::Tokens { login, .. } = &mut self.state else { unreachable!("a mechanism was chosen") };
         let mechanism = login.mechanism();
         let accepted = login.take(ground, token).map_err(|failure| Failure {
@@ -213,8 +245,9 @@ impl Exchange {
             why: failure.why,
         });
         match accepted? {
-            Accepted::Challenge(challenge) => Ok((challenge, None)),
-            Accepted::User(last, principal) => {
+            Accepted::Challenge(challenge) => Ok(Taken::Challenge(challenge)),
+            Accepted::Later(wait) => Ok(Taken::Later(wait)),
+            Accepted::User(last, principal, rest) => {
                 if let Some((before, _)) = self.before.as_ref().filter(|(before, _)| *before != principal) {
                     let [from, to] = [before, &principal].map(|one| one.as_str().replacen(':', ".", 1));
                     return Err(Failure {
@@ -222,8 +255,8 @@ impl Exchange {
                         why: "another user on the same connection".to_owned(),
                     });
                 }
-                let lifetime = ground.listener.session_lifetime(mechanism);
-                Ok((last, Some(Authenticated { principal, mechanism: Some(mechanism), lifetime })))
+                let lifetime = ground.listener.session_lifetime(mechanism).into_iter().chain(rest).min();
+                Ok(Taken::User(last, Authenticated { principal, mechanism: Some(mechanism), lifetime }))
             }
         }
     }
@@ -240,6 +273,7 @@ impl Login {
         match self {
             Self::Plain => Mechanism::Plain,
             Self::Scram(hash) | Self::Challenged(hash, _) => Mechanism::Scram(*hash),
+            Self::OAuthBearer | Self::BadToken(_) => Mechanism::OAuthBearer,
         }
     }
 
@@ -253,7 +287,7 @@ impl Login {
             Self::Plain => {
                 let users = ground.listener.plain_users().expect("a listener with PLAIN has users");
                 match users.authenticate(token) {
-                    Ok(user) => Ok(Accepted::User(String::new(), Principal::user(&user))),
+                    Ok(user) => Ok(Accepted::User(String::new(), Principal::user(&user), None)),
                     Err(error) => Err(LoginFailure { told: Some(error.to_string()), why: error.to_string() }),
                 }
             }
@@ -275,9 +309,41 @@ impl Login {
                 let first = Self::Scram(*hash);
                 let Self::Challenged(_, login) = std::mem::replace(self, first) else { unreachable!("it is one") };
                 let scram::server::Accepted { username, message } = login.finish(token).map_err(refused)?;
-                Ok(Accepted::User(message, Principal::user(&username)))
+                Ok(Accepted::User(message, Principal::user(&username), None))
+            }
+            Self::OAuthBearer => self.take_bearer_token(ground, token),
+            Self::BadToken(why) => {
+                let is_told = token == oauth::ACKNOWLEDGEMENT;
+                Err(LoginFailure { told: is_told.then(|| oauth::FAILURE.to_owned()), why: why.clone() })
             }
         }
+    }
+
+    fn take_bearer_token(&mut self, ground: &Ground<'_>, message: &[u8]) -> Result<Accepted, LoginFailure> {
+        let keys = ground.listener.token_keys().expect("a listener with OAUTHBEARER has keys");
+        let first = oauth::ClientFirst::read(message);
+        let first = first.map_err(|error| LoginFailure { told: None, why: error.to_string() })?;
+        let token = match keys.validate(first.token.expose(), ground.now_ms) {
+            Ok(token) => token,
+            Err(error) => {
+                if let Some(wait) = (error == TokenError::UnknownKey).then(|| keys.fetch_again()).flatten() {
+                    return Ok(Accepted::Later(wait));
+                }
+                *self = Self::BadToken(error.to_string());
+                return Ok(Accepted::Challenge(oauth::FAILURE.to_owned()));
+            }
+        };
+        let subject = token.subject;
+        if let Some(other) = first.authorization_id.filter(|id| *id != subject) {
+            let told = format!(
+                "Authentication failed: Client requested an authorization id ({other}) that is different from the token's \
+                 principal name ({subject})"
+            );
+            let why = "the user wants to act as another".to_owned();
+            return Err(LoginFailure { told: Some(told), why });
+        }
+        let rest_ms = u64::try_from(token.expires_ms.saturating_sub(ground.now_ms)).unwrap_or_default();
+        Ok(Accepted::User(String::new(), Principal::user(&subject), Some(Duration::from_millis(rest_ms))))
     }
 }
 

@@ -1,7 +1,5 @@
 //! What a listener demands of its clients: its settings, with the files that they name read.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +7,17 @@ use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerCon
 use platform::Random;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use security::jaas::{self, JaasError};
+use security::oauth::Expected;
 use security::scram::server::UnknownUsers;
-use security::tls::{self, ServerTlsConfig, StoreConfig, TlsError, Versions};
+use security::tls::{self, AllowedChanges, ServerTlsConfig, StoreConfig, TlsError, Versions};
 use security::{Mechanism, PrincipalMapping, Secret, plain};
 
+use super::file::read_file;
+use super::listener_tls::ListenerTls;
 use super::nodes::{NodeLogin, NodeLoginError};
+use super::token_keys::TokenKeys;
+use super::token_source::{TokenSource, UrlError};
 use super::{Principal, random_bytes};
 use crate::close_reason::CloseReason;
 
@@ -35,12 +39,27 @@ pub enum SecurityError {
     NodeLogin { listener: String, error: NodeLoginError },
     #[error("the listener {listener}: sasl.jaas.config of PLAIN {error}")]
     PlainUsers { listener: String, error: plain::UsersError },
+    #[error("the listener {listener}: {error}")]
+    Tokens { listener: String, error: TokensError },
+}
+
+/// What is wrong with the settings of OAUTHBEARER.
+#[derive(Debug, thiserror::Error)]
+pub enum TokensError {
+    #[error("sasl.oauthbearer.jwks.endpoint.url {0}")]
+    Url(#[from] UrlError),
+    #[error("sasl.jaas.config of OAUTHBEARER {0}")]
+    Jaas(#[from] JaasError),
+    #[error("sasl.jaas.config of OAUTHBEARER is for {module}; OAuthBearerLoginModule is expected")]
+    Module { module: String },
+    #[error("sasl.jaas.config of OAUTHBEARER: {0}")]
+    Tls(#[from] TlsError),
 }
 
 /// What a listener demands.
 pub struct ListenerSecurity {
     protocol: SecurityProtocol,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<ListenerTls>,
     /// `None` where there are no certificates of clients.
     principal_mapping: Option<PrincipalMapping>,
     /// With how long a session of each lasts; `None` is for ever.
@@ -49,6 +68,8 @@ pub struct ListenerSecurity {
     plain_users: Option<plain::Users>,
     /// Of brokers, at their own listener, by SCRAM: nobody else may come there.
     node_login: Option<NodeLogin>,
+    /// `None` without OAUTHBEARER.
+    token_keys: Option<Arc<TokenKeys>>,
     unknown_users: UnknownUsers,
     failure_delay: Duration,
     receive_bytes_max: i32,
@@ -64,6 +85,7 @@ impl ListenerSecurity {
             mechanisms: Vec::new(),
             plain_users: None,
             node_login: None,
+            token_keys: None,
             unknown_users: UnknownUsers::new(&[], ITERATIONS_DEFAULT),
             failure_delay: Duration::ZERO,
             receive_bytes_max: i32::MAX,
@@ -87,8 +109,7 @@ impl ListenerSecurity {
             _ => None,
         };
         let mut mechanisms = Vec::new();
-        let mut plain_users = None;
-        let mut node_login = None;
+        let (mut plain_users, mut token_keys, mut node_login) = (None, None, None);
         let is_of_nodes = config.inter_broker_endpoint()?.is_some_and(|of_nodes| of_nodes.name == endpoint.name);
         if protocol.has_sasl() {
             for name in &own.sasl_enabled_mechanisms {
@@ -96,17 +117,22 @@ impl ListenerSecurity {
                 let max_ms = config.max_reauth_ms(endpoint, name)?;
                 let lifetime = u64::try_from(max_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis);
                 mechanisms.push((mechanism, lifetime));
-                if let (Mechanism::Plain, Some(jaas)) = (mechanism, config.jaas_config(endpoint, name)) {
+                let jaas = config.jaas_config(endpoint, name);
+                if let (Mechanism::Plain, Some(jaas)) = (mechanism, &jaas) {
                     let users = plain::Users::from_jaas(jaas.reveal());
                     plain_users =
                         Some(users.map_err(|error| SecurityError::PlainUsers { listener: listener(), error })?);
                 }
-                if let (true, Mechanism::Scram(hash)) = (is_of_nodes, mechanism)
+                if let (true, Mechanism::Scram(hash), Some(jaas)) = (is_of_nodes, mechanism, &jaas)
                     && *name == config.sasl_mechanism_controller_protocol
-                    && let Some(jaas) = config.jaas_config(endpoint, name)
                 {
                     let login = NodeLogin::from_jaas(hash, jaas.reveal(), &random_bytes(random));
                     node_login = Some(login.map_err(|error| SecurityError::NodeLogin { listener: listener(), error })?);
+                }
+                if mechanism == Mechanism::OAuthBearer {
+                    let keys = load_token_keys(&own, jaas.as_ref(), listener());
+                    let keys = keys.map_err(|error| SecurityError::Tokens { listener: listener(), error })?;
+                    token_keys = Some(Arc::new(keys));
                 }
             }
         }
@@ -118,6 +144,7 @@ impl ListenerSecurity {
             mechanisms,
             plain_users,
             node_login,
+            token_keys,
             unknown_users: UnknownUsers::new(&random_bytes::<32>(random), ITERATIONS_DEFAULT),
             failure_delay: Duration::from_millis(u64::from(delay_ms)),
             receive_bytes_max: own.sasl_server_max_receive_size,
@@ -130,7 +157,11 @@ impl ListenerSecurity {
 
     /// With what new connections are made.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.clone()
+        self.tls.as_ref().map(ListenerTls::server_config)
+    }
+
+    pub fn listener_tls(&self) -> Option<&ListenerTls> {
+        self.tls.as_ref()
     }
 
     /// Who shows these certificates: nobody, where there are none.
@@ -158,6 +189,11 @@ impl ListenerSecurity {
         self.node_login.as_ref()
     }
 
+    /// Whose tokens are taken, with OAUTHBEARER.
+    pub fn token_keys(&self) -> Option<&Arc<TokenKeys>> {
+        self.token_keys.as_ref()
+    }
+
     pub fn unknown_users(&self) -> &UnknownUsers {
         &self.unknown_users
     }
@@ -173,7 +209,7 @@ impl ListenerSecurity {
     }
 }
 
-fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
+fn load_tls(own: &ListenerConfig) -> Result<ListenerTls, TlsError> {
     let secret = |password: &Option<Password>| password.as_ref().map(|one| Secret::new(one.reveal().to_owned()));
     let text = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());
     let stores = StoreConfig {
@@ -194,15 +230,31 @@ fn load_tls(own: &ListenerConfig) -> Result<Arc<ServerConfig>, TlsError> {
         ClientAuth::Required => tls::ClientAuth::Required,
     };
     let versions = Versions::parse(&own.ssl_enabled_protocols.join(","))?;
-    let loaded = ServerTlsConfig { stores, client_auth, versions }.load(&read_file)?;
-    Ok(loaded.config)
+    let allowed = AllowedChanges { subject: own.ssl_allow_dn_changes, alternative_names: own.ssl_allow_san_changes };
+    ListenerTls::load(ServerTlsConfig { stores, client_auth, versions }, allowed)
 }
 
-/// Reads a file that a setting names.
-#[expect(clippy::disallowed_methods, reason = "a file that the operator names")]
-fn read_file(path: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    file.take(tls::STORE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
+/// With the truststore among the options of the login module, where there is one.
+fn load_token_keys(own: &ListenerConfig, jaas: Option<&Password>, listener: String) -> Result<TokenKeys, TokensError> {
+    let mut stores = StoreConfig::default();
+    if let Some(jaas) = jaas {
+        let login = jaas::parse(jaas.reveal())?;
+        if login.module_name() != Mechanism::OAuthBearer.login_module() {
+            return Err(TokensError::Module { module: login.module });
+        }
+        for (name, value) in &login.options {
+            stores.set(name, value.expose());
+        }
+    }
+    let trusted = stores.trusted(&read_file)?.map(|trusted| trusted.certificates);
+    let url = own.sasl_oauthbearer_jwks_endpoint_url.as_deref().unwrap_or_default();
+    let expected = Expected {
+        issuer: own.sasl_oauthbearer_expected_issuer.clone().unwrap_or_default(),
+        audiences: own.sasl_oauthbearer_expected_audience.clone(),
+        subject_claim: own.sasl_oauthbearer_sub_claim_name.clone(),
+        scope_claim: own.sasl_oauthbearer_scope_claim_name.clone(),
+        clock_skew_seconds: own.sasl_oauthbearer_clock_skew_seconds.unsigned_abs(),
+    };
+    let refresh_interval = Duration::from_millis(own.sasl_oauthbearer_jwks_endpoint_refresh_ms.unsigned_abs());
+    Ok(TokenKeys::new(listener, TokenSource::new(url, trusted)?, expected, refresh_interval))
 }

@@ -8,9 +8,11 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use client::{Security, SecurityConfig};
-use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, SecurityProtocol};
+use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, Password, SecurityProtocol};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
@@ -22,19 +24,71 @@ use super::SecurityError;
 /// As many as the password of a cluster needs, which nobody has to remember: each connection of a node computes them.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("it is not 0");
 
-/// How this node connects to the inter-broker listeners of others.
-pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError> {
-    let is_secured = |endpoint: &Endpoint| endpoint.security_protocol != SecurityProtocol::Plaintext;
-    let Some(endpoint) = config.inter_broker_endpoint()?.filter(is_secured) else { return Ok(Security::default()) };
-    let own = config.listener(&endpoint)?;
-    check(&own, &endpoint)?;
+/// How this node connects to other nodes, which may change while it runs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct NodeSecurity {
+    /// `None` where nodes connect without any.
+    own: Option<Arc<Own>>,
+    current: Arc<ArcSwap<Security>>,
+}
+
+/// What is set for the inter-broker listener.
+#[derive(Debug)]
+struct Own {
+    protocol: SecurityProtocol,
+    mechanism: String,
+    jaas: Option<Password>,
+    listener: ListenerConfig,
+}
+
+impl NodeSecurity {
+    pub fn load(config: &BrokerConfig) -> Result<Self, SecurityError> {
+        let is_secured = |endpoint: &Endpoint| endpoint.security_protocol != SecurityProtocol::Plaintext;
+        let Some(endpoint) = config.inter_broker_endpoint()?.filter(is_secured) else {
+            return Ok(Security::default().into());
+        };
+        let mechanism = config.sasl_mechanism_controller_protocol.clone();
+        let own = Own {
+            protocol: endpoint.security_protocol,
+            jaas: config.jaas_config(&endpoint, &mechanism),
+            mechanism,
+            listener: config.listener(&endpoint)?,
+        };
+        check(&own.listener, &endpoint)?;
+        let security = client_security(&own);
+        let security = security.map_err(|error| SecurityError::Nodes { listener: endpoint.name, error })?;
+        Ok(Self { own: Some(Arc::new(own)), ..security.into() })
+    }
+
+    /// For the next connection.
+    pub fn current(&self) -> Security {
+        Security::clone(&self.current.load())
+    }
+
+    /// What is in the files now.
+    pub fn read_again(&self) -> Result<Security, client::SecurityError> {
+        self.own.as_ref().map_or_else(|| Ok(self.current()), |own| client_security(own))
+    }
+
+    pub fn replace(&self, security: Security) {
+        self.current.store(Arc::new(security));
+    }
+}
+
+impl From<Security> for NodeSecurity {
+    fn from(security: Security) -> Self {
+        Self { own: None, current: Arc::new(ArcSwap::from_pointee(security)) }
+    }
+}
+
+/// The client's side of a listener's settings, with its files read.
+fn client_security(Own { protocol, mechanism, jaas, listener: own }: &Own) -> Result<Security, client::SecurityError> {
     let mut security = SecurityConfig::default();
-    let password = |password: &Option<configuration::Password>| password.as_ref().map(|one| one.reveal().to_owned());
-    let mechanism = &config.sasl_mechanism_controller_protocol;
+    let password = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());
     for (name, value) in [
-        ("security.protocol", Some(endpoint.security_protocol.name().to_owned())),
+        ("security.protocol", Some(protocol.name().to_owned())),
         ("sasl.mechanism", Some(mechanism.clone())),
-        ("sasl.jaas.config", password(&config.jaas_config(&endpoint, mechanism))),
+        ("sasl.jaas.config", password(jaas)),
         ("ssl.keystore.type", own.ssl_keystore_type.clone()),
         ("ssl.keystore.location", own.ssl_keystore_location.clone()),
         ("ssl.keystore.password", password(&own.ssl_keystore_password)),
@@ -48,14 +102,10 @@ pub fn client_security(config: &BrokerConfig) -> Result<Security, SecurityError>
         ("ssl.enabled.protocols", Some(own.ssl_enabled_protocols.join(","))),
     ] {
         if let Some(value) = value {
-            security.set(name, &value).map_err(|error| of_nodes(&endpoint, error))?;
+            security.set(name, &value)?;
         }
     }
-    security.load().map_err(|error| of_nodes(&endpoint, error))
-}
-
-fn of_nodes(endpoint: &Endpoint, error: client::SecurityError) -> SecurityError {
-    SecurityError::Nodes { listener: endpoint.name.clone(), error }
+    security.load()
 }
 
 /// Nodes that do not ask for certificates would take anybody for a node.

@@ -33,6 +33,7 @@ use crate::memory::Memory;
 use crate::partition::{InlineAppends, PartitionTable, Shared};
 use crate::quotas::Quotas;
 use crate::replication::{Repair, Replication, isr};
+use crate::security::Certificates;
 use crate::session::Session;
 use crate::stream::Dialer;
 use crate::threads::{Thread, keep_awake, spawn_blocking};
@@ -111,6 +112,7 @@ impl Starting<'_> {
         quorum: Quorum,
         metadata: Arc<MetadataCache>,
         config: Arc<ArcSwap<BrokerConfig>>,
+        certificates: Certificates,
     ) -> Result<Assembled, StartError> {
         let settings = config.load_full();
         let (syncer, syncers) = start_syncer();
@@ -192,6 +194,7 @@ impl Starting<'_> {
             handshake_turns: Broker::new_handshake_turns(self.data),
             audit: Audit::default(),
             authorizer: Authorizer::new(&settings),
+            certificates,
             config,
             shared,
         });

@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
-use client::{Connection, ConnectionConfig, ConnectionError, Security};
+use client::{Connection, ConnectionConfig, ConnectionError};
 use wire::api::Request;
+
+use crate::security::NodeSecurity;
 
 /// Connects to other nodes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dialer {
     client_id: String,
-    security: Security,
+    security: NodeSecurity,
 }
 
 impl Dialer {
-    pub fn new(node_id: i32, security: Security) -> Self {
-        Self { client_id: format!("node-{node_id}"), security }
+    pub fn new(node_id: i32, security: impl Into<NodeSecurity>) -> Self {
+        Self { client_id: format!("node-{node_id}"), security: security.into() }
     }
 
     /// The same under another name, by which the other node's log and metrics know it.
@@ -32,7 +34,7 @@ impl Dialer {
             client_id: self.client_id.clone(),
             connect_timeout,
             request_timeout,
-            security: self.security.clone(),
+            security: self.security.current(),
             ..ConnectionConfig::default()
         };
         super::connect(address, &config).await

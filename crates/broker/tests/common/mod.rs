@@ -68,6 +68,11 @@ impl TestBroker {
         }
     }
 
+    /// Reads the files of certificates, as a signal has the process do.
+    pub fn renew_certificates(&self) {
+        self.runtime.block_on(self.server.as_ref().expect("the broker runs").renew_certificates());
+    }
+
     /// A value on the page of metrics.
     pub fn metric(&self, series: &str) -> Option<f64> {
         let page = self.server.as_ref().expect("the broker runs").metrics().text();

@@ -10,7 +10,9 @@ mod log;
 mod audit;
 mod denied;
 mod nodes;
+mod oauth;
 mod quotas;
+mod renewal;
 mod sasl;
 mod tls;
 

@@ -1,6 +1,7 @@
 //! A cluster whose nodes know each other by certificates, and strangers that have none, or another's.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 
 use broker::Server;
 use client::{Connection, ConnectionConfig, SecurityConfig};
@@ -24,20 +25,23 @@ struct Nodes {
     runtime: Runtime,
     running: Vec<(i32, Server)>,
     inter_broker: Vec<SocketAddr>,
+    keystores: Vec<PathBuf>,
     _dirs: Vec<TempDir>,
 }
 
 impl Nodes {
     /// Nodes that `authority` has signed the certificates of, and that take those of it alone.
     fn start(authority: &Authority) -> Self {
-        let trusted = authority.pem();
-        Self::start_with(|id| {
-            let Signed { certificate, key } = authority.sign_for(&format!("node-{id}"), &["127.0.0.1"]);
+        Self::start_trusting(authority, &authority.pem())
+    }
+
+    fn start_trusting(authority: &Authority, trusted: &str) -> Self {
+        Self::start_with(|id, keystore| {
+            write_keystore(keystore, &of_node(authority, id));
             vec![
                 ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL".to_owned()),
-                ("listener.name.controller.ssl.keystore.certificate.chain", certificate),
-                ("listener.name.controller.ssl.keystore.key", key),
-                ("listener.name.controller.ssl.truststore.certificates", trusted.clone()),
+                ("listener.name.controller.ssl.keystore.location", keystore.to_str().unwrap().to_owned()),
+                ("listener.name.controller.ssl.truststore.certificates", trusted.to_owned()),
                 ("listener.name.controller.ssl.client.auth", "required".to_owned()),
             ]
         })
@@ -47,7 +51,7 @@ impl Nodes {
     fn with_password(mechanism: &str, jaas: &str) -> Self {
         let of_mechanism =
             format!("listener.name.controller.{}.sasl.jaas.config", mechanism.to_ascii_lowercase()).leak();
-        Self::start_with(|_| {
+        Self::start_with(|_, _| {
             vec![
                 ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT".to_owned()),
                 ("listener.name.controller.sasl.enabled.mechanisms", mechanism.to_owned()),
@@ -57,24 +61,25 @@ impl Nodes {
         })
     }
 
-    fn start_with(security: impl Fn(i32) -> Vec<(&'static str, String)>) -> Self {
+    fn start_with(security: impl Fn(i32, &Path) -> Vec<(&'static str, String)>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let free: Vec<_> = (0..NODES).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let inter_broker: Vec<_> = free.iter().map(|listener| listener.local_addr().unwrap()).collect();
         drop(free);
         let voters: Vec<_> = (1..).zip(&inter_broker).map(|(id, address)| format!("{id}@{address}")).collect();
         let dirs: Vec<_> = (0..NODES).map(|_| TempDir::new().unwrap()).collect();
+        let keystores: Vec<_> = dirs.iter().map(|dir| dir.path().join("node.pem")).collect();
         let mut starting = JoinSet::new();
-        for (id, dir) in (1..).zip(&dirs) {
+        for (id, (dir, keystore)) in (1..).zip(dirs.iter().zip(&keystores)) {
             let flags = [
                 ("listeners", "PLAINTEXT://127.0.0.1:0".to_owned()),
                 ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned()),
                 ("super.users", "User:ANONYMOUS".to_owned()),
                 ("node.id", i32::to_string(&id)),
                 ("controller.quorum.voters", voters.join(",")),
-                ("log.dirs", dir.path().to_str().unwrap().to_owned()),
+                ("log.dirs", dir.path().join("data").to_str().unwrap().to_owned()),
             ];
-            let flags = flags.into_iter().chain(security(id));
+            let flags = flags.into_iter().chain(security(id, keystore));
             let flags = flags.map(|(name, value)| (name.to_owned(), value)).collect();
             let config = load(Sources { flags, ..Sources::default() }).expect("the settings are good").config;
             let start = async move { (id, Server::start(config, Env::real()).await.expect("the node starts")) };
@@ -82,7 +87,13 @@ impl Nodes {
         }
         let mut running = runtime.block_on(starting.join_all());
         running.sort_by_key(|(id, _)| *id);
-        Self { runtime, running, inter_broker, _dirs: dirs }
+        Self { runtime, running, inter_broker, keystores, _dirs: dirs }
+    }
+
+    /// Has a node read its certificate anew.
+    fn renew(&self, index: usize, signed: &Signed) {
+        write_keystore(&self.keystores[index], signed);
+        self.runtime.block_on(self.running[index].1.renew_certificates());
     }
 
     fn client(&self) -> TestClient {
@@ -115,6 +126,14 @@ impl Nodes {
         }
         assert_eq!(served, 2, "each partition has a leader, which has a follower");
     }
+}
+
+fn of_node(authority: &Authority, id: i32) -> Signed {
+    authority.sign_for(&format!("node-{id}"), &["127.0.0.1"])
+}
+
+fn write_keystore(path: &Path, Signed { certificate, key }: &Signed) {
+    std::fs::write(path, format!("{key}{certificate}")).unwrap();
 }
 
 impl Drop for Nodes {
@@ -192,4 +211,34 @@ fn a_certificate_of_the_cluster_speaks_for_its_own_node_alone() {
             }
         }
     });
+}
+
+#[test]
+fn nodes_go_on_when_their_certificates_are_renewed_one_after_the_other() {
+    let (old, new, stranger) = (Authority::new("old"), Authority::new("new"), Authority::new("stranger"));
+    let nodes = Nodes::start_trusting(&old, &(old.pem() + &new.pem()));
+    let own = of_node(&new, 2);
+    let shows_one_of = |index: usize, authority: &Authority| {
+        wait(async { connect_to(nodes.inter_broker[index], authority, Some(&own)).await.is_ok() })
+    };
+    // The other nodes would not take it.
+    nodes.renew(0, &of_node(&stranger, 1));
+    assert!(shows_one_of(0, &old) && !shows_one_of(0, &stranger));
+
+    let mut client = nodes.client();
+    let mut create = |name: &str| {
+        let topic = CreatableTopic {
+            name: name.to_owned(),
+            num_partitions: 1,
+            replication_factor: NODES as i16,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 20_000, ..Default::default() };
+        assert_eq!(client.ask(&request).topics[0].error_code, ErrorCode::NONE, "{name}");
+    };
+    for (index, id) in [(0, 1), (1, 2)] {
+        nodes.renew(index, &of_node(&new, id));
+        assert!(shows_one_of(index, &new) && !shows_one_of(index, &old));
+        create(&format!("after-{id}"));
+    }
 }

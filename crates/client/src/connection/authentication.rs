@@ -48,6 +48,7 @@ pub(super) async fn authenticate(
             answer.verify(&last.auth_bytes).map_err(failed)?;
             last
         }
+        Mechanism::OAuthBearer => return Err(session.refused("it is no mechanism of this client".to_owned())),
     };
     let lifetime = u64::try_from(last.session_lifetime_ms).unwrap_or_default();
     Ok((lifetime > 0).then(|| Duration::from_millis(lifetime) * SESSION_PERCENT / 100))

@@ -11,15 +11,17 @@ use crate::{BrokerConfig, ConfigError, Endpoint, Setting, settings};
 
 /// What the names of settings of one listener begin with.
 pub const PREFIX: &str = "listener.name.";
-/// Settings that may be for one mechanism of a listener, too.
+/// Settings that may be for one mechanism of a listener, too. Those of OAUTHBEARER are for no other.
 const OF_MECHANISMS: [&str; 2] = ["sasl.jaas.config", "connections.max.reauth.ms"];
 /// Settings of a broker that may be set for one listener, too.
 const LIMITS: [&str; 2] = ["max.connections", "max.connection.creation.rate"];
+const OF_OAUTHBEARER: &str = "sasl.oauthbearer.";
+const OAUTHBEARER: &str = "OAUTHBEARER";
 const CLIENT_AUTH: &str = "ssl.client.auth";
 const JAAS_CONFIG: &str = "sasl.jaas.config";
 
 /// The names of the SASL mechanisms that are served.
-pub const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+pub const MECHANISMS: &[&str] = &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER];
 
 settings! {
     /// The settings of one listener, typed.
@@ -50,6 +52,10 @@ settings! {
          listener counts.";
     "ssl.enabled.protocols" => ssl_enabled_protocols: Vec<String>
         = "TLSv1.2,TLSv1.3", EachOf(&["TLSv1.2", "TLSv1.3"]), ReadOnly, "The versions of TLS that are spoken.";
+    "ssl.allow.dn.changes" => ssl_allow_dn_changes: bool = "false", Any, ReadOnly,
+        "Whether a certificate that is renewed may be of another subject.";
+    "ssl.allow.san.changes" => ssl_allow_san_changes: bool = "false", Any, ReadOnly,
+        "Whether a certificate that is renewed may lack a subjectAltName of the one before.";
     "ssl.cipher.suites" => ssl_cipher_suites: Vec<String> = "", Any, ReadOnly,
         "The cipher suites that are taken.", ignored "all that are spoken here are safe, and no other is";
     "ssl.principal.mapping.rules" => ssl_principal_mapping_rules: String = "DEFAULT", Any, ReadOnly,
@@ -58,6 +64,26 @@ settings! {
         "How clients may say who they are. Kafka's default is GSSAPI, which is not served, so it has to be set.";
     "sasl.jaas.config" => sasl_jaas_config: Option<Password> = null, Any, ReadOnly,
         "Credentials of a mechanism: only what is set for a listener and a mechanism counts.";
+    "sasl.oauthbearer.jwks.endpoint.url" => sasl_oauthbearer_jwks_endpoint_url: Option<String> = null, Any, ReadOnly,
+        "Where the keys are that sign the tokens of OAUTHBEARER: https, a file, or http on this machine.";
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms" => sasl_oauthbearer_jwks_endpoint_refresh_ms: i64
+        = "3600000", AtLeast(1000), ReadOnly, "How often these keys are fetched anew. One that is not known is looked for at once.";
+    "sasl.oauthbearer.expected.issuer" => sasl_oauthbearer_expected_issuer: Option<String> = null, Any, ReadOnly,
+        "Who has to have issued a token (iss).";
+    "sasl.oauthbearer.expected.audience" => sasl_oauthbearer_expected_audience: Vec<String> = "", Any, ReadOnly,
+        "Whom a token has to be for (aud): one of these.";
+    "sasl.oauthbearer.sub.claim.name" => sasl_oauthbearer_sub_claim_name: String = "sub", Any, ReadOnly,
+        "The claim of a token that names its user.";
+    "sasl.oauthbearer.scope.claim.name" => sasl_oauthbearer_scope_claim_name: String = "scope", Any, ReadOnly,
+        "The claim of a token that has its scopes. They have a form, and grant nothing.";
+    "sasl.oauthbearer.clock.skew.seconds" => sasl_oauthbearer_clock_skew_seconds: i32 = "30", AtLeast(0), ReadOnly,
+        "How far the clocks of this broker and of those who sign tokens may be apart.";
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms" => sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: i64
+        = "100", Any, ReadOnly, "How soon a fetch of keys that failed is tried again.", ignored
+        "it is tried again every ten seconds";
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms" => sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: i64
+        = "10000", Any, ReadOnly, "How long a fetch of keys that failed waits at most.", ignored
+        "it is tried again every ten seconds";
     "sasl.server.max.receive.size" => sasl_server_max_receive_size: i32 = "65536", Between(1024, 524288), ReadOnly,
         "The largest request of a client that has not said yet who it is.";
     "connections.max.reauth.ms" => connections_max_reauth_ms: i64 = "0", AtLeast(0), ReadOnly,
@@ -78,7 +104,11 @@ pub fn find(name: &str) -> Option<&'static Setting> {
 impl ListenerConfig {
     /// The settings of a listener.
     pub fn of(config: &BrokerConfig, endpoint: &Endpoint) -> Result<Self, ConfigError> {
-        let own = |name: &str| config.said(&format!("{PREFIX}{}.{name}", endpoint.name.to_ascii_lowercase()));
+        let own = |name: &str| {
+            let of_mechanism = || of_mechanism(config, endpoint, OAUTHBEARER, name);
+            let of_mechanism = name.starts_with(OF_OAUTHBEARER).then(of_mechanism).flatten();
+            of_mechanism.or_else(|| config.said(&format!("{PREFIX}{}.{name}", endpoint.name.to_ascii_lowercase())))
+        };
         let is_sasl_ssl = endpoint.security_protocol == SecurityProtocol::SaslSsl;
         Self::typed(|setting| {
             // KIP-684: what is set for all listeners is meant for those without SASL.
@@ -116,7 +146,7 @@ pub fn max_reauth_ms(config: &BrokerConfig, endpoint: &Endpoint, mechanism: &str
 }
 
 fn of_mechanism<'a>(config: &'a BrokerConfig, endpoint: &Endpoint, mechanism: &str, name: &str) -> Option<&'a str> {
-    debug_assert!(OF_MECHANISMS.contains(&name));
+    debug_assert!(OF_MECHANISMS.contains(&name) || name.starts_with(OF_OAUTHBEARER));
     let (listener, mechanism) = (endpoint.name.to_ascii_lowercase(), mechanism.to_ascii_lowercase());
     config.said(&format!("{PREFIX}{listener}.{mechanism}.{name}"))
 }
@@ -142,8 +172,8 @@ pub fn check(config: &BrokerConfig, endpoint: &Endpoint) -> Result<(), ConfigErr
             MECHANISMS.join(", ")
         ));
     }
-    let has_plain = security_protocol.has_sasl() && own.sasl_enabled_mechanisms.iter().any(|one| one == "PLAIN");
-    if has_plain && jaas_config(config, endpoint, "PLAIN").is_none() {
+    let has = |name: &str| security_protocol.has_sasl() && own.sasl_enabled_mechanisms.iter().any(|one| one == name);
+    if has("PLAIN") && jaas_config(config, endpoint, "PLAIN").is_none() {
         let listener = name.to_ascii_lowercase();
         let general = match own.sasl_jaas_config {
             Some(_) => " (what is set for all listeners and mechanisms counts for none)",
@@ -152,6 +182,17 @@ pub fn check(config: &BrokerConfig, endpoint: &Endpoint) -> Result<(), ConfigErr
         return conflict(format!(
             "PLAIN at the listener {name} needs its users: set {PREFIX}{listener}.plain.{JAAS_CONFIG} to \
              org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME=\"PASSWORD\";{general}"
+        ));
+    }
+    // Without one of these a token would let in that is meant for others, or that anybody has signed.
+    let missing = [
+        ("jwks.endpoint.url", own.sasl_oauthbearer_jwks_endpoint_url.is_none()),
+        ("expected.issuer", own.sasl_oauthbearer_expected_issuer.as_deref().is_none_or(str::is_empty)),
+        ("expected.audience", own.sasl_oauthbearer_expected_audience.is_empty()),
+    ];
+    if let Some((missing, _)) = missing.into_iter().find(|(_, is_missing)| has(OAUTHBEARER) && *is_missing) {
+        return conflict(format!(
+            "{OAUTHBEARER} at the listener {name} needs to know whose tokens it takes: set {OF_OAUTHBEARER}{missing}"
         ));
     }
     Ok(())
@@ -235,6 +276,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_for_oauthbearer_of_one_listener_wins() {
+        let config = config(&[
+            LISTENERS,
+            KEY,
+            ("sasl.enabled.mechanisms", "OAUTHBEARER"),
+            ("sasl.oauthbearer.jwks.endpoint.url", "https://a/keys"),
+            ("sasl.oauthbearer.expected.issuer", "a"),
+            ("listener.name.sasl_ssl.sasl.oauthbearer.expected.issuer", "b"),
+            ("sasl.oauthbearer.expected.audience", "a"),
+            ("listener.name.sasl_ssl.sasl.oauthbearer.expected.audience", "b"),
+            ("listener.name.sasl_ssl.oauthbearer.sasl.oauthbearer.expected.audience", "c,d"),
+        ])
+        .unwrap();
+        let own = ListenerConfig::of(&config, &config.client_endpoints().unwrap()[1]).unwrap();
+        assert_eq!(own.sasl_oauthbearer_jwks_endpoint_url.as_deref(), Some("https://a/keys"));
+        assert_eq!(own.sasl_oauthbearer_expected_issuer.as_deref(), Some("b"));
+        assert_eq!(own.sasl_oauthbearer_expected_audience, ["c", "d"]);
+    }
+
+    #[test]
     fn with_sasl_only_a_listeners_own_client_auth_counts() {
         let auth = |name: &str| {
             let config = config(&[
@@ -266,14 +327,24 @@ mod tests {
     #[test]
     fn a_listener_without_what_it_needs_is_refused_in_words_that_name_it() {
         let sasl = ("listeners", "SASL_PLAINTEXT://127.0.0.1:9092");
+        let oauth = ("sasl.enabled.mechanisms", "OAUTHBEARER");
+        let url = ("sasl.oauthbearer.jwks.endpoint.url", "https://issuer/keys");
+        let issuer = ("sasl.oauthbearer.expected.issuer", "https://issuer");
         for (pairs, line) in [
             (&[("listeners", "SSL://127.0.0.1:9093")][..], "name their file with ssl.keystore.location"),
-            (&[sasl], "needs sasl.enabled.mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            (&[sasl], "needs sasl.enabled.mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTH"),
             (&[sasl, ("sasl.enabled.mechanisms", "GSSAPI")], "String must be one of: PLAIN"),
             (
                 &[sasl, ("sasl.enabled.mechanisms", "PLAIN"), ("sasl.jaas.config", "x")],
                 "set listener.name.sasl_plaintext.plain.sasl.jaas.config",
             ),
+            (&[sasl, oauth], "set sasl.oauthbearer.jwks.endpoint.url"),
+            (&[sasl, oauth, url], "set sasl.oauthbearer.expected.issuer"),
+            (
+                &[sasl, oauth, url, issuer, ("sasl.oauthbearer.expected.issuer", "")],
+                "set sasl.oauthbearer.expected.issuer",
+            ),
+            (&[sasl, oauth, url, issuer], "set sasl.oauthbearer.expected.audience"),
         ] {
             let error = config(pairs).unwrap_err();
             assert!(error.contains(line), "{error}");

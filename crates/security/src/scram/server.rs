@@ -20,7 +20,7 @@ use ring::{digest, hmac};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::{Credential, Hash, SALT_RANDOM_BYTES, salt};
-use crate::Secret;
+use crate::{Secret, sasl_name};
 
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
@@ -227,18 +227,7 @@ fn printable(value: &str) -> Result<&str> {
 
 /// A name in which comma and equals sign are escaped.
 fn unescape(value: &str) -> Result<String> {
-    let mut parts = value.split('=');
-    let mut name = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (letter, rest) = match part.split_at_checked(2) {
-            Some(("2C", rest)) => (',', rest),
-            Some(("3D", rest)) => ('=', rest),
-            _ => return Err(Refused::Malformed),
-        };
-        name.push(letter);
-        name.push_str(rest);
-    }
-    if name.is_empty() { Err(Refused::Malformed) } else { Ok(name) }
+    sasl_name::unescape(value).ok_or(Refused::Malformed)
 }
 
 /// `NAME=VALUE`, of letters and of anything that is no comma.

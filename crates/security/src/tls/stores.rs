@@ -85,6 +85,15 @@ impl StoreConfig {
         true
     }
 
+    /// The file that a setting names.
+    pub fn location(&self, name: &str) -> Option<&str> {
+        match name {
+            KEY_LOCATION => self.keystore_location.as_deref(),
+            TRUST_LOCATION => self.truststore_location.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Our key and certificates, where there are any.
     pub fn identity(&self, read: ReadFile<'_>) -> Result<Option<Identity>, TlsError> {
         let identity = self.read_identity(read)?;

@@ -314,6 +314,70 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn a_certificate_follows_one_of_the_same_names() {
+    let ours = Authority::new("ours");
+    let load = |name: &str, hosts: &[&str], until: i32| {
+        let key = KeyPair::generate().unwrap();
+        let mut params =
+            CertificateParams::new(hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let stores = StoreConfig {
+            keystore_certificate_chain: Some(params.signed_by(&key, &ours.0).unwrap().pem()),
+            keystore_key: secret(&key.serialize_pem()),
+            ..StoreConfig::default()
+        };
+        ServerTlsConfig { stores, ..ServerTlsConfig::default() }.load(&stored).unwrap()
+    };
+    // 2025-01-01.
+    const NOW_MS: i64 = 1_735_689_600_000;
+    let old = load("a", &["x", "y"], 2030);
+    let check = |next: &ServerTls, subject, alternative_names| {
+        old.check_successor(next, AllowedChanges { subject, alternative_names }, NOW_MS)
+    };
+    assert_eq!(check(&load("a", &["z", "y", "x"], 2031), false, false), Ok(()));
+    let renamed = load("b", &["x", "y"], 2031);
+    let (of_a, of_b) = (old.subject.clone(), renamed.subject.clone());
+    assert_eq!(check(&renamed, false, true), Err(SuccessorError::Subject { old: of_a, new: of_b }));
+    assert_eq!(check(&renamed, true, false), Ok(()));
+    let elsewhere = load("a", &["x", "z"], 2031);
+    assert_eq!(check(&elsewhere, true, false), Err(SuccessorError::AlternativeNames));
+    assert_eq!(check(&elsewhere, false, true), Ok(()));
+    assert_eq!(check(&load("a", &["x", "y"], 2024), true, true), Err(SuccessorError::Expired));
+}
+
+#[test]
+fn nodes_with_the_old_and_the_new_certificate_take_each_other() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let load = |signer: &Authority, trusted: &[&Authority]| {
+        let trusted = trusted.iter().map(|authority| authority.0.pem()).collect::<String>();
+        let stores = StoreConfig { truststore_certificates: Some(trusted), ..signer.sign("node") };
+        let config = ServerTlsConfig { stores, client_auth: ClientAuth::Required, versions: Versions::default() };
+        config.load(&stored).unwrap()
+    };
+    const NOW_MS: i64 = 1_735_689_600_000;
+    let check = |old: &ServerTls, next: &ServerTls| old.check_successor_among_nodes(next, NOW_MS);
+    let old = load(&ours, &[&ours]);
+    assert_eq!(check(&old, &load(&ours, &[&ours])), Ok(()));
+    let unknown_to_old = load(&theirs, &[&ours, &theirs]);
+    let unknown_to_new = load(&ours, &[&theirs]);
+    for next in [&unknown_to_old, &unknown_to_new] {
+        assert!(matches!(check(&old, next), Err(SuccessorError::Untrusted(_))));
+    }
+    assert_eq!(check(&load(&ours, &[&ours, &theirs]), &unknown_to_old), Ok(()));
+}
+
+#[test]
+fn files_that_are_the_same_are_known_to_be() {
+    let stores = StoreConfig { key_password: secret(PASSWORD), ..keystore("encrypted.pem", None) };
+    let config = ServerTlsConfig { stores, ..ServerTlsConfig::default() };
+    let longer = |path: &str| stored(path).map(|bytes| [&bytes[..], b"\n"].concat());
+    let first = config.load(&stored).unwrap();
+    assert!(first.is_of_same_files(&config.load(&stored).unwrap()));
+    assert!(!first.is_of_same_files(&config.load(&longer).unwrap()));
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let stores = StoreConfig { key_password: secret("a secret"), ..keystore("a", Some("a secret")) };
     assert!(!format!("{stores:?}").contains("a secret"));

@@ -43,6 +43,7 @@ impl Connection {
         self.pending.len() < PENDING_MAX
             && self.closing.is_none()
             && self.muted_until.is_none()
+            && !self.phase.holds_frame()
             && self.can_add_pending()
             && self.output.memory() < UNSENT_MEMORY_MAX
             && self.output.unsent() < UNSENT_MAX

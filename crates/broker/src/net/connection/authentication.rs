@@ -6,9 +6,11 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use platform::Env;
 use security::Mechanism;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
@@ -24,7 +26,7 @@ use crate::api::{self, Peer, Started};
 use crate::close_reason::CloseReason;
 use crate::frame::Frame;
 use crate::partition::PendingCommits;
-use crate::security::{Authenticated, Exchange, Ground, Step};
+use crate::security::{Authenticated, Exchange, Ground, KeysWait, Step};
 use crate::stats::{Stage, Stopwatch};
 use crate::stream::Stream;
 
@@ -46,8 +48,17 @@ pub(super) enum Phase {
     Authenticating {
         exchange: Box<Exchange>,
         until: Instant,
+        /// A frame that is to come once more.
+        held: Option<Box<HeldFrame>>,
     },
     Open(Session),
+}
+
+/// A token whose key was not known, until the keys have been fetched anew.
+pub(super) struct HeldFrame {
+    frame: Bytes,
+    /// `None` when they have been.
+    wait: Option<KeysWait>,
 }
 
 /// A connection whose client is known.
@@ -73,6 +84,31 @@ impl Phase {
         }
     }
 
+    fn authenticating(exchange: Exchange, until: Instant) -> Self {
+        Self::Authenticating { exchange: Box::new(exchange), until, held: None }
+    }
+
+    /// Whether a frame is to come once more before the next one.
+    pub(super) fn holds_frame(&self) -> bool {
+        matches!(self, Self::Authenticating { held: Some(_), .. })
+    }
+
+    /// Until the frame that is held may come once more. Pending where none is held.
+    pub(super) fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self::Authenticating { held: Some(held), .. } = self else { return Poll::Pending };
+        if let Some(wait) = &mut held.wait {
+            std::task::ready!(wait.as_mut().poll(cx));
+            held.wait = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// The frame that may come once more.
+    pub(super) fn take_held(&mut self) -> Option<Bytes> {
+        let Self::Authenticating { held, .. } = self else { return None };
+        held.take_if(|held| held.wait.is_none()).map(|held| held.frame)
+    }
+
     /// Whether the next frame has no header.
     pub(super) fn takes_raw_tokens(&self) -> bool {
         matches!(self, Self::Authenticating { exchange, .. } if exchange.takes_raw_tokens())
@@ -85,7 +121,7 @@ impl Connection {
         let protocol = peer.security.protocol();
         match (protocol.has_tls(), protocol.has_sasl()) {
             (true, _) => Phase::Handshaking { until },
-            (false, true) => Phase::Authenticating { exchange: Box::new(Exchange::new()), until },
+            (false, true) => Phase::authenticating(Exchange::new(), until),
             (false, false) => Phase::Open(Session::default()),
         }
     }
@@ -109,7 +145,7 @@ impl Connection {
             self.peer = Peer { certificate, ..Peer::clone(&self.peer) }.into();
         }
         if self.peer.security.protocol().has_sasl() {
-            self.phase = Phase::Authenticating { exchange: Box::new(Exchange::new()), until: *until };
+            self.phase = Phase::authenticating(Exchange::new(), *until);
             return Ok(());
         }
         let principal = self.peer.security.principal_of(certificates)?;
@@ -125,8 +161,8 @@ impl Connection {
         let now = Instant::now();
         let is_soon = renewed.is_some_and(|renewed| now < renewed + AGAIN_INTERVAL_MIN);
         if self.first_key() == Some(SaslHandshakeRequest::API.key) && !is_soon {
-            let exchange = Box::new(Exchange::again(self.peer.principal.clone(), *mechanism));
-            self.phase = Phase::Authenticating { exchange, until: now + AUTHENTICATION_TIMEOUT };
+            let exchange = Exchange::again(self.peer.principal.clone(), *mechanism);
+            self.phase = Phase::authenticating(exchange, now + AUTHENTICATION_TIMEOUT);
         } else if now >= *expires {
             return Err(CloseReason::SessionExpired);
         }
@@ -151,8 +187,9 @@ impl Connection {
         let body = frame.slice(4..);
         let listener = self.peer.security.clone();
         let image = self.broker.metadata.load();
-        let ground = Ground { listener: &listener, image: &image, random: &*self.broker.env.random };
-        let Phase::Authenticating { exchange, .. } = &mut self.phase else { unreachable!("it is not open") };
+        let Env { clock, random, .. } = &self.broker.env;
+        let ground = Ground { listener: &listener, image: &image, random: &**random, now_ms: clock.now_ms() };
+        let Phase::Authenticating { exchange, held, .. } = &mut self.phase else { unreachable!("it is not open") };
         let mut row = table::row(SaslHandshakeRequest::API.key);
         let step = if exchange.takes_raw_tokens() {
             exchange.raw_token(&ground, &body)
@@ -171,6 +208,7 @@ impl Connection {
         };
         match step {
             Step::Versions => unreachable!("it has been answered"),
+            Step::Later(wait) => *held = Some(Box::new(HeldFrame { frame: frame.clone(), wait: Some(wait) })),
             Step::Answer(answer) => self.wait_for(answered(answer), row),
             Step::Authenticated(answer, authenticated) => {
                 self.open(authenticated);
