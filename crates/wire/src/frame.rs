@@ -157,7 +157,7 @@ mod tests {
     use crate::Records;
     use crate::api::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
     use crate::api::fetch::{FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData};
-    use crate::api::metadata::MetadataRequest;
+    use crate::api::metadata::{MetadataRequest, MetadataResponse};
 
     fn header(bytes: &[u8]) -> Result<RequestHeader> {
         RequestHeader::read(&mut Reader::new(&Bytes::copy_from_slice(bytes), 0, false))
@@ -242,7 +242,7 @@ mod tests {
         }
         // Metadata has no such field before version 3.
         let written = |version| {
-            let response = crate::api::metadata::MetadataResponse::default();
+            let response = MetadataResponse::default();
             write_response(&mut BytesMut::new(), &MetadataRequest::API, version, 1, &response).unwrap()
         };
         assert_eq!(written(2).throttle_time, None);

@@ -64,7 +64,7 @@ pub(super) async fn handle(
         let topic = name_of(topic).and_then(|name| image.topic(&name));
         topic.map_or(0, |topic| topic.partitions.len())
     };
-    let exceeding = quota.take_exceeding(&mut topics, &name_of, partitions);
+    let exceeding = quota.take_exceeding(&mut topics, name_of, partitions);
     let (timeout_ms, topic_names) = (request.timeout_ms, Vec::new());
     let answer = broker.controller.ask(DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
     let mut response = controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {

@@ -262,17 +262,17 @@ mod tests {
 
     #[test]
     fn a_limit_of_one_listener_counts_beside_that_of_all() {
-        let config = config(&[
+        let limited = config(&[
             ("listeners", "PLAINTEXT://127.0.0.1:9092"),
             ("listener.name.plaintext.max.connections", "7"),
             ("listener.name.plaintext.max.connection.creation.rate", "8"),
             ("max.connections", "9"),
         ])
         .unwrap();
-        assert_eq!((config.max_connections, max_connections(&config, "PLAINTEXT")), (9, Some(7)));
-        assert_eq!(max_connection_creation_rate(&config, "PLAINTEXT"), Some(8));
-        assert_eq!(max_connections(&config, "SSL"), None);
-        assert!(self::tests::config(&[("listener.name.plaintext.max.connections", "-1")]).is_err());
+        assert_eq!((limited.max_connections, max_connections(&limited, "PLAINTEXT")), (9, Some(7)));
+        assert_eq!(max_connection_creation_rate(&limited, "PLAINTEXT"), Some(8));
+        assert_eq!(max_connections(&limited, "SSL"), None);
+        assert!(config(&[("listener.name.plaintext.max.connections", "-1")]).is_err());
     }
 
     #[test]
