@@ -1,5 +1,5 @@
-//! The recipes of docs/security.md, as they stand there: files are written, commands run in turn, and what they print is
-//! what the page says. Only the ports are others.
+//! The recipes of docs/security.md, as they stand there: files are written, commands run in turn, and what they print
+//! is what the page says. Only the ports are others.
 
 #![expect(clippy::disallowed_methods, reason = "a test reads the page and writes the files that are on it")]
 
@@ -159,8 +159,11 @@ fn fails(kitchen: &Kitchen, text: &str) -> String {
 fn one_broker_with_tls_and_users() {
     let mut kitchen = Kitchen::new();
     kitchen.follow("## TLS and users");
-    let wrong = "sed s/alice-secret/guess/ alice.properties >wrong.properties; parshall topic list --command-config wrong.properties";
-    assert!(fails(&kitchen, wrong).contains("does not let alice in"));
+    let wrong = "sed s/alice-secret/guess/ alice.properties >wrong.properties";
+    assert!(
+        fails(&kitchen, &format!("{wrong}; parshall topic list --command-config wrong.properties"))
+            .contains("does not let alice in")
+    );
     assert!(fails(&kitchen, "env -u PARSHALL_COMMAND_CONFIG parshall topic list").starts_with("error: "));
 }
 
@@ -171,8 +174,11 @@ fn clients_with_certificates_and_mapping_rules() {
     let text = fails(&kitchen, "parshall topic delete orders --command-config bob.properties");
     assert!(text.contains("AUTHORIZATION_FAILED"), "{text}");
     // A node's certificate is no client's.
-    let node = "sed s/client-bob/node-1/ bob.properties >node.properties; parshall topic list --command-config node.properties";
-    assert!(fails(&kitchen, node).starts_with("error: "));
+    let node = "sed s/client-bob/node-1/ bob.properties >node.properties";
+    assert!(
+        fails(&kitchen, &format!("{node}; parshall topic list --command-config node.properties"))
+            .starts_with("error: ")
+    );
 }
 
 #[test]

@@ -37,8 +37,9 @@ enum Command {
 
 /// Add ACLs: one for each principal, host, operation and resource that are named.
 ///
-/// A deny wins over every allow. READ, WRITE, DELETE and ALTER allow DESCRIBE too, ALTER_CONFIGS allows DESCRIBE_CONFIGS.
-/// --producer and --consumer stand for the operations that producers and consumers need. One that is there already stays.
+/// A deny wins over every allow. READ, WRITE, DELETE and ALTER allow DESCRIBE too, ALTER_CONFIGS allows
+/// DESCRIBE_CONFIGS. --producer and --consumer stand for the operations that producers and consumers need. An ACL that
+/// is there already stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

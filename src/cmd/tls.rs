@@ -1,7 +1,7 @@
 //! `parshall tls`: authorities and certificates of a cluster and of its clients, as files in one directory.
 //!
-//! Nodes have an authority of their own: whoever shows a certificate of it at an inter-broker listener is a node, and may
-//! do everything there. So no certificate of a client is signed by it. A file that is there is never written again.
+//! Nodes have an authority of their own: whoever shows a certificate of it at an inter-broker listener is a node, and
+//! may do everything there. So no certificate of a client is signed by it. A file that is there is never written again.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -54,15 +54,15 @@ enum Command {
 /// Make an authority, and certificates for the nodes of a cluster and for clients.
 ///
 /// Each file node-ID.pem and client-NAME.pem has a key and its certificate (ECDSA P-256). Nodes are trusted by ca.pem,
-/// clients by clients-ca.pem. What is there stays as it is: the same command with more nodes or clients makes those that
-/// are missing. Whoever has ca-key.pem can make nodes, and with clients-ca-key.pem clients: keep both elsewhere.
+/// clients by clients-ca.pem. What is there stays as it is: the same command with more nodes or clients makes those
+/// that are missing. Whoever has ca-key.pem can make nodes, and with clients-ca-key.pem clients: keep both elsewhere.
 ///
 /// Printed are the settings of each node and client.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall tls init --dir tls --node 1=kafka.example.com
-  parshall tls init --dir tls --node 1=kafka-1.example.com,10.0.0.1 --node 2=kafka-2.example.com --node 3=kafka-3.example.com
+  parshall tls init --dir tls --node 1=kafka-1.example.com,10.0.0.1 --node 2=kafka-2.example.com
   parshall tls init --dir tls --client alice --client bob --days 90")]
 struct Init {
     /// Where the files are, or are to be
@@ -75,7 +75,8 @@ struct Init {
     #[arg(long, value_name = "NAME", value_parser = client_name)]
     client: Vec<String>,
     /// How many days certificates are good for. Authorities are for ten years
-    #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Print one JSON object
     #[arg(long)]

@@ -34,8 +34,8 @@ pub(super) fn read(flags: &[String], random: &dyn Random) -> Result<Vec<ScramKey
                 let user = user(flag, random).map_err(|reason| Usage(format!("--add-scram: {reason}")))?;
                 let name = user.name.escape_debug();
                 tracing::warn!(
-                    "every process of this machine can read the password of {name} in this command; --add-scram @FILE reads \
-                     it from a file"
+                    "every process of this machine can read the password of {name} in this command; --add-scram @FILE \
+                     reads it from a file"
                 );
                 users.push(user);
             }

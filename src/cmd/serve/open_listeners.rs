@@ -21,8 +21,8 @@ pub(super) fn check(config: &BrokerConfig, is_insecure: bool) -> Result<()> {
         eprintln!("{line}");
     }
     bail!(Usage(format!(
-        "{names}: other machines reach this listener, and it does not ask clients who they are; the three lines above ask \
-         for users and passwords over TLS ('parshall tls init' makes the file, --add-scram the first user, \
+        "{names}: other machines reach this listener, and it does not ask clients who they are; the three lines above \
+         ask for users and passwords over TLS ('parshall tls init' makes the file, --add-scram the first user, \
          docs/security.md has all of it), and with --insecure everybody who reaches it may do everything"
     )))
 }
