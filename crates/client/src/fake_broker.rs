@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use bytes::{Bytes, BytesMut};
+use security::oauth;
 use security::plain::Users;
 use security::scram::server::{ClientFirst, Login, UnknownUsers};
 use security::scram::{Credential, Hash};
@@ -17,6 +18,7 @@ use wire::{ErrorCode, Reader};
 
 pub(crate) const USER: &str = "alice";
 pub(crate) const PASSWORD: &str = "alice's secret";
+const GOOD_TOKEN: &str = "good";
 const ITERATIONS: u32 = 4096;
 /// A proof that proves nothing.
 const FORGED: &str = "v=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -89,6 +91,13 @@ impl FakeBroker {
                 Err(_) if self.is_impostor => accepted(FORGED.to_owned()),
                 Err(reason) => refused(reason.to_string()),
             };
+        }
+        if let Ok(first) = oauth::ClientFirst::read(token) {
+            let is_good = first.token.expose() == GOOD_TOKEN;
+            return accepted(if is_good { String::new() } else { oauth::FAILURE.to_owned() });
+        }
+        if token == oauth::ACKNOWLEDGEMENT {
+            return refused(oauth::FAILURE.to_owned());
         }
         if let Ok(first) = ClientFirst::read(token) {
             let password = if self.is_impostor { "a guess" } else { PASSWORD };

@@ -16,12 +16,14 @@ mod by_partition;
 mod client;
 mod connection;
 mod consumer;
+mod document;
 mod error;
 #[cfg(test)]
 mod fake_broker;
 #[cfg(test)]
 mod fake_cluster;
 mod fetch;
+mod file;
 mod group;
 mod health;
 mod isolation;
@@ -54,6 +56,7 @@ pub use bootstrap_server::bootstrap_server;
 pub use client::{Client, ClientConfig, Retry};
 pub use connection::{Connection, ConnectionConfig, ConnectionError, PendingFrame, PendingResponse};
 pub use consumer::{ConsumedRecord, Consumer, ConsumerConfig, FetchTotals, ResetOffset};
+pub use document::{Document, DocumentError, DocumentSource, UrlError};
 pub use error::ClientError;
 pub use fetch::FetchedBatches;
 pub use group::{CommittedOffset, Group, GroupConfig, Membership};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use security::Secret;
 
-use crate::sasl::Credentials;
+use crate::sasl::{Credentials, OAuthConfig};
 use crate::security_error::{SecurityError, ignored, wrong};
 use crate::tls::{Tls, TlsConfig};
 
@@ -24,6 +24,7 @@ pub struct SecurityConfig {
     has_sasl: bool,
     mechanism: Option<String>,
     jaas: Option<Secret>,
+    oauth: OAuthConfig,
     tls: TlsConfig,
 }
 
@@ -55,9 +56,10 @@ impl SecurityConfig {
             }
             "sasl.mechanism" => self.mechanism = Some(value.to_owned()),
             "sasl.jaas.config" => self.jaas = Some(Secret::new(value.to_owned())),
+            _ if self.oauth.set(name, value) => {}
             "security.providers" => return Err(ignored(name, "it is for a JVM")),
             _ if SASL_IGNORED.iter().any(|prefix| name.starts_with(prefix)) => {
-                return Err(ignored(name, "neither PLAIN nor SCRAM uses it"));
+                return Err(ignored(name, "no mechanism here uses it"));
             }
             _ => return self.tls.set(name, value),
         }
@@ -74,7 +76,7 @@ impl SecurityConfig {
     fn credentials(&self) -> Result<Credentials, SecurityError> {
         let mechanism = self.mechanism.as_deref().ok_or(SecurityError::NoMechanism)?;
         let missing = SecurityError::Missing { name: "sasl.jaas.config", because: "a security.protocol with SASL" };
-        Credentials::new(mechanism, self.jaas.as_ref().ok_or(missing)?.expose())
+        Credentials::new(mechanism, self.jaas.as_ref().ok_or(missing)?.expose(), &self.oauth)
     }
 }
 
@@ -89,7 +91,7 @@ mod tests {
     }
 
     const PLAIN: &str =
-        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"secret\";";
+        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"hush\";";
 
     #[test]
     fn plaintext_needs_nothing() {
@@ -108,7 +110,7 @@ mod tests {
             [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "GSSAPI"), ("sasl.jaas.config", PLAIN)];
         assert_eq!(
             config(&kerberos).load().unwrap_err().to_string(),
-            "sasl.mechanism GSSAPI is not there; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are"
+            "sasl.mechanism GSSAPI is not there; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are"
         );
         let plain = [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", PLAIN)];
         assert!(config(&plain).load().unwrap().sasl.is_some());
@@ -119,7 +121,7 @@ mod tests {
         let config =
             config(&[("security.protocol", "SASL_SSL"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", PLAIN)]);
         let shown = format!("{config:?} {:?}", config.credentials());
-        assert!(!shown.contains("secret"), "{shown}");
+        assert!(!shown.contains("hush"), "{shown}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use security::Mechanism;
 use security::tls::TlsError;
 
+use crate::document::UrlError;
+
 /// Why a setting of security was not taken, or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecurityError {
@@ -18,6 +20,8 @@ pub enum SecurityError {
     Mechanism { mechanism: String },
     #[error("sasl.mechanism is not set, which to Kafka means GSSAPI; that is not there, {} are", Mechanism::names())]
     NoMechanism,
+    #[error("{name} {error}")]
+    Url { name: &'static str, error: UrlError },
     #[error("sasl.jaas.config {reason}")]
     Jaas { reason: String },
     #[error(transparent)]

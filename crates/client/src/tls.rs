@@ -5,8 +5,6 @@
 
 mod verifier;
 
-use std::fs::File;
-use std::io::Read;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::{fmt, io};
@@ -19,8 +17,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use verifier::Verifier;
 
+use crate::file::read_file;
 use crate::security_error::{SecurityError, ignored, wrong};
-use crate::system_error::reason;
 
 /// The settings whose names begin with `ssl.`.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,15 +92,6 @@ impl TlsConfig {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() { Err(SecurityError::NoRoots) } else { Ok((roots, Vec::new())) }
     }
-}
-
-/// A file that the user names. One that is too large is read as far as shows it.
-#[expect(clippy::disallowed_methods, reason = "a file that the user names")]
-fn read_file(path: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| reason(&error))?;
-    let read = file.take(tls::STORE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| reason(&error)).map(|_| bytes)
 }
 
 /// How to make TLS of a connection.

@@ -129,7 +129,7 @@ mod tests {
         let written =
             |from: u32, now: Instant| (from..from + 20_000).filter_map(|n| limit.count_line(address(n), now)).count();
         assert_eq!(written(0, now), PEERS_MAX + LINES_MAX_DEFAULT as usize);
-        assert_eq!(limit.0.lock().known.len(), PEERS_MAX + 1);
+        assert_eq!(limit.peers.lock().known.len(), PEERS_MAX + 1);
         let later = now + INTERVAL;
         assert_eq!(
             written(20_000, later),

@@ -12,9 +12,6 @@ pub enum Mechanism {
 impl Mechanism {
     pub const ALL: [Self; 4] = [Self::Plain, Self::Scram(Hash::Sha256), Self::Scram(Hash::Sha512), Self::OAuthBearer];
 
-    /// Those that our own client logs in with.
-    pub const OF_CLIENT: [Self; 3] = [Self::Plain, Self::Scram(Hash::Sha256), Self::Scram(Hash::Sha512)];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
@@ -29,9 +26,9 @@ impl Mechanism {
         Self::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
 
-    /// The names of those of our client, for messages.
+    /// The names of all, for messages.
     pub fn names() -> String {
-        Self::OF_CLIENT.map(Self::name).join(", ")
+        Self::ALL.map(Self::name).join(", ")
     }
 
     /// What a client is told whose login is refused, whatever the reason (`SaslServerAuthenticator`). Those of PLAIN
@@ -68,6 +65,6 @@ mod tests {
             Mechanism::Scram(Hash::Sha256).refusal(false),
             "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
         );
-        assert_eq!(Mechanism::names(), "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512");
+        assert_eq!(Mechanism::names(), "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER");
     }
 }

@@ -87,7 +87,7 @@ impl Certificates {
             Err(error) => {
                 if is_news {
                     tls.refusals.add(1);
-                    tracing::warn!(listener = &*listener.name, %error, "the listener keeps the certificate that it has");
+                    tracing::warn!(listener = &*listener.name, %error, "the listener keeps the certificate it has");
                 }
                 Err(error)
             }

@@ -336,8 +336,8 @@ impl Login {
         let subject = token.subject;
         if let Some(other) = first.authorization_id.filter(|id| *id != subject) {
             let told = format!(
-                "Authentication failed: Client requested an authorization id ({other}) that is different from the token's \
-                 principal name ({subject})"
+                "Authentication failed: Client requested an authorization id ({other}) that is different from the \
+                 token's principal name ({subject})"
             );
             let why = "the user wants to act as another".to_owned();
             return Err(LoginFailure { told: Some(told), why });

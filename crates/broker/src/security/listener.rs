@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::DocumentSource;
 use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, Password, SecurityProtocol};
 use platform::Random;
 use rustls::ServerConfig;
@@ -17,7 +18,7 @@ use super::file::read_file;
 use super::listener_tls::ListenerTls;
 use super::nodes::{NodeLogin, NodeLoginError};
 use super::token_keys::TokenKeys;
-use super::token_source::{TokenSource, UrlError};
+use super::token_source::TokenSource;
 use super::{Principal, random_bytes};
 use crate::close_reason::CloseReason;
 
@@ -47,7 +48,7 @@ pub enum SecurityError {
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     #[error("sasl.oauthbearer.jwks.endpoint.url {0}")]
-    Url(#[from] UrlError),
+    Url(#[from] client::UrlError),
     #[error("sasl.jaas.config of OAUTHBEARER {0}")]
     Jaas(#[from] JaasError),
     #[error("sasl.jaas.config of OAUTHBEARER is for {module}; OAuthBearerLoginModule is expected")]
@@ -256,5 +257,5 @@ fn load_token_keys(own: &ListenerConfig, jaas: Option<&Password>, listener: Stri
         clock_skew_seconds: own.sasl_oauthbearer_clock_skew_seconds.unsigned_abs(),
     };
     let refresh_interval = Duration::from_millis(own.sasl_oauthbearer_jwks_endpoint_refresh_ms.unsigned_abs());
-    Ok(TokenKeys::new(listener, TokenSource::new(url, trusted)?, expected, refresh_interval))
+    Ok(TokenKeys::new(listener, TokenSource(DocumentSource::new(url, trusted)?), expected, refresh_interval))
 }

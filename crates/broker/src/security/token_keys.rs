@@ -112,13 +112,15 @@ impl TokenKeys {
         if is_known {
             tracing::debug!(%error, listener, url, known, "the keys that sign tokens still cannot be fetched");
         } else {
-            tracing::warn!(%error, listener, url, known, "the keys that sign tokens cannot be fetched; those known stay");
+            tracing::warn!(%error, listener, url, known, "cannot fetch the keys that sign tokens; those known stay");
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use client::DocumentSource;
+
     use super::*;
 
     fn expected() -> Expected {
@@ -142,7 +144,7 @@ mod tests {
     async fn keys_are_looked_for_when_one_is_missing_and_stay_when_there_are_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys.json");
-        let source = TokenSource::new(&format!("file://{}", path.display()), None).unwrap();
+        let source = TokenSource(DocumentSource::new(&format!("file://{}", path.display()), None).unwrap());
         let keys = Arc::new(TokenKeys::new("L".to_owned(), source, expected(), Duration::from_secs(3600)));
         let fetching = tokio::spawn(Arc::clone(&keys).run());
         keys.fetch_again().expect("the first is waited for").await;

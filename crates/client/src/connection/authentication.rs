@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use security::Mechanism;
+use security::oauth;
 use security::scram::client::{Scram, ScramError};
 use security::scram::{NONCE_BYTES, nonce};
 use tokio::task::spawn_blocking;
@@ -17,7 +18,7 @@ use wire::api::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 
 use super::Connection;
 use crate::ConnectionError;
-use crate::sasl::Credentials;
+use crate::sasl::{Credentials, TokenError};
 
 /// Since this version of SaslHandshake tokens follow in requests.
 const TOKENS_IN_REQUESTS: i16 = 1;
@@ -48,7 +49,20 @@ pub(super) async fn authenticate(
             answer.verify(&last.auth_bytes).map_err(failed)?;
             last
         }
-        Mechanism::OAuthBearer => return Err(session.refused("it is no mechanism of this client".to_owned())),
+        Mechanism::OAuthBearer => {
+            let tokens = credentials.tokens.as_ref().expect("with OAUTHBEARER there are tokens");
+            let token = tokens.token(&credentials.username, &credentials.password).await;
+            let token = token.map_err(|error| session.without_token(&error))?;
+            let last = session.send(oauth::client_first(&token)).await?;
+            if !last.auth_bytes.is_empty() {
+                // It has said what it does not like, and refuses us when we say that we have heard.
+                let said = String::from_utf8_lossy(&last.auth_bytes).into_owned();
+                let heard = String::from_utf8_lossy(oauth::ACKNOWLEDGEMENT).into_owned();
+                session.send(heard).await?;
+                return Err(session.refused(said));
+            }
+            last
+        }
     };
     let lifetime = u64::try_from(last.session_lifetime_ms).unwrap_or_default();
     Ok((lifetime > 0).then(|| Duration::from_millis(lifetime) * SESSION_PERCENT / 100))
@@ -68,6 +82,11 @@ impl Session<'_> {
             mechanism: mechanism.name(),
             reason,
         }
+    }
+
+    fn without_token(&self, error: &TokenError) -> ConnectionError {
+        let (address, reason) = (self.connection.address().to_owned(), format!("there is no token: {error}"));
+        if error.is_retriable() { ConnectionError::Connect { address, reason } } else { self.refused(reason) }
     }
 
     async fn choose_mechanism(&self) -> Result<(), ConnectionError> {

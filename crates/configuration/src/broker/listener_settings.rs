@@ -67,7 +67,7 @@ settings! {
     "sasl.oauthbearer.jwks.endpoint.url" => sasl_oauthbearer_jwks_endpoint_url: Option<String> = null, Any, ReadOnly,
         "Where the keys are that sign the tokens of OAUTHBEARER: https, a file, or http on this machine.";
     "sasl.oauthbearer.jwks.endpoint.refresh.ms" => sasl_oauthbearer_jwks_endpoint_refresh_ms: i64
-        = "3600000", AtLeast(1000), ReadOnly, "How often these keys are fetched anew. One that is not known is looked for at once.";
+        = "3600000", AtLeast(1000), ReadOnly, "How often these keys are fetched. One that is not known is looked for at once.";
     "sasl.oauthbearer.expected.issuer" => sasl_oauthbearer_expected_issuer: Option<String> = null, Any, ReadOnly,
         "Who has to have issued a token (iss).";
     "sasl.oauthbearer.expected.audience" => sasl_oauthbearer_expected_audience: Vec<String> = "", Any, ReadOnly,

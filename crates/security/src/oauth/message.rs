@@ -66,6 +66,11 @@ impl ClientFirst {
     }
 }
 
+/// The message of a client with this token.
+pub fn client_first(token: &Secret) -> String {
+    format!("n,,{SEPARATOR}{AUTH}=Bearer {}{SEPARATOR}{SEPARATOR}", token.expose())
+}
+
 /// All that messages have is ASCII without NUL.
 fn text(message: &[u8]) -> Result<&str> {
     if message.len() > MESSAGE_BYTES_MAX {
@@ -109,6 +114,13 @@ mod tests {
         assert_eq!(read("n,,\x01auth=Bearer a.b-_9.c\x01\x01"), token(None));
         assert_eq!(read("n,a=al=2Cice,\x01auth=bEARER   a.b-_9.c\x01\x01"), token(Some("al,ice")));
         assert_eq!(read("n,,\x01host=x y=\tz\x01auth=Bearer a.b-_9.c\x01port=1\x01\x01"), token(None));
+    }
+
+    #[test]
+    fn what_a_client_writes_a_server_reads() {
+        let token = Secret::new("a.b-_9.c".to_owned());
+        let first = ClientFirst::read(client_first(&token).as_bytes()).unwrap();
+        assert_eq!((first.token, first.authorization_id), (token, None));
     }
 
     #[test]
