@@ -1,13 +1,16 @@
 //! `parshall recover`: how to go on with a node whose metadata is damaged.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use broker::recover::{self, Action, Node, Plan};
+use configuration::BrokerConfig;
+use configuration::load::{Sources, load};
 use platform::Env;
 use serde_json::{Value, json};
 
 use super::output;
+use super::serve::config_file;
 
 /// Go on with a node that does not start because its metadata is damaged or missing.
 ///
@@ -26,7 +29,7 @@ use super::output;
 Examples:
   parshall recover --data-dir /var/lib/parshall
   parshall recover --data-dir /var/lib/parshall --confirm
-  parshall recover --data-dir /var/lib/parshall --rejoin --confirm")]
+  parshall recover --data-dir /var/lib/parshall --config /etc/parshall/server.properties --rejoin --confirm")]
 pub(crate) struct Args {
     /// Directory of the data (the setting `log.dirs`)
     #[arg(long, value_name = "DIR", default_value = "parshall-data")]
@@ -46,6 +49,9 @@ pub(crate) struct Args {
     /// Ports between brokers of other nodes, where nothing on the disk says where those are
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', conflicts_with = "alone")]
     bootstrap_controller: Vec<String>,
+    /// The configuration of the node, which says how nodes know each other; without, they are asked in plain text
+    #[arg(long, value_name = "FILE", conflicts_with = "alone")]
+    config: Option<PathBuf>,
     /// Rejoin others that cannot be asked. If most of them lack their metadata, that of the cluster is lost
     #[arg(long, conflicts_with_all = ["alone", "bootstrap_controller"])]
     without_quorum: bool,
@@ -61,6 +67,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         bail!("{dir} is not there; --data-dir names the directory of the node's data");
     }
     let _lock = recover::lock(&args.data_dir).await.context("the node has to be down")?;
+    let config = args.config.as_deref().map(config).transpose()?;
     let node = match (args.alone, args.rejoin) {
         (true, _) => Node::Alone,
         (_, true) => Node::OneOfSeveral,
@@ -73,7 +80,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let mut told = to_json(&plan);
     let is_needed = !matches!(plan.action, Action::Nothing);
     if is_needed && !args.without_quorum {
-        let leader = plan.find_leader(&args.bootstrap_controller).await;
+        let leader = plan.find_leader(&args.bootstrap_controller, config.as_ref()).await;
         let leader = leader.context("the metadata stays as it is; --without-quorum sets it aside all the same")?;
         told["leader"] = leader.into();
         if let Some(leader) = leader.filter(|_| !args.json) {
@@ -97,6 +104,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         output::print_json(&told)?;
     }
     Ok(())
+}
+
+fn config(path: &Path) -> Result<BrokerConfig> {
+    let sources = Sources { file: Some(config_file(path)?), ..Sources::default() };
+    Ok(load(sources).with_context(|| format!("{} is no configuration of a node", path.display()))?.config)
 }
 
 fn describe(plan: &Plan) {

@@ -1,7 +1,7 @@
 //! `parshall serve`: runs the broker until SIGTERM or Ctrl-C. Alone it is a cluster of one.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -204,18 +204,18 @@ async fn end_of_stdin() {
     while stdin.read(&mut ignored).await.is_ok_and(|bytes| bytes > 0) {}
 }
 
+/// A file of settings: properties by its name, TOML otherwise.
+pub(super) fn config_file(path: &Path) -> Result<ConfigFile> {
+    if path.extension().is_some_and(|extension| extension == "properties") {
+        return Ok(ConfigFile::Properties(properties::read(path)?));
+    }
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Ok(ConfigFile::Toml { name, text })
+}
+
 fn configuration(args: Args) -> Result<Loaded> {
-    let file = match args.config {
-        Some(path) if path.extension().is_some_and(|extension| extension == "properties") => {
-            Some(ConfigFile::Properties(properties::read(&path)?))
-        }
-        Some(path) => {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {name}"))?;
-            Some(ConfigFile::Toml { name, text })
-        }
-        None => None,
-    };
+    let file = args.config.as_deref().map(config_file).transpose()?;
     let mut flags = args.settings;
     if let Some(address) = args.listen {
         flags.push(("listeners".into(), format!("PLAINTEXT://{address}")));

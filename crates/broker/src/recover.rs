@@ -11,7 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use configuration::address;
+use client::Security;
+use configuration::{BrokerConfig, address};
 use metadata::properties::{self, MetaProperties, PropertiesError};
 use metadata::{ApplyError, MetadataImage, TopicName};
 use quorum::recover::{Readable, read, set_aside_dir};
@@ -19,6 +20,8 @@ use quorum::{METADATA_DIR, QuorumError, Voter, VoterSet};
 use storage::disk::{Disk, read_file};
 use wire::Uuid;
 use wire::state::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, ProducerIdsRecord, TopicRecord};
+
+use crate::security::{NodeSecurity, SecurityError};
 
 /// Ids of producers that may have been given out and are not in what can be read: a thousand blocks.
 const PRODUCER_IDS_SKIPPED: i64 = 1_000_000;
@@ -30,6 +33,8 @@ const TOPIC: i8 = 2;
 pub enum RecoverError {
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error(transparent)]
     Properties(#[from] PropertiesError),
     #[error(transparent)]
@@ -150,11 +155,17 @@ pub fn inspect(disk: &dyn Disk, data_dir: &Path, node: Node) -> Result<Plan, Rec
 impl Plan {
     /// Makes sure that the others have the metadata: most voters follow a leader while this node is down. Returns the
     /// leader's id. Asks at `more` addresses, too.
-    pub async fn find_leader(&self, more: &[String]) -> Result<Option<i32>, RecoverError> {
+    /// `config` is that of this node.
+    pub async fn find_leader(
+        &self,
+        more: &[String],
+        config: Option<&BrokerConfig>,
+    ) -> Result<Option<i32>, RecoverError> {
         match &self.action {
             Action::Rejoin { addresses } => {
                 let addresses = addresses.iter().chain(more).cloned().collect();
-                Ok(Some(others::find_leader(&self.own, addresses).await?))
+                let security = config.map(NodeSecurity::load).transpose()?.unwrap_or(Security::default().into());
+                Ok(Some(others::find_leader(&self.own, addresses, security).await?))
             }
             _ => Ok(None),
         }

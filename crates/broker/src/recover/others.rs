@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use client::Security;
 use configuration::address;
 use metadata::properties::MetaProperties;
 use tokio::time::{Instant, sleep};
@@ -14,6 +13,7 @@ use wire::api::quorum_hello::QuorumHelloRequest;
 
 use super::RecoverError;
 use crate::cluster::first_start::hello_all;
+use crate::security::NodeSecurity;
 use crate::stream::Dialer;
 
 /// How long the other voters are asked: an election may be under way.
@@ -21,7 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(6);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The id of a leader that most voters confirm, at one of these addresses or one that a node there names.
-pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String>) -> Result<i32, RecoverError> {
+pub(super) async fn find_leader(
+    own: &MetaProperties,
+    mut known: BTreeSet<String>,
+    security: NodeSecurity,
+) -> Result<i32, RecoverError> {
     if known.is_empty() {
         return Err(RecoverError::UnknownOthers);
     }
@@ -31,8 +35,7 @@ pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String
         cluster_id: own.cluster_id.clone(),
         wants_confirmation: true,
     };
-    // As a client of a listener without TLS: the settings of the node are not known here.
-    let dialer = Dialer::new(own.node_id, Security::default());
+    let dialer = Dialer::new(own.node_id, security);
     let give_up = Instant::now() + PATIENCE;
     loop {
         let answers = hello_all(&dialer, known.iter().cloned(), &request).await;
@@ -53,6 +56,7 @@ pub(super) async fn find_leader(own: &MetaProperties, mut known: BTreeSet<String
 
 #[cfg(test)]
 mod tests {
+    use client::Security;
     use tokio::net::TcpListener;
     use wire::Uuid;
 
@@ -64,10 +68,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_who_answers_is_no_leader() {
-        let error = find_leader(&own(), BTreeSet::new()).await.unwrap_err();
+        let error = find_leader(&own(), BTreeSet::new(), Security::default().into()).await.unwrap_err();
         assert!(matches!(error, RecoverError::UnknownOthers), "{error}");
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
-        let error = find_leader(&own(), BTreeSet::from([address.clone()])).await.unwrap_err();
+        let error =
+            find_leader(&own(), BTreeSet::from([address.clone()]), Security::default().into()).await.unwrap_err();
         assert!(matches!(&error, RecoverError::NoQuorum { asked } if *asked == address), "{error}");
     }
 }
