@@ -4,6 +4,7 @@
 //! What is asked of many things at once goes out in one request per broker that has to be asked, to all of them at the
 //! same time, and is answered thing by thing: that one of them fails says nothing of the others.
 
+mod acls;
 mod cluster;
 mod configs;
 mod elections;

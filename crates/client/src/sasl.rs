@@ -13,6 +13,18 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
+    /// As a person types them.
+    pub(crate) fn typed(mechanism: &str, username: &str, password: &str) -> Result<Self, SecurityError> {
+        let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };
+        let mechanism = Mechanism::from_name(mechanism).ok_or_else(unknown)?;
+        for (what, text) in [("user", username), ("password", password)] {
+            if text.is_empty() || text.chars().any(char::is_control) {
+                return Err(SecurityError::Login { what });
+            }
+        }
+        Ok(Self { mechanism, username: username.to_owned(), password: Secret::new(password.to_owned()) })
+    }
+
     /// By `sasl.mechanism` and `sasl.jaas.config`.
     pub(crate) fn new(mechanism: &str, config: &str) -> Result<Self, SecurityError> {
         let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };

@@ -17,7 +17,7 @@ use super::{
 /// The one choice of `replica.selector.class`: an in-sync replica of the consumer's own rack.
 const RACK_AWARE_REPLICA_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
 /// The one choice of `authorizer.class.name`.
-const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+pub const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 
 settings! {
     /// A broker's settings, typed: those it was started with under those that were set while it runs.

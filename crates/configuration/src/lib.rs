@@ -20,10 +20,10 @@ mod value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
-pub use broker::BrokerConfig;
 pub use broker::listener_settings::{self, ListenerConfig};
 pub use broker::listeners::{Endpoint, SecurityProtocol};
 pub use broker::membership::{Membership, VoterAddress, address};
+pub use broker::{BrokerConfig, STANDARD_AUTHORIZER};
 pub use group::GroupConfig;
 pub use load::{Loaded, Sources};
 pub use topic::TopicConfig;
