@@ -23,11 +23,13 @@ use crate::push::Push;
 mod embedded_console;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 7] = [
+const OTHER_VARIABLES: [&str; 9] = [
     "PARSHALL_BOOTSTRAP_SERVER",
     "PARSHALL_COMMAND_CONFIG",
     "PARSHALL_CONSOLE",
+    "PARSHALL_CONSOLE_COMMAND_CONFIG",
     "PARSHALL_CONSOLE_PASSWORD_FILE",
+    "PARSHALL_CONSOLE_TLS_KEYSTORE",
     "PARSHALL_PROFILE",
     logging::LEVELS,
     logging::FORMAT,
@@ -114,7 +116,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     let until_stdin_ends = args.until_stdin_ends;
     let console = args.console.clone();
     let loaded = configuration(args)?;
-    let console = EmbeddedConsole::start(&console).await?;
+    let console = EmbeddedConsole::start(&console, &loaded.config).await?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
@@ -148,7 +150,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display(),
-        console.address().map_or_else(String::new, |address| format!(", console on http://{address}")),
+        console.url().map_or_else(String::new, |url| format!(", console on {url}")),
         open_text.unwrap_or_default()
     );
     let reason = tokio::select! {

@@ -6,7 +6,7 @@ pub mod nodes;
 mod principal;
 
 pub use exchange::{Authenticated, Exchange, Ground, Step};
-pub use listener::{ListenerSecurity, SecurityError};
+pub use listener::{ListenerSecurity, SecurityError, tls_of_console};
 pub use principal::Principal;
 
 use platform::Random;
