@@ -8,6 +8,7 @@ use clap::Subcommand;
 use platform::loggers::Loggers;
 use tracing_subscriber::filter::LevelFilter;
 
+mod acl;
 mod args;
 mod bytes;
 mod cluster;
@@ -47,6 +48,7 @@ mod recover;
 mod serve;
 mod table;
 pub(crate) mod time;
+mod tls;
 mod topic;
 mod transaction;
 mod user;
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     Config(config::Args),
     User(user::Args),
     Quota(quota::Args),
+    Acl(acl::Args),
+    Tls(tls::Args),
     ApiVersions(versions::ApiVersions),
     Features(versions::Features),
     Dump(dump::Args),
@@ -110,6 +114,8 @@ pub(crate) async fn run(command: Command, loggers: Arc<Loggers>) -> Result<ExitC
         Command::Config(args) => config::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::User(args) => user::run(args).await.map(|()| ExitCode::SUCCESS),
         Command::Quota(args) => quota::run(args).await.map(|()| ExitCode::SUCCESS),
+        Command::Acl(args) => acl::run(args).await,
+        Command::Tls(args) => tls::run(args).map(|()| ExitCode::SUCCESS),
         Command::ApiVersions(args) => versions::api_versions(args).await.map(|()| ExitCode::SUCCESS),
         Command::Features(args) => versions::show_features(args).await.map(|()| ExitCode::SUCCESS),
         Command::Dump(args) => dump::run(args),

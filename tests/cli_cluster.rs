@@ -121,6 +121,10 @@ fn a_cluster_says_where_it_is_and_stops_when_it_is_told_to() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text.contains("has 1 brokers; name another directory"), "{text}");
+    let output = parshall(dir.path(), &["cluster", "start", "--secure", "--data-dir", "new/c"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.contains("begun without --secure"), "{text}");
 }
 
 #[test]

@@ -51,6 +51,9 @@ fn a_broker_that_is_not_there() {
         &["user", "delete", "alice"],
         &["quota", "list"],
         &["quota", "set", "--user", "alice", "request_percentage=50"],
+        &["acl", "list"],
+        &["acl", "add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t"],
+        &["acl", "check", "--principal", "User:a", "--operation", "read", "--topic", "t"],
         &["cluster", "status"],
     ];
     for command in commands {
@@ -158,6 +161,16 @@ fn mistakes_in_the_command() {
         (&["serve", "--node-id", "one"], "--node-id"),
         (&["serve", "--console", "9644"], "HOST:PORT, or off"),
         (&["serve", "--console", "0.0.0.0:0"], "--insecure"),
+        (&["serve", "--add-scram", "PLAIN=[name=a,password=b]"], "it is SCRAM-SHA-256=[name=NAME,password=PASSWORD]"),
+        (&["acl", "add", "--operation", "read", "--topic", "t"], "--allow-principal"),
+        (&["acl", "add", "--allow-principal", "alice", "--operation", "read", "--topic", "t"], "User:alice"),
+        (&["acl", "add", "--allow-principal", "User:a", "--operation", "reed", "--topic", "t"], "READ, WRITE"),
+        (&["acl", "remove"], "--topic"),
+        (&["acl", "check", "--principal", "User:a", "--operation", "read"], "of which resource"),
+        (&["acl", "check", "--principal", "User:a", "--operation", "read", "--cluster"], "of type CLUSTER is CREATE"),
+        (&["tls", "init", "--dir", "d"], "--node"),
+        (&["tls", "init", "--dir", "d", "--node", "1"], "1=kafka-1.example.com"),
+        (&["tls", "init", "--dir", "d", "--client", "../alice"], "letters, digits"),
         (&["metrics"], "--csv"),
         (&["metrics", "--csv", "-", "--interval", "1ms"], "at least 100ms"),
         (&["cluster", "start", "--nodes", "0"], "--nodes"),
@@ -168,6 +181,34 @@ fn mistakes_in_the_command() {
     for (command, expected) in cases {
         let text = failure(command, 2);
         assert!(text.contains(expected), "{command:?}: {text}");
+    }
+}
+
+#[test]
+fn a_listener_that_lets_everybody_in_from_other_machines_shows_the_lines_that_close_it() {
+    let serve = ["serve", "--console", "off", "--data-dir", "/dev/null/data", "--set", "listeners=PLAINTEXT://:9192"];
+    let output = parshall(&serve);
+    let text = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let settings =
+        ["listeners=SASL_SSL://:9192", "ssl.keystore.location=tls/node-1.pem", "sasl.enabled.mechanisms=SCRAM-SHA-512"];
+    assert_eq!(lines[..3], settings);
+    assert!(
+        lines.len() == 4 && lines[3].starts_with("error: PLAINTEXT: ") && lines[3].contains("--insecure"),
+        "{text}"
+    );
+    // With the flag or its variable it goes on, to a directory that cannot be.
+    let insecure = parshall(&[&serve[..], &["--insecure"]].concat());
+    let mut by_variable = Command::new(env!("CARGO_BIN_EXE_parshall"));
+    let by_variable = by_variable.args(serve).env("PARSHALL_INSECURE", "true").output().unwrap();
+    for output in [insecure, by_variable] {
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains("everybody who reaches it may do everything") && text.contains("/dev/null/data"),
+            "{text}"
+        );
     }
 }
 
@@ -195,6 +236,11 @@ fn every_help_has_an_example() {
         &["quota", "list"],
         &["quota", "set"],
         &["quota", "remove"],
+        &["acl", "add"],
+        &["acl", "list"],
+        &["acl", "remove"],
+        &["acl", "check"],
+        &["tls", "init"],
         &["dump"],
         &["metrics"],
         &["cluster", "start"],

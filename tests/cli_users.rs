@@ -58,6 +58,30 @@ fn a_password_is_nowhere_to_be_seen() {
 }
 
 #[test]
+fn a_new_cluster_begins_with_its_first_users_and_no_other_does() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file is made");
+    let users = "SCRAM-SHA-512=[name=alice,password=a-canary]\nSCRAM-SHA-256=[name=alice,password=a-canary]\n";
+    std::io::Write::write_all(&mut file, users.as_bytes()).expect("it is written");
+    let flag = format!("@{}", file.path().display());
+    let flags = ["--console", "off", "--add-scram", &flag];
+    let restarted = |mut broker: Broker| {
+        broker.process.kill().expect("it can be killed");
+        broker.process.wait().expect("it ends");
+        let data_dir = std::mem::replace(&mut broker.data_dir, tempfile::tempdir().expect("a directory is made"));
+        Broker::start_in(data_dir, &flags)
+    };
+    let broker = Broker::start_with(&flags);
+    let list = "USER   MECHANISM      ITERATIONS\nalice  SCRAM-SHA-256        4096\nalice  SCRAM-SHA-512        4096\n";
+    assert_eq!(broker.ok(&["user", "list"]), list);
+    broker.ok(&["user", "delete", "alice"]);
+    let broker = restarted(broker);
+    assert_eq!(broker.ok(&["user", "list"]).lines().count(), 1, "whoever is deleted stays so");
+    // One that began without any.
+    let broker = restarted(Broker::start());
+    assert_eq!(broker.ok(&["user", "list"]).lines().count(), 1);
+}
+
+#[test]
 fn quotas_are_set_shown_and_removed() {
     let broker = Broker::start();
     let set = ["quota", "set", "--user", "alice", "producer_byte_rate=1048576", "request_percentage=0.5"];

@@ -39,7 +39,7 @@ const EXCEPTIONS: [(&str, &str, &str, &str); 2] = [
 /// Crates of which there are several versions, and who keeps the older one.
 const TWICE: [(&str, &str); 13] = [
     ("base64", "hdrhistogram"),
-    ("bit-vec", "yasna, in tests"),
+    ("bit-vec", "yasna"),
     ("bitflags", "protobuf-build, at build time"),
     ("getrandom", "ring, and rand 0.8"),
     ("lock_api", "parking_lot 0.12"),

@@ -137,6 +137,9 @@ class ParshallNode(Node):
             command += ["--controller-quorum-voters", self.cluster.voters()]
         else:
             command += ["--join", ",".join(f"{node.host}:{node.controller_port}" for node in founders)]
+        if self.cluster.network:
+            # Nobody else is in these networks.
+            command.append("--insecure")
         if self.advertised_port:
             command += ["--set", f"advertised.listeners=PLAINTEXT://{self.host}:{self.advertised_port}"]
         for name, value in self.settings.items():

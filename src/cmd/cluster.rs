@@ -10,6 +10,8 @@ use clap::Subcommand;
 mod layout;
 mod remove_node;
 #[cfg(feature = "lab")]
+mod secure;
+#[cfg(feature = "lab")]
 mod start;
 mod status;
 mod upgrade;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ::console::{HttpUrl, HttpUrlError, MetricsUrl, SavedClusters, Sources, client_config};
 use anyhow::{Result, bail};
+use clap::builder::BoolishValueParser;
 use client::{Client, ConnectionConfig, bootstrap_server};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -62,6 +63,9 @@ pub(crate) struct Args {
     console_clusters_file: Option<PathBuf>,
     #[command(flatten)]
     access: ConsoleAccess,
+    /// Let a console that others than this machine can reach do without a password
+    #[arg(long, env = "PARSHALL_INSECURE", value_parser = BoolishValueParser::new())]
+    insecure: bool,
 }
 
 /// A cluster by its name.
@@ -164,7 +168,8 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
         clusters.push((name.clone(), servers.clone(), security));
     }
     let all_have_users = !clusters.is_empty() && clusters.iter().all(|(.., security)| security.mechanism().is_some());
-    let listener = ConsoleListener::bind(Some(&args.console), &args.access, None, all_have_users, saved_clusters);
+    let (place, access) = (Some(&args.console), &args.access);
+    let listener = ConsoleListener::bind(place, access, args.insecure, None, all_have_users, saved_clusters);
     let Some(listener) = listener.await? else {
         bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
     };

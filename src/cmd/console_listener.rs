@@ -29,9 +29,6 @@ pub(crate) struct ConsoleAccess {
     /// Let the console show and not change anything
     #[arg(long)]
     console_read_only: bool,
-    /// Let a console that others than this machine can reach do without a password
-    #[arg(long)]
-    insecure: bool,
 }
 
 /// A console that listens, and does not answer yet.
@@ -44,11 +41,13 @@ pub(crate) struct ConsoleListener {
 }
 
 impl ConsoleListener {
-    /// `None` if there is to be no console, or nobody asked for one and its port is taken. `tls` takes the place of that
-    /// of a flag. Where all clusters have users, a console without a password is closed to others.
+    /// `None` if there is to be no console, or nobody asked for one and its port is taken. Others than this machine
+    /// reach one without a password only if it is to be insecure, or all clusters have users: then it is closed for all
+    /// else. `tls` takes the place of that of a flag.
     pub(crate) async fn bind(
         asked: Option<&::console::Address>,
         access: &ConsoleAccess,
+        is_insecure: bool,
         tls: Option<Arc<TlsConfig>>,
         all_have_users: bool,
         saved_clusters: Option<Arc<SavedClusters>>,
@@ -60,7 +59,7 @@ impl ConsoleListener {
         let password = access.password()?;
         let tls = if tls.is_some() { tls } else { access.tls()? };
         let is_reachable = !address.ip().is_loopback();
-        let is_closed = is_reachable && password.is_none() && all_have_users && !access.insecure;
+        let is_closed = is_reachable && password.is_none() && all_have_users && !is_insecure;
         let is_open = is_reachable && password.is_none() && !is_closed;
         if is_reachable && !is_open && tls.is_none() {
             tracing::warn!(
@@ -69,7 +68,7 @@ impl ConsoleListener {
             );
         }
         if is_open {
-            if !access.insecure {
+            if !is_insecure {
                 bail!(Usage(format!(
                     "--console {place}: others than this machine can reach it; give it a --console-password-file, or \
                      with --insecure everybody who reaches it may use it"

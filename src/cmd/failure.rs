@@ -118,6 +118,9 @@ fn hint(error: &ClientError) -> Option<&'static str> {
         ClientError::Refused { code: ErrorCode::MESSAGE_TOO_LARGE, .. } => {
             Some("the topic's max.message.bytes and the broker's message.max.bytes set the limit")
         }
+        ClientError::Refused { code: ErrorCode::SECURITY_DISABLED, .. } => {
+            Some("brokers have ACLs with authorizer.class.name, which docs/security.md describes")
+        }
         ClientError::Refused { code: ErrorCode::GROUP_ID_NOT_FOUND, .. } => {
             Some("'parshall group list' shows the groups")
         }

@@ -3,11 +3,12 @@
 
 use std::ffi::OsString;
 
-/// Subcommands by the flags of `kafka-topics.sh`, `kafka-consumer-groups.sh` and `kafka-configs.sh`.
-const ACTIONS: [(&str, &[&str]); 3] = [
+/// Subcommands by the flags of `kafka-topics.sh`, `kafka-consumer-groups.sh`, `kafka-configs.sh` and `kafka-acls.sh`.
+const ACTIONS: [(&str, &[&str]); 4] = [
     ("topic", &["create", "list", "describe", "alter", "delete"]),
     ("group", &["list", "describe", "reset-offsets", "delete-offsets", "delete"]),
     ("config", &["describe", "alter"]),
+    ("acl", &["add", "list", "remove"]),
 ];
 
 /// The commands of `kafka-transactions.sh`, and ours.
@@ -180,6 +181,10 @@ mod tests {
             ),
             ("config --describe --entity-type brokers --entity-default", "config describe broker default"),
             ("config --describe --broker 1 --all", "config describe broker 1 --all"),
+            (
+                "acl --bootstrap-server k:9 --add --allow-principal User:a --operation=Read --topic orders",
+                "acl add --bootstrap-server k:9 --allow-principal User:a --operation Read --topic orders",
+            ),
             ("produce --bootstrap-server k:9 --topic orders", "produce orders --bootstrap-server k:9"),
             ("transaction --bootstrap-server k:9 list", "transaction list --bootstrap-server k:9"),
             (
@@ -206,6 +211,7 @@ mod tests {
     fn our_own_forms_stay() {
         for line in [
             "topic create --create",
+            "acl list --topic orders",
             "topic --help",
             "transaction --help",
             "transaction list --state Ongoing",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
+use clap::builder::BoolishValueParser;
 use configuration::load::{self, ConfigFile, Loaded, Sources};
 use configuration::{BrokerConfig, Membership};
 use platform::Env;
@@ -21,15 +22,18 @@ use crate::push::Push;
 
 #[cfg_attr(not(feature = "console"), path = "serve/no_console.rs")]
 mod embedded_console;
+mod first_users;
+mod open_listeners;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 9] = [
+const OTHER_VARIABLES: [&str; 10] = [
     "PARSHALL_BOOTSTRAP_SERVER",
     "PARSHALL_COMMAND_CONFIG",
     "PARSHALL_CONSOLE",
     "PARSHALL_CONSOLE_COMMAND_CONFIG",
     "PARSHALL_CONSOLE_PASSWORD_FILE",
     "PARSHALL_CONSOLE_TLS_KEYSTORE",
+    "PARSHALL_INSECURE",
     "PARSHALL_PROFILE",
     logging::LEVELS,
     logging::FORMAT,
@@ -42,23 +46,28 @@ const OTHER_VARIABLES: [&str; 9] = [
 ///
 /// Its console is on http://127.0.0.1:9644, with its metrics under /metrics, for this machine only: see --console.
 ///
+/// A listener that others than this machine reach has to ask its clients who they are, by SASL or by certificates:
+/// without, the broker does not start, unless --insecure says that everybody who reaches it may use it.
+///
 /// Settings have Kafka's names. A flag wins over the environment, the environment over the file, the file over the
 /// defaults. In the environment log.retention.hours is PARSHALL_LOG_RETENTION_HOURS.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   parshall serve
-  parshall serve --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://kafka.example.com:9092
+  parshall serve --set listeners=SASL_SSL://:9092 --set advertised.listeners=SASL_SSL://kafka.example.com:9092 \\
+    --set ssl.keystore.location=tls/node-1.pem --set sasl.enabled.mechanisms=SCRAM-SHA-512
   parshall serve --data-dir /var/lib/parshall --set log.retention.hours=24 --set num.partitions=3
   parshall serve --config server.toml
   parshall serve --config /etc/kafka/server.properties
 
-Three nodes that begin a cluster, each on a machine of its own. The first; the others differ in --node-id and --listen:
-  parshall serve --node-id 1 --listen 10.0.0.1:9092 \\
+Three nodes that begin a cluster, each on a machine of its own, in a network where nobody else is. The first; the others
+differ in --node-id and --listen:
+  parshall serve --node-id 1 --listen 10.0.0.1:9092 --insecure \\
     --controller-quorum-voters 1@10.0.0.1:9093,2@10.0.0.2:9093,3@10.0.0.3:9093
 
 A fourth that joins them:
-  parshall serve --node-id 4 --listen 10.0.0.4:9092 --join 10.0.0.1:9093,10.0.0.2:9093
+  parshall serve --node-id 4 --listen 10.0.0.4:9092 --insecure --join 10.0.0.1:9093,10.0.0.2:9093
 
 Three on this machine, to try it out:
   parshall cluster start
@@ -101,6 +110,14 @@ pub(crate) struct Args {
     /// A setting by Kafka's name, as often as needed
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
+    /// Let everybody who reaches them use listeners that do not ask who clients are, and a console without a password,
+    /// from other machines too
+    #[arg(long, env = "PARSHALL_INSECURE", value_parser = BoolishValueParser::new())]
+    insecure: bool,
+    /// A user of a new cluster: SCRAM-SHA-256=[name=NAME,password=PASSWORD] or SCRAM-SHA-512, or @FILE with such lines,
+    /// so that no password is in the command. Changes nothing where the cluster is there already
+    #[arg(long, value_name = "USER|@FILE")]
+    add_scram: Vec<String>,
     /// Stop cleanly when the standard input ends, as a pipe does when the process behind it is gone
     #[arg(long, hide_short_help = true)]
     until_stdin_ends: bool,
@@ -114,9 +131,12 @@ fn setting(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     platform::panics::count_and_log();
     let until_stdin_ends = args.until_stdin_ends;
-    let console = args.console.clone();
+    let (console, is_insecure) = (args.console.clone(), args.insecure);
+    let env = Env { loggers, ..Env::real() };
+    let first_users = first_users::read(&args.add_scram, &*env.random)?;
     let loaded = configuration(args)?;
-    let console = EmbeddedConsole::start(&console, &loaded.config).await?;
+    open_listeners::check(&loaded.config, is_insecure)?;
+    let console = EmbeddedConsole::start(&console, &loaded.config, is_insecure).await?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
@@ -131,9 +151,8 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         }
     };
     tokio::pin!(reason_to_stop);
-    let env = Env { loggers, ..Env::real() };
     let server = tokio::select! {
-        started = Server::start(loaded.config, env) => started?,
+        started = Server::start_with_users(loaded.config, env, first_users) => started?,
         // A node may wait for others for as long as it takes, and has promised nothing to anybody yet.
         reason = &mut reason_to_stop => {
             tracing::info!("{reason}: stopping before it was ready");

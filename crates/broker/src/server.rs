@@ -29,8 +29,9 @@ use storage::{Disk, LogError, partition_metadata};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use wire::api::alter_scram_keys::ScramKeysUpsertion;
 
-use self::start::{Assembled, OpenQuorum, Starting, open_logs};
+use self::start::{Assembled, OpenQuorum, Starting, add_first_users, open_logs};
 use crate::cluster::first_start::{Contact, FirstStart, FirstStartError, Past, first_start};
 use crate::cluster::membership::{self, MembershipError};
 use crate::controller::watch_brokers;
@@ -86,6 +87,8 @@ pub enum StartError {
     Membership(#[from] MembershipError),
     #[error("the broker cannot register: {0}")]
     Registration(#[from] RegistrationError),
+    #[error("the first users of the cluster cannot be made: {reason}")]
+    FirstUsers { reason: String },
     #[error("cannot start the threads of the control plane: {0}; see the limits of processes and memory (ulimit -u)")]
     Threads(io::Error),
 }
@@ -111,9 +114,18 @@ pub struct Server {
 impl Server {
     /// Starts a broker that serves its clients on the runtime of the caller.
     pub async fn start(config: BrokerConfig, env: Env) -> Result<Self, StartError> {
+        Self::start_with_users(config, env, Vec::new()).await
+    }
+
+    /// The same. If the cluster is a new one, these are its first users (KIP-900).
+    pub async fn start_with_users(
+        config: BrokerConfig,
+        env: Env,
+        first_users: Vec<ScramKeysUpsertion>,
+    ) -> Result<Self, StartError> {
         let control_plane = ControlPlane::start().map_err(StartError::Threads)?;
         let ground = Ground::take(&config, &env, control_plane.handle()).await?;
-        Self::start_on(ground, control_plane, config, env).await
+        Self::start_on(ground, control_plane, config, env, first_users).await
     }
 
     pub(crate) async fn start_on(
@@ -121,6 +133,7 @@ impl Server {
         control_plane: ControlPlane,
         config: BrokerConfig,
         env: Env,
+        first_users: Vec<ScramKeysUpsertion>,
     ) -> Result<Self, StartError> {
         let (control, data) = (control_plane.handle(), Handle::current());
         let Ground { descriptors, lock, listeners, endpoints } = ground;
@@ -177,6 +190,7 @@ impl Server {
         starting.join_cluster(&broker, &members, membership == Membership::Alone, link_events, &mut background);
         membership::catch_up(&members, &broker.peers, &broker.metadata, max_wait).await?;
         open_logs(&broker).await;
+        add_first_users(&broker, first_users, &membership, max_wait).await?;
         let replication = starting.follow_metadata(&broker, &coordinators, &mut background);
         let lifecycle = starting.register(&broker, &members, endpoints, max_wait, &mut background).await?;
         background.spawn_on(essential("what watches the brokers", watch_brokers(broker.controller.clone())), control);

@@ -73,4 +73,4 @@ pub use scenario::{Case, KEYS, Load, Scenario, ScenarioError};
 pub use settings::{ConsumerSettings, ProducerSettings, SettingError};
 pub use stats::{Requests, Stats, Tally};
 pub use suites::{Suite, suite, suites};
-pub use target::{LocalBroker, LocalCluster, LocalSpec, Ports, TargetError, TargetSpec};
+pub use target::{LocalBroker, LocalCluster, LocalSecurity, LocalSpec, Ports, TargetError, TargetSpec};

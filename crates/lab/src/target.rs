@@ -28,7 +28,7 @@ use crate::metrics_endpoint::{EndpointError, Endpoints};
 use crate::proc_probe::{ProcessSample, is_this_program, listener_of, sample_process};
 use limits::Limits;
 pub(crate) use limits::{Limited, Sizing};
-pub use local::{LocalBroker, LocalCluster, LocalSpec};
+pub use local::{LocalBroker, LocalCluster, LocalSecurity, LocalSpec};
 pub use loopback::Ports;
 use node::Node;
 
@@ -225,6 +225,7 @@ impl Target {
             console_port: None,
             dir: dir.path().to_owned(),
             settings: own.chain(settings.iter().cloned()).collect(),
+            secured: None,
             hidden_variables: own_variables(std::env::vars_os().map(|(name, _)| name)).collect(),
             log_level: Some("warn"),
         };

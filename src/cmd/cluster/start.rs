@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::layout::{Layout, Wanted};
+use super::secure::{self, Secured};
 use crate::cmd::failure::Usage;
 use crate::cmd::{args, output};
 
@@ -45,10 +46,15 @@ const OWN_SETTINGS: [&str; 8] = [
 /// at once. Data and ports stay in the directory; the same command starts the same cluster again.
 ///
 /// A broker that is killed is not started again: a line says how to do it.
+///
+/// With --secure the brokers speak TLS with clients and with each other, users log in, and nobody may do anything but
+/// the user admin, before ACLs say so. It has a password in admin.properties in the directory, for --command-config.
+/// The consoles are off: they would let in whoever uses this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   parshall cluster start
+  parshall cluster start --secure
   parshall cluster start --nodes 5 --port 19092 --data-dir /tmp/five --set min.insync.replicas=2
   parshall cluster status")]
 pub(super) struct Args {
@@ -65,6 +71,9 @@ pub(super) struct Args {
     /// Where each broker has a directory for its data, and beside it a file for what it prints
     #[arg(long, value_name = "DIR", default_value = "./parshall-cluster")]
     data_dir: PathBuf,
+    /// With TLS, users and ACLs; a cluster that was begun so stays so
+    #[arg(long, conflicts_with = "console_port")]
+    secure: bool,
     /// A setting of each broker by Kafka's name, as often as needed
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, String)>,
@@ -110,15 +119,29 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
     if let Some(taken) = args.console_port.and_then(taken_console) {
         bail!("port {taken} is in use: choose others with --console-port, for example --console-port 19644");
     }
-    let default_console = || (args.port.is_none() && taken_console(CONSOLE_PORT).is_none()).then_some(CONSOLE_PORT);
+    let is_secured = secure::is_secured(&dir);
+    if args.secure && !is_secured && !layout.is_new {
+        bail!(Usage(format!("the cluster in {} was begun without --secure; name another directory", dir.display())));
+    }
+    let is_secured = is_secured || args.secure;
+    let default_console =
+        || (!is_secured && args.port.is_none() && taken_console(CONSOLE_PORT).is_none()).then_some(CONSOLE_PORT);
     let console_port = args.console_port.or_else(default_console);
     layout.keep()?;
+    let (secured, admin) = match is_secured {
+        true => {
+            let Secured { brokers, admin } = secure::secure(&dir, &layout.ports)?;
+            (Some(brokers), Some(admin))
+        }
+        false => (None, None),
+    };
     let spec = LocalSpec {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         ports: layout.ports.clone(),
         console_port,
         dir: dir.clone(),
         settings: args.settings,
+        secured,
         hidden_variables: Vec::new(),
         log_level: None,
     };
@@ -149,7 +172,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
             })
         };
         output::print_json(&json!({
-            "bootstrap_servers": cluster.bootstrap_servers(), "data_dir": dir,
+            "bootstrap_servers": cluster.bootstrap_servers(), "data_dir": dir, "command_config": admin,
             "nodes": cluster.brokers().iter().map(node).collect::<Vec<_>>(),
         }))?;
     } else if is_ready {
@@ -160,6 +183,12 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
             cluster.bootstrap_servers().join(","),
             dir.display()
         ))?;
+    }
+    if let Some(admin) = admin.filter(|_| is_ready) {
+        let (servers, admin) = (cluster.bootstrap_servers().join(","), args::quoted(&admin.to_string_lossy()));
+        eprintln!("the user admin may do everything; for what follows in a shell:");
+        eprintln!("export PARSHALL_BOOTSTRAP_SERVER={servers} PARSHALL_COMMAND_CONFIG={admin}");
+        eprintln!("parshall topic list");
     }
     if is_ready {
         watch(&mut cluster, &mut signals).await?;

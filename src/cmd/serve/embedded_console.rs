@@ -54,7 +54,7 @@ pub(super) struct EmbeddedConsole {
 
 impl EmbeddedConsole {
     /// Answers from now on, also while the broker starts.
-    pub(super) async fn start(args: &ConsoleArgs, config: &BrokerConfig) -> Result<Self> {
+    pub(super) async fn start(args: &ConsoleArgs, config: &BrokerConfig, is_insecure: bool) -> Result<Self> {
         let node = Arc::new(Node::default());
         let security = properties::security_of(args.console_command_config.as_deref())?;
         let listening = config.client_endpoints()?.into_iter().map(|endpoint| endpoint.security_protocol.name());
@@ -72,7 +72,8 @@ impl EmbeddedConsole {
             false => None,
         };
         let has_users = security.mechanism().is_some();
-        let listener = ConsoleListener::bind(args.console.as_ref(), &args.access, tls, has_users, None).await?;
+        let place = args.console.as_ref();
+        let listener = ConsoleListener::bind(place, &args.access, is_insecure, tls, has_users, None).await?;
         let command_config = args.console_command_config.iter().map(|file| (NAME.to_owned(), file.clone()));
         let start = |listener: ConsoleListener| {
             let (url, node) = (listener.url(), Arc::clone(&node) as _);

@@ -10,7 +10,7 @@ pub(super) struct ConsoleArgs {}
 pub(super) struct EmbeddedConsole;
 
 impl EmbeddedConsole {
-    pub(super) async fn start(_: &ConsoleArgs, _: &BrokerConfig) -> Result<Self> {
+    pub(super) async fn start(_: &ConsoleArgs, _: &BrokerConfig, _: bool) -> Result<Self> {
         Ok(Self)
     }
 

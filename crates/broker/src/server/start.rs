@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use configuration::{BrokerConfig, Endpoint};
+use configuration::{BrokerConfig, Endpoint, Membership};
 use metadata::acl::Authorizer;
 use metadata::{BrokerRegistration, MetadataCache};
 use platform::panics::essential;
@@ -14,15 +14,17 @@ use quorum::{METADATA_DIR, Node, Options, Quorum, Voter};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use wire::Uuid;
+use tokio::time::{Instant, sleep};
+use wire::api::alter_scram_keys::{AlterScramKeysRequest, ScramKeysUpsertion};
 use wire::api::confirm_sender::NodeIdentity;
+use wire::{ErrorCode, Uuid};
 
 use super::StartError;
 use super::threads::{QuorumThread, start_publisher, start_quorum, start_syncer};
 use crate::Broker;
 use crate::cluster::links::{self, LinkEvent, Links};
 use crate::cluster::{Liveness, Members, Peers, Senders, membership};
-use crate::controller::Controller;
+use crate::controller::{Controller, ControllerError};
 use crate::coordination::{self, Coordinators};
 use crate::fetch_sessions::FetchSessions;
 use crate::lifecycle::Lifecycle;
@@ -35,6 +37,8 @@ use crate::threads::{Thread, keep_awake, spawn_blocking};
 
 /// Events of links that were not handled yet.
 const LINK_EVENTS_MAX: usize = 256;
+/// How soon first users are tried again while there is no controller.
+const FIRST_USERS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What all steps need.
 pub(super) struct Starting<'a> {
@@ -288,4 +292,42 @@ pub(super) async fn open_logs(broker: &Arc<Broker>) {
         });
     };
     spawn_blocking(open).await.expect("opening does not panic");
+}
+
+/// Makes the first users of a cluster (KIP-900): while it has neither users nor ACLs nor topics, and before this
+/// broker, one of those who begin it, has registered for the first time. So after a crash on the way the next start
+/// makes them, and a user that is deleted later stays deleted. Nodes that do so at the same time make the same users.
+pub(super) async fn add_first_users(
+    broker: &Broker,
+    users: Vec<ScramKeysUpsertion>,
+    membership: &Membership,
+    max_wait: Duration,
+) -> Result<(), StartError> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let image = broker.metadata.load_full();
+    let is_blank = image.scram().user_count() == 0 && image.acls().is_empty() && image.topics().next().is_none();
+    let is_registered = image.broker(broker.node_id).is_some();
+    if !is_blank || is_registered || matches!(membership, Membership::Join(_)) {
+        tracing::info!("the cluster is not a new one: its users stay as they are");
+        return Ok(());
+    }
+    let give_up = Instant::now() + max_wait;
+    for user in users {
+        // One may have a credential of each mechanism, and a request alters one.
+        let request = AlterScramKeysRequest { deletions: Vec::new(), upsertions: vec![user] };
+        let answer = loop {
+            match broker.controller.ask(request.clone()).await {
+                Err(ControllerError::NotController) if Instant::now() < give_up => sleep(FIRST_USERS_INTERVAL).await,
+                answer => break answer.map_err(|error| StartError::FirstUsers { reason: error.to_string() })?,
+            }
+        };
+        if let Some(result) = answer.results.into_iter().find(|result| result.error_code != ErrorCode::NONE) {
+            let reason = result.error_message.unwrap_or_else(|| result.error_code.to_string());
+            return Err(StartError::FirstUsers { reason: format!("{:?}: {reason}", result.user) });
+        }
+    }
+    tracing::info!("the cluster begins with its first users");
+    Ok(())
 }

@@ -69,7 +69,7 @@ impl Running {
 /// What a process does that runs a server.
 async fn serve(ground: Ground, config: BrokerConfig, env: Env, control: Arc<Control>) {
     let control_plane = ControlPlane::start().expect("there is one already");
-    let ended = match Server::start_on(ground, control_plane, config, env).await {
+    let ended = match Server::start_on(ground, control_plane, config, env, Vec::new()).await {
         Ok(server) => {
             control.state.lock().0 = true;
             let stops = tokio::select! {

@@ -85,7 +85,7 @@ pub(super) async fn start(
     let limits = sizing.map(|sizing| sizing.limits(nodes.iter().map(Node::id))).transpose();
     let limits = limits.map_err(TargetError::Limits)?;
     let bootstrap_servers: Vec<_> = ports.iter().map(|ports| format!("127.0.0.1:{}", ports.clients)).collect();
-    until_all_see_all(&bootstrap_servers, &mut nodes, READY_MAX).await?;
+    until_all_see_all(&bootstrap_servers, &Security::default(), &mut nodes, READY_MAX).await?;
     Ok(Target {
         label: "kafka".to_owned(),
         bootstrap_servers,

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use client::Security;
 use tokio::time::{Instant, sleep};
 
 use super::loopback::{Ports, until_all_see_all};
@@ -29,10 +30,21 @@ pub struct LocalSpec {
     pub dir: PathBuf,
     /// Of each broker.
     pub settings: Vec<(String, String)>,
+    /// `None` is plain text.
+    pub secured: Option<LocalSecurity>,
     /// Variables of the environment that they do not get.
     pub hidden_variables: Vec<OsString>,
     /// PARSHALL_LOG for them, where it is not that of this process.
     pub log_level: Option<&'static str>,
+}
+
+/// Brokers that ask who comes.
+#[derive(Clone, Debug)]
+pub struct LocalSecurity {
+    /// What each broker is told of it, with where it listens for clients.
+    pub flags: Vec<Vec<OsString>>,
+    /// How they are connected to.
+    pub client: Security,
 }
 
 /// One of the brokers.
@@ -57,13 +69,16 @@ pub struct LocalCluster {
     brokers: Vec<LocalBroker>,
     /// In the order of `brokers`.
     nodes: Vec<Node>,
+    /// How they are connected to.
+    security: Security,
 }
 
 impl LocalSpec {
     /// Starts all of them, and waits for none: the first is ready when it has met most of the others.
     pub fn spawn(&self) -> Result<LocalCluster, TargetError> {
         fs::create_dir_all(&self.dir).map_err(|error| TargetError::Data { dir: self.dir.clone(), error })?;
-        let mut cluster = LocalCluster { brokers: Vec::new(), nodes: Vec::new() };
+        let security = self.secured.as_ref().map_or_else(Security::default, |secured| secured.client.clone());
+        let mut cluster = LocalCluster { brokers: Vec::new(), nodes: Vec::new(), security };
         for (index, ports) in self.ports.iter().enumerate() {
             let id = index + 1;
             let data_dir = self.dir.join(format!("broker-{id}"));
@@ -103,7 +118,10 @@ impl LocalSpec {
             arguments.extend(["--node-id".into(), id.to_string().into()]);
             arguments.extend(["--controller-quorum-voters".into(), voters.into()]);
         }
-        arguments.extend(["--listen".into(), format!("127.0.0.1:{}", ports.clients).into()]);
+        match self.secured.as_ref().and_then(|secured| secured.flags.get(id - 1)) {
+            Some(flags) => arguments.extend(flags.iter().cloned()),
+            None => arguments.extend(["--listen".into(), format!("127.0.0.1:{}", ports.clients).into()]),
+        }
         arguments.extend(["--data-dir".into(), data_dir.to_owned()]);
         let console_port = self.console_port.map(|first| usize::from(first) + id - 1);
         let console = console_port.map_or_else(|| "off".to_owned(), |port| format!("127.0.0.1:{port}"));
@@ -164,7 +182,7 @@ impl LocalCluster {
         }
         if self.nodes.len() > 1 {
             let bootstrap_servers = self.bootstrap_servers();
-            until_all_see_all(&bootstrap_servers, &mut self.nodes, limit).await?;
+            until_all_see_all(&bootstrap_servers, &self.security, &mut self.nodes, limit).await?;
         }
         Ok(())
     }
@@ -209,6 +227,7 @@ mod tests {
             console_port: None,
             dir: "data".into(),
             settings: vec![("num.partitions".to_owned(), "3".to_owned())],
+            secured: None,
             hidden_variables: Vec::new(),
             log_level: None,
         }
@@ -228,5 +247,15 @@ mod tests {
              --listen 127.0.0.1:9093 --data-dir d --console off --set num.partitions=3"
         );
         assert_eq!(arguments(1, 1), "--listen 127.0.0.1:9092 --data-dir d --console off --set num.partitions=3");
+    }
+
+    #[test]
+    fn brokers_that_ask_who_comes_are_told_so_each() {
+        let flags = vec![vec!["--config".into(), "a".into()], vec!["--config".into(), "b".into()]];
+        let secured = Some(LocalSecurity { flags, client: Security::default() });
+        let spec = LocalSpec { secured, ..spec(2) };
+        let arguments = spec.arguments(2, spec.ports[1], OsStr::new("d"));
+        let line = arguments.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+        assert!(line.contains(" --config b --data-dir d ") && !line.contains("--listen"), "{line}");
     }
 }

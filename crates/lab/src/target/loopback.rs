@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use client::{Client, ClientConfig};
+use client::{Client, Security};
 use tokio::time::{Instant, sleep};
 
-use super::TargetError;
 use super::node::Node;
+use super::{TargetError, client_config};
 
 /// One try to see the cluster; between tries is a look at whether the processes still run.
 const TRY_MAX: Duration = Duration::from_secs(1);
@@ -55,12 +55,13 @@ impl Ports {
 /// Waits until every broker sees all of them, and a controller.
 pub(super) async fn until_all_see_all(
     bootstrap_servers: &[String],
+    security: &Security,
     nodes: &mut [Node],
     limit: Duration,
 ) -> Result<(), TargetError> {
     let deadline = Instant::now() + limit;
     for (index, address) in bootstrap_servers.iter().enumerate() {
-        let mut config = ClientConfig::new(vec![address.clone()]);
+        let mut config = client_config(std::slice::from_ref(address), security);
         (config.deadline, config.connection.request_timeout) = (TRY_MAX, TRY_MAX);
         let client = Client::new(config);
         loop {
