@@ -116,7 +116,7 @@ def case_a_user_sees_what_the_lists_allow(c):
         expect(row(c, "Who can", "User:alice")).to_contain_text(f"ALLOW User:alice READ on TOPIC {opened}")
         expect(row(c, "Who can", f"User:{secured.ADMINISTRATOR}")).to_contain_text("is one of super.users")
         expect(row(c, "Who can", "everybody else")).to_contain_text("no entry allows it")
-        c.page.get_by_label("Who can").select_option("WRITE")
+        c.page.get_by_role("combobox", name="Who can").select_option("WRITE")
         expect(row(c, "Who can", "User:alice")).to_contain_text("no entry allows it")
         c.check("topic-access")
         c.page.get_by_role("link", name="User:alice").click()

@@ -75,10 +75,8 @@ impl EmbeddedConsole {
         let place = args.console.as_ref();
         let listener = ConsoleListener::bind(place, &args.access, is_insecure, tls, has_users, None).await?;
         let command_config = args.console_command_config.iter().map(|file| (NAME.to_owned(), file.clone()));
-        let start = |listener: ConsoleListener| {
-            let (url, node) = (listener.url(), Arc::clone(&node) as _);
-            (url, listener.start(Some(node), command_config.collect()))
-        };
+        let local: Arc<dyn ::console::Local> = Arc::clone(&node) as _;
+        let start = |listener: ConsoleListener| (listener.url(), listener.start(Some(local), command_config.collect()));
         let running = listener.map(start);
         let (connects, schema_registry) = (args.connect.clone(), args.schema_registry.clone());
         let sources = Sources { connects, schema_registry, ..Sources::default() };
@@ -96,9 +94,7 @@ impl EmbeddedConsole {
             console.add_cluster(NAME, Client::new(self.client_of(server)), true, self.sources.clone());
         }
     }
-}
 
-impl EmbeddedConsole {
     /// The console is a client like others, of the broker that it is part of.
     fn client_of(&self, server: &Server) -> ClientConfig {
         let of_protocol = self.listeners.iter().zip(server.addresses());
