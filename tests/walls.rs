@@ -52,12 +52,14 @@ const BROKER: [&str; 27] = [
     "lib",
 ];
 
-/// Crates that use nothing of those between them and the ones named here, whatever the order allows.
+/// Crates that use nothing of those between them and the ones named here, whatever the order allows. The console says
+/// who may do what by the decision of the broker itself (`metadata::acl`, of the settings that it is told): a second
+/// implementation of it would differ one day.
 const APART: [(&str, &[&str]); 4] = [
     ("security", &[]),
     ("client", &["wire", "security"]),
     ("lab", &["openmetrics", "wire", "client"]),
-    ("console", &["openmetrics", "wire", "client"]),
+    ("console", &["openmetrics", "wire", "client", "configuration", "metadata"]),
 ];
 
 /// What the modules of a crate use of each other.

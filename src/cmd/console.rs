@@ -32,7 +32,7 @@ Examples:
   parshall console --bootstrap-server kafka:9092 --metrics 1@http://kafka:7071/metrics
   parshall console --bootstrap-server kafka:9093 --command-config client.properties --console-read-only
   parshall console --console-clusters-file clusters.json
-  parshall console --console 0.0.0.0:9645 --console-password-file password.txt")]
+  parshall console --console 0.0.0.0:9645 --console-password-file password.txt --console-tls-keystore console.pem")]
 pub(crate) struct Args {
     /// Brokers to ask first, separated by commas, as often as there are clusters; with a name to show them by [default:
     /// 127.0.0.1:9092, if no cluster was added in the page]
@@ -162,15 +162,20 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
     let of_name = |name: &str| configs.iter().rev().find(|(wanted, _)| wanted.is_none_or(|wanted| wanted == name));
     let named = names.iter().filter_map(|name| Some(((*name).to_owned(), of_name(name)?.1.clone())));
     let command_configs: BTreeMap<_, _> = named.collect();
-    let Some(listener) =
-        ConsoleListener::bind(Some(&args.console), &args.access, args.insecure, saved_clusters).await?
-    else {
+    let mut clusters = Vec::new();
+    for Cluster { name, servers } in &args.bootstrap_server {
+        let security = properties::security_of(command_configs.get(name).map(PathBuf::as_path))?;
+        clusters.push((name.clone(), servers.clone(), security));
+    }
+    let all_have_users = !clusters.is_empty() && clusters.iter().all(|(.., security)| security.mechanism().is_some());
+    let (place, access) = (Some(&args.console), &args.access);
+    let listener = ConsoleListener::bind(place, access, args.insecure, None, all_have_users, saved_clusters);
+    let Some(listener) = listener.await? else {
         bail!(Usage("--console is off, and there is nothing else to do".to_owned()));
     };
-    let address = listener.address;
+    let url = listener.url();
     let console = listener.start(None, command_configs.clone());
-    for Cluster { name, servers } in args.bootstrap_server {
-        let security = properties::security_of(command_configs.get(&name).map(PathBuf::as_path))?;
+    for (name, servers, security) in clusters {
         let config = client_config(servers);
         let connection = ConnectionConfig { client_id: "parshall-console".to_owned(), security, ..config.connection };
         let client = Client::new(client::ClientConfig { connection, ..config });
@@ -182,7 +187,7 @@ pub(crate) async fn run(mut args: Args) -> Result<()> {
             tracing::warn!("the cluster {} that was added in the page is not shown: {error}", cluster.name);
         }
     }
-    output::print(&format!("the console is on http://{address}\n"))?;
+    output::print(&format!("the console is on {url}\n"))?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::console::{Console, Hosts, Local, Options, Password, SavedClusters};
+use ::console::{Console, Hosts, Local, Options, Password, SavedClusters, TlsConfig};
 use anyhow::{Context, Result, bail};
+use client::system_error::reason;
+use security::tls::{ServerTlsConfig, StoreConfig};
 use tokio::net::TcpListener;
 
 use super::console_lab::Runs;
@@ -18,6 +20,9 @@ pub(crate) struct ConsoleAccess {
     /// File with the console's password. Browsers log in with it, programs send it by HTTP Basic with any name
     #[arg(long, value_name = "FILE", env = "PARSHALL_CONSOLE_PASSWORD_FILE")]
     console_password_file: Option<PathBuf>,
+    /// PEM file with a private key and its certificates, the console's own first: it speaks HTTPS with them
+    #[arg(long, value_name = "FILE", env = "PARSHALL_CONSOLE_TLS_KEYSTORE")]
+    console_tls_keystore: Option<PathBuf>,
     /// Where results of suites that the console runs go
     #[arg(long, value_name = "DIR", default_value = "parshall-results")]
     console_lab_dir: PathBuf,
@@ -30,17 +35,21 @@ pub(crate) struct ConsoleAccess {
 pub(crate) struct ConsoleListener {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
+    tls: Option<Arc<TlsConfig>>,
     options: Options,
     lab_dir: PathBuf,
 }
 
 impl ConsoleListener {
     /// `None` if there is to be no console, or nobody asked for one and its port is taken. Others than this machine
-    /// reach one without a password only if it is to be insecure.
+    /// reach one without a password only if it is to be insecure, or all clusters have users: then it is closed for all
+    /// else. `tls` takes the place of that of a flag.
     pub(crate) async fn bind(
         asked: Option<&::console::Address>,
         access: &ConsoleAccess,
         is_insecure: bool,
+        tls: Option<Arc<TlsConfig>>,
+        all_have_users: bool,
         saved_clusters: Option<Arc<SavedClusters>>,
     ) -> Result<Option<Self>> {
         let place = asked.cloned().unwrap_or_default();
@@ -48,7 +57,16 @@ impl ConsoleListener {
             return Ok(None);
         };
         let password = access.password()?;
-        let is_open = !address.ip().is_loopback() && password.is_none();
+        let tls = if tls.is_some() { tls } else { access.tls()? };
+        let is_reachable = !address.ip().is_loopback();
+        let is_closed = is_reachable && password.is_none() && all_have_users && !is_insecure;
+        let is_open = is_reachable && password.is_none() && !is_closed;
+        if is_reachable && !is_open && tls.is_none() {
+            tracing::warn!(
+                "the console on {address} speaks HTTP: passwords are sent to it in clear, unless a proxy with TLS is \
+                 in front of it; --console-tls-keystore gives it a certificate"
+            );
+        }
         if is_open {
             if !is_insecure {
                 bail!(Usage(format!(
@@ -64,6 +82,8 @@ impl ConsoleListener {
             hosts: Hosts::new(place.name().map(str::to_owned)),
             password,
             is_insecure: is_open,
+            is_closed,
+            has_tls: tls.is_some(),
             is_read_only: access.console_read_only,
             saved_clusters,
         };
@@ -71,7 +91,7 @@ impl ConsoleListener {
             Ok(listener) => {
                 let address = listener.local_addr()?;
                 let lab_dir = access.console_lab_dir.clone();
-                Ok(Some(Self { listener, address, options, lab_dir }))
+                Ok(Some(Self { listener, address, tls, options, lab_dir }))
             }
             Err(error) if asked.is_none() => {
                 tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
@@ -79,6 +99,11 @@ impl ConsoleListener {
             }
             Err(error) => bail!("cannot listen on {address} for the console: {error}; --console chooses another"),
         }
+    }
+
+    /// Where a browser finds it.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
 
     /// Answers from now on. Clusters may need client properties for suites that are run against them.
@@ -89,12 +114,22 @@ impl ConsoleListener {
     ) -> Arc<Console> {
         let laboratory = Arc::new(Runs::new(self.lab_dir, command_configs));
         let console = Console::new(self.options, local, Some(laboratory));
-        tokio::spawn(::console::serve(self.listener, Arc::clone(&console)));
+        tokio::spawn(::console::serve(self.listener, self.tls, Arc::clone(&console)));
         console
     }
 }
 
 impl ConsoleAccess {
+    fn tls(&self) -> Result<Option<Arc<TlsConfig>>> {
+        let Some(path) = &self.console_tls_keystore else { return Ok(None) };
+        let name = path.display();
+        let stores = StoreConfig { keystore_location: Some(name.to_string()), ..StoreConfig::default() };
+        let read = |_: &str| std::fs::read(path).map_err(|error| reason(&error));
+        let loaded = ServerTlsConfig { stores, ..ServerTlsConfig::default() }.load(&read);
+        let loaded = loaded.map_err(|error| Usage(format!("--console-tls-keystore {name}: {error}")))?;
+        Ok(Some(loaded.config))
+    }
+
     fn password(&self) -> Result<Option<Password>> {
         let Some(path) = &self.console_password_file else { return Ok(None) };
         let name = path.display();

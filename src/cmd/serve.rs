@@ -26,11 +26,13 @@ mod first_users;
 mod open_listeners;
 
 /// Environment variables with our prefix that are not settings of the broker.
-const OTHER_VARIABLES: [&str; 8] = [
+const OTHER_VARIABLES: [&str; 10] = [
     "PARSHALL_BOOTSTRAP_SERVER",
     "PARSHALL_COMMAND_CONFIG",
     "PARSHALL_CONSOLE",
+    "PARSHALL_CONSOLE_COMMAND_CONFIG",
     "PARSHALL_CONSOLE_PASSWORD_FILE",
+    "PARSHALL_CONSOLE_TLS_KEYSTORE",
     "PARSHALL_INSECURE",
     "PARSHALL_PROFILE",
     logging::LEVELS,
@@ -134,7 +136,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
     let first_users = first_users::read(&args.add_scram, &*env.random)?;
     let loaded = configuration(args)?;
     open_listeners::check(&loaded.config, is_insecure)?;
-    let console = EmbeddedConsole::start(&console, is_insecure).await?;
+    let console = EmbeddedConsole::start(&console, &loaded.config, is_insecure).await?;
     for notice in &loaded.notices {
         tracing::info!("{notice}");
     }
@@ -167,7 +169,7 @@ pub(crate) async fn run(args: Args, loggers: Arc<Loggers>) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
         server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         server.data_dir().display(),
-        console.address().map_or_else(String::new, |address| format!(", console on http://{address}")),
+        console.url().map_or_else(String::new, |url| format!(", console on {url}")),
         open_text.unwrap_or_default()
     );
     let reason = tokio::select! {

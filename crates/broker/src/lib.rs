@@ -34,5 +34,6 @@ mod threads;
 pub use broker::Broker;
 pub use exposition::{Metrics, NodeError, NodeReport};
 pub use metadata::{Partition, PartitionChange};
+pub use security::{SecurityError, tls_of_console};
 pub use server::{Server, StartError};
 pub use wire::api::describe_node::Rebalance;

@@ -12,7 +12,7 @@ mod token_source;
 
 pub use certificates::{Certificates, CertifiedListener};
 pub use exchange::{Authenticated, Exchange, Ground, Step};
-pub use listener::{ListenerSecurity, SecurityError};
+pub use listener::{ListenerSecurity, SecurityError, tls_of_console};
 pub use nodes::NodeSecurity;
 pub use principal::Principal;
 pub use token_keys::KeysWait;

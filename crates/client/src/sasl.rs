@@ -56,6 +56,21 @@ fn wrong(reason: String) -> SecurityError {
 }
 
 impl Credentials {
+    /// As a person types them.
+    pub(crate) fn typed(mechanism: &str, username: &str, password: &str) -> Result<Self, SecurityError> {
+        let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };
+        // Nobody types a token.
+        let is_typed = |mechanism: &Mechanism| *mechanism != Mechanism::OAuthBearer;
+        let mechanism = Mechanism::from_name(mechanism).filter(is_typed).ok_or_else(unknown)?;
+        for (what, text) in [("user", username), ("password", password)] {
+            if text.is_empty() || text.chars().any(char::is_control) {
+                return Err(SecurityError::Login { what });
+            }
+        }
+        let password = Secret::new(password.to_owned());
+        Ok(Self { mechanism, username: username.to_owned(), password, tokens: None })
+    }
+
     /// By `sasl.mechanism`, `sasl.jaas.config` and what there is for OAUTHBEARER.
     pub(crate) fn new(mechanism: &str, config: &str, oauth: &OAuthConfig) -> Result<Self, SecurityError> {
         let unknown = || SecurityError::Mechanism { mechanism: mechanism.to_owned() };

@@ -35,6 +35,32 @@ pub struct Security {
     pub(crate) sasl: Option<Arc<Credentials>>,
 }
 
+impl Security {
+    /// The mechanisms that a user can log in with.
+    pub const MECHANISMS: [&str; 3] = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
+
+    /// `security.protocol`.
+    pub fn protocol(&self) -> &'static str {
+        match (&self.tls, &self.sasl) {
+            (None, None) => "PLAINTEXT",
+            (Some(_), None) => "SSL",
+            (None, Some(_)) => "SASL_PLAINTEXT",
+            (Some(_), Some(_)) => "SASL_SSL",
+        }
+    }
+
+    /// The mechanism that connections log in with, if they do.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.sasl.as_ref().map(|credentials| credentials.mechanism.name())
+    }
+
+    /// The same for another user.
+    pub fn for_user(&self, mechanism: &str, user: &str, password: &str) -> Result<Self, SecurityError> {
+        let credentials = Credentials::typed(mechanism, user, password)?;
+        Ok(Self { tls: self.tls.clone(), sasl: Some(Arc::new(credentials)) })
+    }
+}
+
 impl SecurityConfig {
     /// Whether a setting of this name is one of security.
     pub fn is_about(name: &str) -> bool {
@@ -98,6 +124,24 @@ mod tests {
         assert_eq!(config(&[]).load(), Ok(Security::default()));
         let config = config(&[("security.protocol", "PLAINTEXT"), ("ssl.truststore.location", "no-such-file")]);
         assert_eq!(config.load(), Ok(Security::default()));
+    }
+
+    #[test]
+    fn another_user_connects_in_the_same_way() {
+        let config =
+            [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", PLAIN)];
+        let own = self::config(&config).load().unwrap();
+        assert_eq!((own.protocol(), own.mechanism()), ("SASL_PLAINTEXT", Some("PLAIN")));
+        assert_eq!(Security::default().mechanism(), None);
+        let bob = own.for_user("SCRAM-SHA-256", "bob \"b\"", "x;y").unwrap();
+        assert_eq!((bob.protocol(), bob.mechanism()), ("SASL_PLAINTEXT", Some("SCRAM-SHA-256")));
+        assert_eq!(bob.sasl.unwrap().username, "bob \"b\"");
+        for (mechanism, user, password) in [("PLAIN", "", "x"), ("PLAIN", "b", ""), ("PLAIN", "a\nb", "x")] {
+            assert!(matches!(own.for_user(mechanism, user, password), Err(SecurityError::Login { .. })));
+        }
+        assert!(matches!(own.for_user("GSSAPI", "bob", "x"), Err(SecurityError::Mechanism { .. })));
+        let with_passwords = security::Mechanism::ALL.iter().filter(|one| **one != security::Mechanism::OAuthBearer);
+        assert_eq!(Security::MECHANISMS.len(), with_passwords.count());
     }
 
     #[test]

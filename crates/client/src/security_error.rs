@@ -24,6 +24,8 @@ pub enum SecurityError {
     Url { name: &'static str, error: UrlError },
     #[error("sasl.jaas.config {reason}")]
     Jaas { reason: String },
+    #[error("a {what} is not empty, and has no control characters in it")]
+    Login { what: &'static str },
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("the system has no certificates that it trusts; name some with ssl.truststore.location")]

@@ -1,5 +1,6 @@
 //! `/api/v1`: what the pages show, as JSON. docs/console.md lists the fields; new ones may come, none goes.
 
+mod access;
 mod connect;
 mod transactions;
 
@@ -48,6 +49,11 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
         .route("/clusters/{cluster}/transactions/{transactional_id}", get(transactions::transaction))
         .route("/clusters/{cluster}/aborted-transactions", get(transactions::aborted))
         .route("/clusters/{cluster}/hanging-transactions", get(transactions::hanging))
+        .route("/clusters/{cluster}/users", get(access::users))
+        .route("/clusters/{cluster}/users/{user}", get(access::user))
+        .route("/clusters/{cluster}/acls", get(access::acls))
+        .route("/clusters/{cluster}/quotas", get(access::quotas))
+        .route("/clusters/{cluster}/topics/{topic}/access", get(access::of_topic))
         .route("/clusters/{cluster}/groups", get(groups))
         .route("/clusters/{cluster}/groups/{group}", get(group))
 }

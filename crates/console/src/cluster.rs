@@ -102,8 +102,8 @@ impl From<Sources> for Belongings {
 
 pub(crate) struct Cluster {
     pub name: String,
-    /// For pages.
-    pub client: Client,
+    /// The console's own: for what is sampled, and for pages where nobody logs in.
+    client: Client,
     pub local: Option<Arc<dyn Local>>,
     pub connects: Vec<Arc<Connect>>,
     pub registry: Option<Arc<SchemaRegistry>>,
@@ -170,6 +170,21 @@ impl Cluster {
             tokio::spawn(watch_connect(Arc::clone(connect), Arc::downgrade(&cluster)));
         }
         cluster
+    }
+
+    /// How the console itself connects.
+    pub(crate) fn config(&self) -> &ClientConfig {
+        self.client.config()
+    }
+
+    /// Whether its connections log in, and pages are for its users.
+    pub(crate) fn has_users(&self) -> bool {
+        self.config().connection.security.mechanism().is_some()
+    }
+
+    /// For pages of a cluster without users.
+    pub(crate) fn own_client(&self) -> Option<Client> {
+        (!self.has_users()).then(|| self.client.clone())
     }
 
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {

@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Ordinary connections at a time.
 const CONNECTIONS_MAX: usize = 256;
@@ -45,11 +46,16 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Answers until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, routes: Router) {
-    serve_at(listener, TowerToHyperService::new(routes), Places::default()).await;
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router) {
+    serve_at(listener, tls, TowerToHyperService::new(routes), Places::default()).await;
 }
 
-async fn serve_at(listener: TcpListener, routes: TowerToHyperService<Router>, places: Places) {
+async fn serve_at(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    routes: TowerToHyperService<Router>,
+    places: Places,
+) {
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -60,7 +66,7 @@ async fn serve_at(listener: TcpListener, routes: TowerToHyperService<Router>, pl
             }
         };
         let place = places.take().await;
-        tokio::spawn(answer(stream, address, place, routes.clone()));
+        tokio::spawn(answer(stream, tls.clone(), address, place, routes.clone()));
     }
 }
 
@@ -136,19 +142,33 @@ impl Places {
 }
 
 /// Answers the requests of one connection.
-async fn answer<S>(stream: S, address: SocketAddr, place: Place, routes: TowerToHyperService<Router>)
-where
+async fn answer<S>(
+    stream: S,
+    tls: Option<TlsAcceptor>,
+    address: SocketAddr,
+    place: Place,
+    routes: TowerToHyperService<Router>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Place { _permit, given_up } = place;
     let is_reserve = given_up.is_some();
     let idle = Arc::new(Mutex::new(given_up));
     let visitor = Visitor { routes, peer: PeerAddress(address.ip()), is_reserve, idle: Arc::clone(&idle) };
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Patient { stream, stalled: None }), visitor);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    let stream = Patient { stream, stalled: None };
+    let connection = async {
+        let Some(tls) = tls else {
+            return http.serve_connection(TokioIo::new(stream), visitor).await.map_err(|error| error.to_string());
+        };
+        let stream = match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(format!("TLS: {error}")),
+            Err(_) => return Err("no TLS in time".to_owned()),
+        };
+        http.serve_connection(TokioIo::new(stream), visitor).await.map_err(|error| error.to_string())
+    };
     let evicted = std::future::poll_fn(|cx| {
         let mut idle = idle.lock();
         match idle.as_mut() {

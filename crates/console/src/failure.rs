@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use client::ClientError;
+use client::{ClientError, ConnectionError};
 use wire::ErrorCode;
 
 use crate::connect::RestError;
@@ -52,10 +52,33 @@ impl From<ClientError> for Failure {
                 code: ErrorCode::GROUP_ID_NOT_FOUND | ErrorCode::TRANSACTIONAL_ID_NOT_FOUND,
                 ..
             } => StatusCode::NOT_FOUND,
+            ClientError::Refused { code, .. } if is_of_acls(*code) => StatusCode::FORBIDDEN,
+            ClientError::Connection(ConnectionError::Authentication { .. })
+            | ClientError::Unreachable { reason: ConnectionError::Authentication { .. } } => StatusCode::FORBIDDEN,
             ClientError::Refused { .. } | ClientError::GroupInUse { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
         };
-        Self { status, what: error.to_string() }
+        Self { status, what: told(&error) }
+    }
+}
+
+/// Whether an ACL is what would make it succeed.
+fn is_of_acls(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED
+            | ErrorCode::GROUP_AUTHORIZATION_FAILED
+            | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+            | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            | ErrorCode::DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    )
+}
+
+/// An error in a line, with what to do about it where it is a right that is missing.
+pub(crate) fn told(error: &ClientError) -> String {
+    match error.code() {
+        Some(code) if is_of_acls(code) => format!("{error}: an access control list has to allow it"),
+        _ => error.to_string(),
     }
 }
 
@@ -125,4 +148,21 @@ pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
 
 pub(crate) async fn no_page() -> Failure {
     Failure::not_found("there is no page at this address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_is_missing_is_said_to_be_one() {
+        let refused = |code| ClientError::Refused { subject: "topic t".to_owned(), code, message: None };
+        let denied = Failure::from(refused(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+        assert_eq!(denied.status(), StatusCode::FORBIDDEN);
+        assert_eq!(denied.what(), "topic t: TOPIC_AUTHORIZATION_FAILED: an access control list has to allow it");
+        assert_eq!(Failure::from(refused(ErrorCode::POLICY_VIOLATION)).status(), StatusCode::CONFLICT);
+        let (address, user, reason) = ("a:1".to_owned(), "alice".to_owned(), "no".to_owned());
+        let reason = ConnectionError::Authentication { address, user, mechanism: "PLAIN", reason };
+        assert_eq!(Failure::from(ClientError::Unreachable { reason }).status(), StatusCode::FORBIDDEN);
+    }
 }

@@ -159,6 +159,20 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
+/// A part of a path whose bytes may be escaped; `None` where it is not UTF-8.
+pub(crate) fn unescape(part: &str) -> Option<String> {
+    let bytes = part.as_bytes();
+    let (mut unescaped, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let digits = if *byte == b'%' { bytes.get(at + 1..at + 3) } else { None };
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let escaped = digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        unescaped.push(escaped.unwrap_or(*byte));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8(unescaped).ok()
+}
+
 /// A group's part of a path. Its id may be anything; what a browser would take for something else in a path has a tilde
 /// before it, and so has what begins with one. [`group_of_part`] takes it away.
 pub(crate) fn group_part(id: &str) -> String {
@@ -225,6 +239,17 @@ mod tests {
         for text in wrong.into_iter().chain(worse) {
             assert_eq!(parse_moment(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_escaped_is_read_again() {
+        for text in ["", "a/b c", "127.0.0.1:9092", "ä%41", "100%", "%zz%4"] {
+            assert_eq!(unescape(&escape(text)).as_deref(), Some(text));
+        }
+        assert_eq!(
+            [unescape("a%3a%"), unescape("%zz"), unescape("%ff")],
+            [Some("a:%".to_owned()), Some("%zz".to_owned()), None]
+        );
     }
 
     #[test]

@@ -14,11 +14,12 @@ pub(crate) enum Section {
     Alerts,
     Connect,
     Schemas,
+    Access,
     Lab,
 }
 
 impl Section {
-    const ALL: [(Self, &'static str, &'static str); 10] = [
+    const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::Overview, "Overview", ""),
         (Self::Topics, "Topics", "/topics"),
         (Self::Groups, "Groups", "/groups"),
@@ -28,6 +29,7 @@ impl Section {
         (Self::Alerts, "Alerts", "/alerts"),
         (Self::Connect, "Connect", "/connect"),
         (Self::Schemas, "Schemas", "/schemas"),
+        (Self::Access, "Access", "/users"),
         (Self::Lab, "Lab", "/lab"),
     ];
 }
@@ -46,7 +48,11 @@ pub(crate) struct Layout {
     pub has_connects: bool,
     /// Whether a schema registry does.
     pub has_schemas: bool,
+    /// Whether the lab may be asked to run something against it.
+    pub has_lab: bool,
     pub has_login: bool,
+    /// The user of the cluster who looks.
+    pub user: Option<String>,
     pub is_read_only: bool,
     pub is_insecure: bool,
     pub notice: Option<&'static str>,
@@ -77,6 +83,7 @@ impl Layout {
             Section::Alerts => self.has_metrics,
             Section::Connect => self.has_connects,
             Section::Schemas => self.has_schemas,
+            Section::Lab => self.has_lab,
             _ => true,
         };
         let shown = Section::ALL.into_iter().filter(move |(section, ..)| is_shown(*section));

@@ -7,6 +7,7 @@
 //! What it shows of a cluster it asks for as any client of Kafka does, so it shows any Kafka. What only a broker of
 //! ours knows comes from the one in the same process, as [`Local`].
 
+mod access_control;
 mod address;
 mod alerts;
 mod api;
@@ -50,12 +51,15 @@ mod seen_aborts;
 mod seen_changes;
 mod snapshot;
 mod text;
+mod user_session;
+mod visibility;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use address::{Address, AddressError};
 pub use auth::Password;
-use auth::Sessions;
+use auth::{Guard, Sessions};
 pub use benchmark_runner::{
     Capacity, CapacityOrder, CapacityStep, CasePoint, Compared, HistoryCase, HistoryChange, HistoryFinding, HistoryRun,
     Laboratory, Order, Progress, Run, RunState, RunningCase, ScenarioMistake, Suite, SuiteHistory, Work,
@@ -74,6 +78,9 @@ pub use saved_clusters::{
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+pub use tokio_rustls::rustls::ServerConfig as TlsConfig;
 
 /// Looks at records that are under way at a time: each may take some memory.
 const LOOKS_MAX: usize = 4;
@@ -81,6 +88,9 @@ const LOOKS_MAX: usize = 4;
 const FOLLOWERS_MAX: usize = 32;
 /// Pages that listen for news. They take half of the connections, so that there is room for others.
 const LISTENERS_MAX: usize = 128;
+
+/// How often it is looked for sessions that are over, and for connections that nobody uses.
+const TIDY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Other servers that know something of a cluster.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +111,10 @@ pub struct Options {
     pub password: Option<Password>,
     /// Whether others than this machine reach it without a password, which every page then says.
     pub is_insecure: bool,
+    /// Without a password, only clusters whose connections log in are shown, and those to their users.
+    pub is_closed: bool,
+    /// Whether it speaks HTTPS: what a browser keeps is then for HTTPS only.
+    pub has_tls: bool,
     /// Nothing can be changed.
     pub is_read_only: bool,
     /// Where clusters that are added in the page are kept; without, none can be added.
@@ -114,6 +128,7 @@ pub struct Console {
     laboratory: Option<Arc<dyn Laboratory>>,
     clusters: RwLock<Vec<Arc<Cluster>>>,
     sessions: Sessions,
+    guard: Guard,
     productions: Productions,
     /// The last page of metrics, held while the next is made: one at a time is enough.
     scrape: Mutex<Option<Scrape>>,
@@ -132,6 +147,7 @@ impl Console {
             laboratory,
             clusters: RwLock::default(),
             sessions: Sessions::default(),
+            guard: Guard::default(),
             productions: Productions::default(),
             scrape: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
@@ -173,6 +189,7 @@ impl Console {
 
     fn hide_saved(&self, name: &str) {
         self.clusters.write().retain(|cluster| !(cluster.is_saved && cluster.name == name));
+        self.sessions.forget(name);
     }
 
     fn clusters(&self) -> Vec<Arc<Cluster>> {
@@ -180,7 +197,16 @@ impl Console {
     }
 }
 
-/// Answers until it is dropped.
-pub async fn serve(listener: TcpListener, console: Arc<Console>) {
-    connections::serve(listener, router::routes(console)).await;
+/// Answers until it is dropped, over TLS if there is a configuration of it.
+pub async fn serve(listener: TcpListener, tls: Option<Arc<TlsConfig>>, console: Arc<Console>) {
+    let tidying = async {
+        loop {
+            sleep(TIDY_INTERVAL).await;
+            console.sessions.tidy();
+        }
+    };
+    tokio::select! {
+        () = connections::serve(listener, tls.map(TlsAcceptor::from), router::routes(Arc::clone(&console))) => {}
+        () = tidying => {}
+    }
 }

@@ -108,6 +108,16 @@ impl OwnFigures {
         .collect()
     }
 
+    /// What quotas have held back; nothing from brokers that do not tell.
+    pub(crate) fn throttles(&self) -> Vec<Throttles> {
+        let seconds = self.page.labelled("parshall_quota_throttle_seconds_total", ["quota"]);
+        let seconds: HashMap<_, _> = seconds.map(|([quota], value)| (quota, value)).collect();
+        let counts = self.page.labelled("parshall_quota_throttles_total", ["quota"]);
+        let throttles =
+            counts.map(|([key], count)| Throttles { count, seconds: seconds.get(&key).copied().unwrap_or(0.0), key });
+        throttles.collect()
+    }
+
     /// How long requests took.
     pub(crate) fn requests(&self) -> Vec<Requests> {
         let named = |name| self.page.labelled(name, ["api"]).map(|([api], value)| (api, value));
@@ -133,6 +143,15 @@ impl OwnFigures {
         requests.sort_by(|a, b| b.count.total_cmp(&a.count));
         requests
     }
+}
+
+/// Clients that a quota has held back since the node began.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Throttles {
+    /// Of the quota.
+    pub key: String,
+    pub count: f64,
+    pub seconds: f64,
 }
 
 /// Requests of an API since the node began.
@@ -164,6 +183,8 @@ parshall_request_seconds_count{api=\"Produce\"} 4
 parshall_request_seconds_sum{api=\"Produce\"} 2
 parshall_request_stage_seconds_sum{api=\"Produce\",stage=\"append\"} 1.5
 parshall_request_errors_total{api=\"Produce\",error=\"X\"} 3
+parshall_quota_throttles_total{quota=\"producer_byte_rate\"} 4
+parshall_quota_throttle_seconds_total{quota=\"producer_byte_rate\"} 6
 ";
         let figures = Figures::read(text.to_owned()).unwrap();
         assert_eq!((figures.counters.received_bytes, figures.counters.requests), (12.0, Some(5.0)));
@@ -177,6 +198,8 @@ parshall_request_errors_total{api=\"Produce\",error=\"X\"} 3
         assert_eq!(requests.iter().map(|of| of.api.as_str()).collect::<Vec<_>>(), ["Produce", "Fetch"]);
         assert_eq!((requests[0].seconds, requests[0].errors), (2.0, 3.0));
         assert_eq!(requests[0].stages, [("append".to_owned(), 1.5)]);
+        let throttles = Throttles { key: "producer_byte_rate".to_owned(), count: 4.0, seconds: 6.0 };
+        assert_eq!(figures.throttles(), [throttles]);
         assert!(Figures::read("# EOF\n".to_owned()).is_none());
     }
 }

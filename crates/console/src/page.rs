@@ -1,6 +1,7 @@
 //! The pages, one file each: what it shows, and which forms it takes. Their HTML is in `templates/`.
 
 pub(crate) mod aborted_transactions;
+pub(crate) mod acls;
 pub(crate) mod alerts;
 pub(crate) mod broker;
 pub(crate) mod cluster_new;
@@ -36,16 +37,20 @@ pub(crate) mod partitions;
 pub(crate) mod produce;
 pub(crate) mod produce_many;
 pub(crate) mod quorum;
+pub(crate) mod quotas;
 pub(crate) mod reassign;
 pub(crate) mod replicas;
 pub(crate) mod schema;
 pub(crate) mod schemas;
 pub(crate) mod selected_topics;
 pub(crate) mod topic;
+pub(crate) mod topic_access;
 pub(crate) mod topic_changes;
 pub(crate) mod topics;
 pub(crate) mod transaction;
 pub(crate) mod transaction_changes;
 pub(crate) mod transactions;
+pub(crate) mod user;
+pub(crate) mod users;
 
 pub(crate) use listing::{Listing, Pages, ROWS};

@@ -8,11 +8,12 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get, post};
 
 use crate::page::{
-    aborted_transactions, alerts, broker, cluster_new, clusters, configs, connector, connector_changes,
+    aborted_transactions, acls, alerts, broker, cluster_new, clusters, configs, connector, connector_changes,
     connector_configs, connector_new, connectors, delete_records, elections, follow, group, group_changes, group_reset,
     groups, hanging_transactions, lab, lab_capacity, lab_history, lab_progress, lab_scenario, message, messages, moves,
-    overview, partition, partitions, produce, produce_many, quorum, reassign, replicas, schema, schemas,
-    selected_topics, topic, topic_changes, topics, transaction, transaction_changes, transactions,
+    overview, partition, partitions, produce, produce_many, quorum, quotas, reassign, replicas, schema, schemas,
+    selected_topics, topic, topic_access, topic_changes, topics, transaction, transaction_changes, transactions, user,
+    users,
 };
 use crate::{Console, api, assets, auth, bodies, csrf, events, failure, health, host_check, metrics, request_context};
 
@@ -84,6 +85,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/topics/{topic}/messages/many/{run}/stop", post(produce_many::stop))
         .route("/topics/{topic}/messages/{partition}/{offset}", get(message::show))
         .route("/topics/{topic}/messages/{partition}/{offset}/{field}", get(message::field))
+        .route("/topics/{topic}/access", get(topic_access::show))
         .route("/topics/{topic}/configs", get(configs::of_topic))
         .route("/topics/{topic}/configs/{config}", get(configs::edit_of_topic).post(configs::change_of_topic))
         .route("/topics/{topic}/partitions", get(topic_changes::partitions_form).post(topic_changes::add_partitions))
@@ -108,6 +110,17 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         )
         .route("/schemas", get(schemas::show))
         .route("/schemas/{subject}", get(schema::show))
+        .route("/users", get(users::show))
+        .route("/users/new", get(users::create_form).post(users::create))
+        .route("/users/of", get(user::find))
+        .route("/users/{user}", get(user::show))
+        .route("/users/{user}/password", get(users::password_form).post(users::set_password))
+        .route("/users/{user}/delete", get(users::delete_form).post(users::delete))
+        .route("/acls", get(acls::show))
+        .route("/acls/new", get(acls::new_form).post(acls::add))
+        .route("/acls/remove", get(acls::remove_form).post(acls::remove))
+        .route("/quotas", get(quotas::show))
+        .route("/quotas/edit", get(quotas::edit_form).post(quotas::change))
         .route("/groups", get(groups::show))
         .route("/groups/{group}", get(group::show))
         .route("/groups/{group}/charts/{chart}", get(group::chart))

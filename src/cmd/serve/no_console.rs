@@ -1,9 +1,8 @@
 //! In place of the console where the program is built without it.
 
-use std::net::SocketAddr;
-
 use anyhow::Result;
 use broker::Server;
+use configuration::BrokerConfig;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ConsoleArgs {}
@@ -11,11 +10,11 @@ pub(super) struct ConsoleArgs {}
 pub(super) struct EmbeddedConsole;
 
 impl EmbeddedConsole {
-    pub(super) async fn start(_: &ConsoleArgs, _: bool) -> Result<Self> {
+    pub(super) async fn start(_: &ConsoleArgs, _: &BrokerConfig, _: bool) -> Result<Self> {
         Ok(Self)
     }
 
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub(super) fn url(&self) -> Option<&str> {
         None
     }
 

@@ -210,6 +210,17 @@ impl ListenerSecurity {
     }
 }
 
+/// TLS with the certificate of the first listener of clients that has one, for a server that asks for none itself: the
+/// console.
+pub fn tls_of_console(config: &BrokerConfig) -> Result<Option<Arc<ServerConfig>>, SecurityError> {
+    let mut endpoints = config.client_endpoints()?.into_iter();
+    let Some(endpoint) = endpoints.find(|endpoint| endpoint.security_protocol.has_tls()) else { return Ok(None) };
+    let mut own = config.listener(&endpoint)?;
+    own.ssl_client_auth = ClientAuth::None;
+    let tls = load_tls(&own).map_err(|error| SecurityError::Tls { listener: endpoint.name, error })?;
+    Ok(Some(tls.server_config()))
+}
+
 fn load_tls(own: &ListenerConfig) -> Result<ListenerTls, TlsError> {
     let secret = |password: &Option<Password>| password.as_ref().map(|one| Secret::new(one.reveal().to_owned()));
     let text = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());

@@ -43,6 +43,16 @@ impl Client {
         ClientError::check(|| format!("broker {broker_id}"), response.error_code, response.error_message.as_deref())
     }
 
+    /// What the user of this client may do to the cluster itself, as bits by Kafka's numbers of operations (KIP-430);
+    /// none from brokers that do not tell.
+    pub async fn cluster_operations(&self) -> Result<i32, ClientError> {
+        let request = DescribeClusterRequest { include_cluster_authorized_operations: true, ..Default::default() };
+        let response = self.send(&request).await?;
+        let subject = || "the cluster".to_owned();
+        ClientError::check(subject, response.error_code, response.error_message.as_deref())?;
+        Ok(Some(response.cluster_authorized_operations).filter(|operations| *operations >= 0).unwrap_or(0))
+    }
+
     async fn try_cluster(&self) -> Result<ClusterDescription, ClientError> {
         let connection = self.any_broker().await?;
         let known = |id: i32| (id >= 0).then_some(id);

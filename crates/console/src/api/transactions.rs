@@ -132,7 +132,7 @@ pub(super) async fn producers(context: ContextResult) -> Answer {
     if snapshot.partition(&of).is_none() {
         return Err(Failure::not_found(format!("there is no partition {of}")).into());
     }
-    let told = Producers::ask(&context.cluster.client, &of).await.map_err(Failure::unavailable)?;
+    let told = Producers::ask(&context.client, &of).await.map_err(Failure::unavailable)?;
     Ok(Json(json!({
         "topic": of.topic,
         "partition": of.partition,

@@ -3,6 +3,8 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use tokio_rustls::{TlsConnector, rustls};
 
 use super::*;
 use crate::{Console, Options, Password, router};
@@ -16,7 +18,7 @@ fn routes(password: Option<&str>) -> TowerToHyperService<Router> {
 async fn connect(routes: &TowerToHyperService<Router>, peer: [u8; 4], buffer_bytes: usize) -> DuplexStream {
     let (client, server) = duplex(buffer_bytes);
     let place = Places::default().take().await;
-    tokio::spawn(answer(server, (peer, 1).into(), place, routes.clone()));
+    tokio::spawn(answer(server, None, (peer, 1).into(), place, routes.clone()));
     client
 }
 
@@ -145,7 +147,7 @@ async fn health_and_metrics_keep_places_in_a_flood() {
     let places = Places::default();
     let ordinary = Arc::clone(&places.ordinary);
     let all_taken = ordinary.acquire_many(CONNECTIONS_MAX as u32).await.unwrap();
-    tokio::spawn(serve_at(listener, routes(None), places.clone()));
+    tokio::spawn(serve_at(listener, None, routes(None), places.clone()));
     let ask = async |bytes: &[u8]| {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -173,4 +175,41 @@ async fn health_and_metrics_keep_places_in_a_flood() {
     // With room for everybody there are pages again.
     drop(all_taken);
     assert_eq!(answered("/login").await.0, Some(200));
+}
+
+fn tls() -> (TlsAcceptor, TlsConnector) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let server = server.with_single_cert(vec![certificate.clone()], PrivatePkcs8KeyDer::from(key).into()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider);
+    let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    (Arc::new(server).into(), TlsConnector::from(Arc::new(client.with_no_client_auth())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_certificate_it_speaks_tls_and_nothing_else() {
+    let (acceptor, connector) = tls();
+    let routes = routes(None);
+    let connect = async || {
+        let (client, server) = duplex(16 << 10);
+        let place = Places::default().take().await;
+        tokio::spawn(answer(server, Some(acceptor.clone()), ([127, 0, 0, 1], 1).into(), place, routes.clone()));
+        client
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, connect().await).await.unwrap();
+    stream.write_all(&get("/health/live")).await.unwrap();
+    assert_eq!(status(&mut stream).await, Some(200));
+    let mut plain = connect().await;
+    plain.write_all(&get("/health/live")).await.unwrap();
+    assert_eq!(status(&mut plain).await, None);
+    // One that says nothing is not waited for.
+    let began = Instant::now();
+    assert!(is_closed(&mut connect().await).await);
+    assert!(began.elapsed() < HEAD_TIMEOUT + Duration::from_secs(1));
 }

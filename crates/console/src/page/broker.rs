@@ -9,11 +9,11 @@ use client::Resource;
 
 use super::Listing;
 use super::configs::{ConfigRow, config_rows};
-use crate::failure::{Failure, render};
+use crate::failure::{Failure, render, told};
 use crate::format::{byte_rate, bytes, count, duration, milliseconds, percent, rate};
 use crate::journal_figures::JournalState;
 use crate::layout::{Layout, Section};
-use crate::node_metrics::{OwnFigures, Requests};
+use crate::node_metrics::{OwnFigures, Requests, Throttles};
 use crate::request_context::RequestContext;
 use crate::snapshot::Broker;
 
@@ -34,6 +34,7 @@ struct Page {
     has_figures: bool,
     dirs: Vec<DirRow>,
     requests: Vec<RequestRow>,
+    throttles: Vec<ThrottleRow>,
     edit_base: String,
     listing: Listing,
     configs: Vec<ConfigRow>,
@@ -57,12 +58,19 @@ struct RequestRow {
     stages: String,
 }
 
+struct ThrottleRow {
+    quota: String,
+    count: String,
+    time: String,
+    mean: String,
+}
+
 pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
     let id = context.number("broker")?;
     let snapshot = context.snapshot().await?;
     let broker = snapshot.brokers.get(&id).ok_or_else(|| Failure::not_found(format!("there is no broker {id}")))?;
     let configs = match broker.is_alive {
-        true => config_rows(&context, &Resource::broker(id), &listing.q).await.map_err(|error| error.to_string()),
+        true => config_rows(&context, &Resource::broker(id), &listing.q).await.map_err(|error| told(&error)),
         false => Err("it does not answer".to_owned()),
     };
     let (configs, configs_error) = match configs {
@@ -98,6 +106,13 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
             .unwrap_or_default()
             .into_iter()
             .map(request_row)
+            .collect(),
+        throttles: broker
+            .own_figures()
+            .map(OwnFigures::throttles)
+            .unwrap_or_default()
+            .into_iter()
+            .map(throttle_row)
             .collect(),
         edit_base: format!("{}/brokers/{id}/configs", context.base),
         listing,
@@ -147,6 +162,15 @@ pub(crate) async fn chart(context: RequestContext) -> Result<Response, Failure> 
     let chart = context.cluster.history().broker_chart(id, name);
     let chart = chart.ok_or_else(|| Failure::not_found(format!("there is no chart {name:?}")))?;
     Ok(Json(chart).into_response())
+}
+
+fn throttle_row(of: Throttles) -> ThrottleRow {
+    ThrottleRow {
+        count: count(of.count as i64),
+        time: duration(of.seconds),
+        mean: milliseconds(of.seconds / of.count.max(1.0)),
+        quota: of.key,
+    }
 }
 
 fn request_row(of: Requests) -> RequestRow {

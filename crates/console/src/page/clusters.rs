@@ -52,6 +52,9 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
     if console.is_starting() {
         return Err(Failure::unavailable("the broker is starting: try again in a moment"));
     }
+    let order: Vec<_> = clusters.iter().map(|cluster| cluster.name.clone()).collect();
+    // What there is to say of a cluster with users is for them.
+    let (closed, clusters): (Vec<_>, Vec<_>) = clusters.into_iter().partition(|cluster| cluster.has_users());
     // All at the same time: one that does not answer keeps nobody waiting for the others.
     let snapshots = join_all(clusters.iter().map(|cluster| cluster.snapshot())).await;
     let mut rows = Vec::new();
@@ -86,6 +89,18 @@ pub(crate) async fn show(State(console): State<Arc<Console>>) -> Result<Response
         };
         rows.push(row);
     }
+    rows.extend(closed.iter().map(|cluster| Row {
+        verdict: ("Log in", ""),
+        finding: "It is shown to its users.".to_owned(),
+        brokers: String::new(),
+        topics: String::new(),
+        partitions: String::new(),
+        groups: String::new(),
+        name: cluster.name.clone(),
+        href: address(&cluster.name),
+        is_saved: cluster.is_saved,
+    }));
+    rows.sort_by_key(|row| order.iter().position(|name| *name == row.name));
     let can_add = console.options.saved_clusters.is_some() && !console.options.is_read_only;
     Ok(render(StatusCode::OK, &Page { layout: Layout::outside(&console), rows, can_add }))
 }

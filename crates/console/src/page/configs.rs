@@ -8,7 +8,7 @@ use client::{ClientError, ConfigEntry, ConfigSource, ConfigType, Resource, Resou
 use serde::Deserialize;
 
 use super::Listing;
-use crate::failure::{Failure, render};
+use crate::failure::{Failure, render, told};
 use crate::format::{bytes, duration, escape};
 use crate::layout::{Layout, Section};
 use crate::request_context::{Change, RequestContext};
@@ -88,7 +88,7 @@ pub(crate) async fn config_rows(
 }
 
 pub(super) async fn describe(context: &RequestContext, resource: &Resource) -> Result<Vec<ConfigEntry>, ClientError> {
-    let mut described = context.cluster.client.describe_configs(std::slice::from_ref(resource), true).await;
+    let mut described = context.client.describe_configs(std::slice::from_ref(resource), true).await;
     let missing = || ClientError::Missing { address: "the cluster".to_owned(), subject: "settings".to_owned() };
     described.remove(resource).unwrap_or_else(|| Err(missing()))
 }
@@ -142,7 +142,11 @@ fn type_text(config_type: ConfigType) -> &'static str {
 
 pub(crate) async fn of_topic(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
     let topic = context.param("topic").to_owned();
-    let configs = config_rows(&context, &Resource::topic(&topic), &listing.q).await?;
+    let (configs, configs_error) = match config_rows(&context, &Resource::topic(&topic), &listing.q).await {
+        Ok(configs) => (configs, None),
+        Err(error @ ClientError::Refused { .. }) => (Vec::new(), Some(told(&error))),
+        Err(error) => return Err(error.into()),
+    };
     let page = Page {
         layout: context.layout(Section::Topics),
         base: context.base.clone(),
@@ -150,7 +154,7 @@ pub(crate) async fn of_topic(context: RequestContext, Query(listing): Query<List
         topic,
         listing,
         configs,
-        configs_error: None,
+        configs_error,
         can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
@@ -221,14 +225,13 @@ async fn change(context: &RequestContext, resource: &Resource, new: NewValue) ->
     let is_reset = new.action == "reset";
     let set = if is_reset { Vec::new() } else { vec![(name.clone(), new.value.trim().to_owned())] };
     let delete = if is_reset { vec![name] } else { Vec::new() };
-    match context.cluster.client.alter_configs(resource, &set, &delete, false).await {
+    match context.client.alter_configs(resource, &set, &delete, false).await {
         Ok(()) => {
             let notice = if is_reset { "config-reset" } else { "config-set" };
             Ok(context.done(&settings_path(resource), notice).await.into_response())
         }
         Err(error @ ClientError::Refused { .. }) => {
-            let page =
-                EditPage { value: new.value, error: Some(error.to_string()), ..edit_page(context, resource).await? };
+            let page = EditPage { value: new.value, error: Some(told(&error)), ..edit_page(context, resource).await? };
             Ok(render(StatusCode::CONFLICT, &page))
         }
         Err(error) => Err(error.into()),

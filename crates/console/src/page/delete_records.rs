@@ -288,7 +288,7 @@ pub(crate) async fn delete(Change(context): Change, Form(form): Form<Confirmed>)
         }
     };
     let offsets = plan.into_iter().map(|(index, before)| (TopicPartition::new(name, index), before)).collect();
-    let deleted = context.cluster.client.delete_records(&offsets).await;
+    let deleted = context.client.delete_records(&offsets).await;
     let path = format!("/topics/{name}");
     let all = deleted.len();
     let errors = deleted.into_iter().filter_map(|(of, begins)| Some((of.to_string(), begins.err()?.to_string())));

@@ -51,7 +51,7 @@ impl OutcomePage {
 }
 
 pub(crate) async fn elect_preferred(Change(context): Change, Form(filter): Form<Filter>) -> Result<Response, Failure> {
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.fresh().await?;
     let found = filter.found(&snapshot)?;
     let right = found.iter().filter(|(_, partition)| partition.is_preferred()).count();
     let wanted: Vec<_> = found.iter().filter(|(_, partition)| !partition.is_preferred()).collect();
@@ -62,7 +62,7 @@ pub(crate) async fn elect_preferred(Change(context): Change, Form(filter): Form<
     let (mut changed, mut right) = (0, right);
     for part in electable.chunks(PARTITIONS_AT_ONCE) {
         let part: BTreeSet<_> = part.iter().map(|(of, _)| of.clone()).collect();
-        for (of, elected) in context.cluster.client.elect_leaders(ElectionKind::Preferred, Some(&part)).await? {
+        for (of, elected) in context.client.elect_leaders(ElectionKind::Preferred, Some(&part)).await? {
             match elected {
                 Ok(()) => changed += 1,
                 Err(error) if error.code() == Some(ErrorCode::ELECTION_NOT_NEEDED) => right += 1,
@@ -71,7 +71,7 @@ pub(crate) async fn elect_preferred(Change(context): Change, Form(filter): Form<
         }
     }
     // What goes wrong here is said by the next page.
-    let _ = context.cluster.fresh().await;
+    let _ = context.fresh().await;
     let facts = vec![
         match changed {
             1 => "1 partition has another leader now.".to_owned(),
@@ -160,12 +160,12 @@ pub(crate) async fn elect_unclean(
     Change(context): Change,
     Form(form): Form<Confirmation>,
 ) -> Result<Response, Failure> {
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.fresh().await?;
     let (of, partition) = find(&context, &snapshot)?;
     confirmed(&form.confirm, &of.to_string())?;
     is_lost(&snapshot, &of, partition)?;
     let wanted = BTreeSet::from([of.clone()]);
-    let elected = context.cluster.client.elect_leaders(ElectionKind::Unclean, Some(&wanted)).await?;
+    let elected = context.client.elect_leaders(ElectionKind::Unclean, Some(&wanted)).await?;
     if let Some(error) = elected.into_values().find_map(Result::err) {
         return Err(ClientError::into(error));
     }

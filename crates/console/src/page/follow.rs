@@ -27,7 +27,7 @@ pub(crate) async fn show(
     let too_many = |_| Failure::unavailable("too many pages follow new records: close some of them");
     let permit = Arc::clone(&context.console.followers).try_acquire_owned().map_err(too_many)?;
     let partitions = plan.partition.map_or(watched.partitions, |partition| vec![partition]);
-    let (client, topic) = (context.cluster.client.clone(), context.param("topic").to_owned());
+    let (client, topic) = (context.client.clone(), context.param("topic").to_owned());
     let spans = bounds(&client, &topic, &partitions).await.spans;
     let filter = filter(&context, &plan);
     let evaluation = filter.evaluation.clone();
@@ -35,9 +35,15 @@ pub(crate) async fn show(
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (path, decoder) = (path(&context), context.decoder(plan.show));
+    // Who has logged out follows nothing any longer.
+    let end = context.user().map(|user| user.end());
     let stream = unfold((tail, ticks, permit), move |(mut tail, mut ticks, permit)| {
         let (path, decoder, evaluation) = (path.clone(), decoder.clone(), evaluation.clone());
+        let has_ended = end.as_ref().is_some_and(|end| end.has_changed().is_err());
         async move {
+            if has_ended {
+                return None;
+            }
             ticks.tick().await;
             let mut round = tail.round().await;
             let unknown = evaluation.map(|evaluation| evaluation.take_unknown());

@@ -104,7 +104,7 @@ fn named(topics: &[&str]) -> String {
 pub(crate) async fn delete(Change(context): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
     let id = context.group();
     confirmed(&form.confirm, typed_name(id))?;
-    context.cluster.client.delete_group(id).await?;
+    context.client.delete_group(id).await?;
     Ok(context.done("/groups", "group-deleted").await.into_response())
 }
 
@@ -198,7 +198,7 @@ pub(crate) async fn delete_offsets(
     let snapshot = context.fresh().await?;
     let committed = find(&context, &snapshot)?.positions.iter().filter(|(_, position)| position.committed.is_some());
     let partitions = committed.map(|(of, _)| of.clone()).filter(|of| of.topic == topic).collect();
-    let deleted = context.cluster.client.delete_offsets(id, &partitions).await?;
+    let deleted = context.client.delete_offsets(id, &partitions).await?;
     if let Some(error) = deleted.into_values().find_map(Result::err) {
         return Err(ClientError::into(error));
     }

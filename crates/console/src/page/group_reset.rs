@@ -144,9 +144,7 @@ async fn plan(context: &RequestContext, wanted: Wanted) -> Result<Result<Planned
     }
     let wanted = wanted.resolved(snapshot.at_ms);
     let planned = match (wanted.target(snapshot.at_ms), wanted.scope(&snapshot, group)) {
-        (Ok(target), Ok(scope)) => {
-            context.cluster.client.plan_offset_reset(context.group(), target, Some(&scope)).await
-        }
+        (Ok(target), Ok(scope)) => context.client.plan_offset_reset(context.group(), target, Some(&scope)).await,
         (Err(error), _) | (_, Err(error)) => return Ok(Err(refused(context, group, wanted, error))),
     };
     match planned {
@@ -183,7 +181,7 @@ pub(crate) async fn reset(
     if planned.wanted.digest(&planned.plan) != form.shown {
         return Ok(render(StatusCode::CONFLICT, &preview_page(&context, &planned, &Listing::default(), true)));
     }
-    context.cluster.client.reset_offsets(context.group(), &planned.plan).await?;
+    context.client.reset_offsets(context.group(), &planned.plan).await?;
     Ok(context.done(&path(&context), "offsets-reset").await.into_response())
 }
 

@@ -95,7 +95,7 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<SearchQuer
 /// How long a transaction may be open. What is younger may be on its way to an end.
 pub(crate) async fn longest_ms(context: &RequestContext, snapshot: &Snapshot) -> i64 {
     let Some(broker) = snapshot.brokers.values().find(|broker| broker.is_alive) else { return MAX_TIMEOUT_MS };
-    let asked = timeout(Duration::from_secs(2), max_timeout_ms(&context.cluster.client, broker.id));
+    let asked = timeout(Duration::from_secs(2), max_timeout_ms(&context.client, broker.id));
     asked.await.ok().flatten().unwrap_or(MAX_TIMEOUT_MS)
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn search(
     let _permit = permit(context).await?;
     let all = snapshot.partitions().filter(|(_, partition)| !partition.is_offline());
     let all: BTreeSet<_> = all.map(|(topic, partition)| TopicPartition::new(topic, partition.index)).collect();
-    let found = context.cluster.client.find_hanging_transactions(&all, None, idle_ms, now_ms);
+    let found = context.client.find_hanging_transactions(&all, None, idle_ms, now_ms);
     timeout(TIMEOUT, found).await.map_err(|_| {
         Failure::unavailable(format!(
             "the search has not ended within {} s; “parshall transaction find-hanging --all” waits longer",

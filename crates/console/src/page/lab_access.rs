@@ -23,7 +23,7 @@ pub(super) fn order(context: &RequestContext, work: Work) -> Order {
     Order {
         work,
         name: context.cluster.name.clone(),
-        bootstrap_servers: context.cluster.client.config().bootstrap_servers.clone(),
+        bootstrap_servers: context.cluster.config().bootstrap_servers.clone(),
     }
 }
 

@@ -187,7 +187,7 @@ async fn find(
     if !watched.partitions.contains(&partition) {
         return Err(Failure::not_found(format!("topic {topic} has no partition {partition}")));
     }
-    let client = &context.cluster.client;
+    let client = &context.client;
     let mut bounds = bounds(client, topic, &[partition]).await;
     let Some(log) = bounds.spans.remove(&partition) else {
         let problem = bounds.problems.remove(&partition).unwrap_or_default();

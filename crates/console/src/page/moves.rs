@@ -108,7 +108,7 @@ impl Progress {
 
 pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>) -> Result<Response, Failure> {
     let snapshot = context.snapshot().await?;
-    let rates = throttle_rates(&context.cluster.client, &snapshot).await;
+    let rates = throttle_rates(&context.client, &snapshot).await;
     let page = page(&context, &snapshot, &rates, &listing);
     Ok(render(StatusCode::OK, &page))
 }
@@ -181,8 +181,8 @@ pub(crate) struct NewThrottle {
 }
 
 pub(crate) async fn throttle(Change(context): Change, Form(new): Form<NewThrottle>) -> Result<Response, Failure> {
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
-    let client = &context.cluster.client;
+    let snapshot = context.fresh().await?;
+    let client = &context.client;
     if new.action == "remove" {
         remove_throttles(client, &snapshot).await?;
         return Ok(context.done("/partitions/moves", "throttle-removed").await.into_response());
@@ -195,7 +195,7 @@ pub(crate) async fn throttle(Change(context): Change, Form(new): Form<NewThrottl
 
 pub(crate) async fn cancel_one(Change(context): Change) -> Result<Response, Failure> {
     let of = TopicPartition::new(context.param("topic"), context.number("partition")?);
-    let cancelled = context.cluster.client.alter_reassignments(&BTreeMap::from([(of, None)])).await?;
+    let cancelled = context.client.alter_reassignments(&BTreeMap::from([(of, None)])).await?;
     if let Some(error) = cancelled.into_values().find_map(Result::err) {
         return Err(error.into());
     }
@@ -223,12 +223,12 @@ pub(crate) async fn cancel_form(Change(context): Change) -> Result<Response, Fai
 
 pub(crate) async fn cancel_all(Change(context): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
     confirmed(&form.confirm, &context.cluster.name)?;
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.fresh().await?;
     let moving: Vec<_> = snapshot.reassignments.keys().collect();
     let mut errors = Vec::new();
     for part in moving.chunks(PARTITIONS_AT_ONCE) {
         let part = part.iter().map(|of| ((*of).clone(), None)).collect();
-        for (of, cancelled) in context.cluster.client.alter_reassignments(&part).await? {
+        for (of, cancelled) in context.client.alter_reassignments(&part).await? {
             match cancelled {
                 // It has arrived meanwhile.
                 Err(error) if error.code() == Some(ErrorCode::NO_REASSIGNMENT_IN_PROGRESS) => {}

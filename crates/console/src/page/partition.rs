@@ -123,7 +123,7 @@ pub(crate) async fn show(context: RequestContext, Query(asked): Query<PartitionQ
     let known = |value: Option<i64>| value.map_or_else(|| "–".to_owned(), count);
     let (producers, producers_error) = match partition.is_offline() {
         true => (Producers::default(), Some("nobody leads the partition".to_owned())),
-        false => match Producers::ask(&context.cluster.client, &of).await {
+        false => match Producers::ask(&context.client, &of).await {
             Ok(producers) => (producers, None),
             Err(reason) => (Producers::default(), Some(reason)),
         },

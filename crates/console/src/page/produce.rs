@@ -123,7 +123,7 @@ pub(crate) async fn produce(Change(context): Change, Form(form): Form<NewRecord>
 }
 
 async fn write(context: &RequestContext, record: ProducerRecord, compression: Codec) -> Result<Delivered, String> {
-    let client = Client::new(ClientConfig { deadline: DEADLINE, ..context.cluster.client.config().clone() });
+    let client = Client::new(ClientConfig { deadline: DEADLINE, ..context.client.config().clone() });
     let config = ProducerConfig { acks: Acks::All, compression, linger: Duration::ZERO, ..ProducerConfig::default() };
     let sent = async {
         let producer = Producer::start(client, context.param("topic"), config).await?;

@@ -145,8 +145,8 @@ fn form_page(context: &RequestContext, partitions: usize, form: ManyRecords, err
 pub(crate) async fn start(Change(context): Change, Form(form): Form<ManyRecords>) -> Result<Response, Failure> {
     let partitions = watched(&context).await?.partitions.len();
     let started = form.order(partitions).and_then(|order| {
-        let (cluster, topic) = (&context.cluster, context.param("topic"));
-        let started = context.console.productions.start(&cluster.client, &cluster.name, topic, order);
+        let topic = context.param("topic");
+        let started = context.console.productions.start(&context.client, &context.cluster.name, topic, order);
         started.ok_or_else(|| "Others are produced right now: wait until one of them has ended.".to_owned())
     });
     match started {

@@ -215,7 +215,7 @@ pub(crate) async fn review(
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
     let choice = Choice::read(pairs)?;
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.fresh().await?;
     match choice.plan(&snapshot) {
         Ok(plan) => Ok(render(StatusCode::OK, &review_page(&context, &snapshot, &plan, String::new(), None))),
         Err(error) => {
@@ -336,7 +336,7 @@ pub(crate) async fn download(Change(context): Change, Form(planned): Form<Planne
 }
 
 pub(crate) async fn run(Change(context): Change, Form(planned): Form<Planned>) -> Result<Response, Failure> {
-    let snapshot = context.cluster.fresh().await.map_err(Failure::unavailable)?;
+    let snapshot = context.fresh().await?;
     let plan = Plan::read(&planned.plan, &snapshot).map_err(Failure::wrong)?;
     let rate = match read_rate(&planned.throttle) {
         Ok(rate) => rate,
@@ -345,7 +345,7 @@ pub(crate) async fn run(Change(context): Change, Form(planned): Form<Planned>) -
             return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
         }
     };
-    let client = &context.cluster.client;
+    let client = &context.client;
     // Before anything is copied.
     if let Some(rate) = rate {
         Throttle::new(&snapshot, &plan).set(client, &snapshot, rate).await?;

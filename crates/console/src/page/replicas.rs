@@ -95,7 +95,7 @@ pub(crate) async fn compare(context: RequestContext, Query(asked): Query<Compare
 async fn run(context: &RequestContext, of: &TopicPartition, last: i64) -> Result<Compared, Failure> {
     let _permit = permit(context).await?;
     let deadline = Instant::now() + TIMEOUT;
-    let client = &context.cluster.client;
+    let client = &context.client;
     let is_compacted = client.compacted(&[of.topic.as_str()].into()).await?.contains(&of.topic);
     let mut comparison = client.compare_replicas(of, is_compacted, Some(last)).await?;
     while !comparison.is_complete() && comparison.bytes < BYTES_MAX {

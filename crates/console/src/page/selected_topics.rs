@@ -174,7 +174,7 @@ pub(crate) async fn delete(Change(context): Change, Form(fields): Form<Fields>) 
     let snapshot = context.fresh().await?;
     let Selection { topics, left_out } = find(selected, &snapshot);
     let results = join_all(topics.into_iter().map(async |(selected, _)| {
-        let deleted = context.cluster.client.delete_topic(&selected.name).await;
+        let deleted = context.client.delete_topic(&selected.name).await;
         (selected.name, deleted.map(|()| "deleted".to_owned()))
     }));
     results_page(&context, "Topics deleted", results.await, left_out).await
@@ -226,7 +226,7 @@ pub(crate) async fn delete_records(Change(context): Change, Form(fields): Form<F
         }
     }
     let mut by_topic = BTreeMap::<String, Vec<Result<i64, ClientError>>>::new();
-    for (of, begins) in context.cluster.client.delete_records(&offsets).await {
+    for (of, begins) in context.client.delete_records(&offsets).await {
         by_topic.entry(of.topic).or_default().push(begins);
     }
     let results = by_topic.into_iter().map(|(name, partitions)| (name, of_partitions(partitions))).collect();

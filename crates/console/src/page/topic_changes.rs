@@ -10,7 +10,7 @@ use wire::api::create_topics::{CreatableTopic, CreatableTopicConfig};
 
 use super::configs::describe;
 use super::topic::find;
-use crate::failure::{Failure, render};
+use crate::failure::{Failure, render, told};
 use crate::format::{bytes, count, counted};
 use crate::layout::{Layout, Section};
 use crate::reassignment::{FOLLOWER_REPLICAS, LEADER_REPLICAS};
@@ -70,7 +70,7 @@ pub(crate) async fn create(
     Form(form): Form<NewTopic>,
 ) -> Result<Response, Failure> {
     let created = match form.topic() {
-        Ok(topic) => place.cluster.client.create_topic(topic).await.map_err(|error| error.to_string()),
+        Ok(topic) => place.client.create_topic(topic).await.map_err(|error| told(&error)),
         Err(reason) => Err(reason),
     };
     match created {
@@ -162,9 +162,7 @@ pub(crate) async fn add_partitions(
 ) -> Result<Response, Failure> {
     let name = place.param("topic").to_owned();
     let added = match form.count.trim().parse() {
-        Ok(count) => {
-            place.cluster.client.create_partitions(&name, count, None).await.map_err(|error| error.to_string())
-        }
+        Ok(count) => place.client.create_partitions(&name, count, None).await.map_err(|error| told(&error)),
         Err(_) => Err(format!("{:?} is no number", form.count)),
     };
     match added {
@@ -235,7 +233,7 @@ pub(crate) async fn delete_form(Change(place): Change) -> Result<Response, Failu
 pub(crate) async fn delete(Change(place): Change, Form(form): Form<Confirmation>) -> Result<Response, Failure> {
     let name = place.param("topic");
     confirmed(&form.confirm, name)?;
-    place.cluster.client.delete_topic(name).await?;
+    place.client.delete_topic(name).await?;
     Ok(place.done("/topics", "topic-deleted").await.into_response())
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn describe(context: &RequestContext) -> Result<TransactionDesc
         return Err(none());
     }
     let asked = [id.to_owned()];
-    let described = timeout(PATIENCE, context.cluster.client.describe_transactions(&asked)).await;
+    let described = timeout(PATIENCE, context.client.describe_transactions(&asked)).await;
     let late = |_| Failure::unavailable(format!("the coordinator of {} has not answered yet", quoted(id)));
     Ok(described.map_err(late)?.remove(id).ok_or_else(none)??)
 }

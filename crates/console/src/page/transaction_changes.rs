@@ -54,7 +54,7 @@ pub(crate) async fn terminate(Change(context): Change, Form(form): Form<Confirma
     // Where there is no such id, neither it nor the topic of its coordinator is to be made.
     describe(&context).await?;
     let id = context.transactional_id();
-    context.cluster.client.terminate_transaction(id).await?;
+    context.client.terminate_transaction(id).await?;
     let path = format!("/transactions/{}", group_part(id));
     Ok(context.done(&path, "transaction-terminated").await.into_response())
 }
@@ -67,7 +67,7 @@ async fn find_hanging(context: &RequestContext) -> Result<HangingTransaction, Fa
     if snapshot.partition(&of).is_none() {
         return Err(Failure::not_found(format!("there is no partition {of}")));
     }
-    let client = &context.cluster.client;
+    let client = &context.client;
     // However young it is: it was told apart by whether a coordinator has it.
     let mut found = client.find_hanging_transactions(&BTreeSet::from([of.clone()]), None, i64::MIN, now_ms()).await?;
     if let Some((_, error)) = found.errors.pop_first() {
@@ -115,7 +115,7 @@ pub(crate) async fn abort(Change(context): Change, Form(form): Form<Confirmation
     let named = TopicPartition::new(context.param("topic"), context.number("partition")?);
     confirmed(&form.confirm, &named.to_string())?;
     let hanging = find_hanging(&context).await?;
-    context.cluster.client.abort_transaction(&hanging.target()).await?;
+    context.client.abort_transaction(&hanging.target()).await?;
     let path = format!("/partitions/{}/{}", escape(&named.topic), named.partition);
     Ok(context.done(&path, "transaction-aborted").await.into_response())
 }

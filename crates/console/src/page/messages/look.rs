@@ -65,7 +65,7 @@ pub(crate) async fn permit(context: &RequestContext) -> Result<OwnedSemaphorePer
 
 pub(crate) async fn look(context: &RequestContext, watched: &Watched, plan: &Plan) -> Result<Look, Failure> {
     let permit = permit(context).await?;
-    let (client, topic) = (&context.cluster.client, context.param("topic"));
+    let (client, topic) = (&context.client, context.param("topic"));
     let partitions = plan.partition.map_or_else(|| watched.partitions.clone(), |partition| vec![partition]);
     let Bounds { spans: logs, problems } = bounds(client, topic, &partitions).await;
     let mut from = Bounds { spans: logs.clone(), problems };

@@ -53,7 +53,7 @@ impl ConfigChange {
             Wanted::Value(value) => (vec![(self.name.clone(), value.clone())], Vec::new()),
             Wanted::Default => (Vec::new(), vec![self.name.clone()]),
         };
-        let (client, topic) = (&context.cluster.client, Resource::topic(topic));
+        let (client, topic) = (&context.client, Resource::topic(topic));
         client.alter_configs(&topic, &set, &delete, only_checks).await.map_err(|error| error.to_string())
     }
 
@@ -111,7 +111,7 @@ async fn review(
 ) -> ReviewPage {
     let Selection { topics, mut left_out } = selection;
     let resources: Vec<_> = topics.iter().map(|(selected, _)| Resource::topic(&selected.name)).collect();
-    let mut described = context.cluster.client.describe_configs(&resources, false).await;
+    let mut described = context.client.describe_configs(&resources, false).await;
     let reviewed = join_all(topics.into_iter().zip(resources).map(|((selected, topic), resource)| {
         let configs = described.remove(&resource);
         async move {
