@@ -10,7 +10,7 @@ use platform::Env;
 use serde_json::{Value, json};
 
 use super::output;
-use super::serve::config_file;
+use super::serve::{all_of, config_file};
 
 /// Go on with a node that does not start because its metadata is damaged or missing.
 ///
@@ -108,7 +108,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 
 fn config(path: &Path) -> Result<BrokerConfig> {
     let sources = Sources { file: Some(config_file(path)?), ..Sources::default() };
-    Ok(load(sources).with_context(|| format!("{} is no configuration of a node", path.display()))?.config)
+    let loaded = load(sources).map_err(all_of);
+    Ok(loaded.with_context(|| format!("{} is no configuration of a node", path.display()))?.config)
 }
 
 fn describe(plan: &Plan) {

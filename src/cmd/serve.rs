@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use broker::Server;
 use clap::builder::BoolishValueParser;
 use configuration::load::{self, ConfigFile, Loaded, Sources};
-use configuration::{BrokerConfig, Membership};
+use configuration::{BrokerConfig, ConfigError, Membership};
 use platform::Env;
 use platform::loggers::Loggers;
 use tokio::io::AsyncReadExt;
@@ -258,7 +258,12 @@ fn configuration(args: Args) -> Result<Loaded> {
             loaded = load::load(sources);
         }
     }
-    loaded.map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+    loaded.map_err(all_of)
+}
+
+/// One error that says what all of them say.
+pub(super) fn all_of(errors: Vec<ConfigError>) -> anyhow::Error {
+    anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
 /// Who listens without a host, which is on every interface, tells clients the name of the machine, as Kafka does
