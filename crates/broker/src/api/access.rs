@@ -20,7 +20,7 @@ pub const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 pub struct Access<'a> {
     broker: &'a Broker,
     context: &'a RequestContext,
-    /// `None` where everybody may do everything: where there is no authorizer, and at the inter-broker listener.
+    /// `None` for who may do everything: everybody where there is no authorizer, and nodes at the inter-broker listener.
     authorizer: Option<(&'a Authorizer, Arc<MetadataImage>)>,
 }
 
@@ -31,9 +31,12 @@ pub fn denied<T>(asked: &mut Vec<T>, is_allowed: impl Fn(&T) -> bool) -> Vec<T> 
 
 impl<'a> Access<'a> {
     pub fn of(broker: &'a Broker, context: &'a RequestContext) -> Self {
-        // A node is known by its certificate.
-        let authorizer = broker.authorizer.as_ref().filter(|_| !context.is_inter_broker);
-        let authorizer = authorizer.map(|authorizer| (authorizer, broker.metadata.load_full()));
+        let authorizer = broker.authorizer.as_ref().map(|authorizer| (authorizer, broker.metadata.load_full()));
+        // A client that the authority of the nodes has signed, too, is none of them.
+        let is_node = |image: &MetadataImage| {
+            context.is_inter_broker && context.origin().may_be_registered(image, &context.listener)
+        };
+        let authorizer = authorizer.filter(|(_, image)| !is_node(image));
         Self { broker, context, authorizer }
     }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use client::{Security, SecurityConfig};
 use configuration::{BrokerConfig, ClientAuth, ConfigError, Endpoint, ListenerConfig, Password, SecurityProtocol};
+use metadata::MetadataImage;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
@@ -167,6 +168,18 @@ impl Origin<'_> {
     /// Whether it may come from a node that others reach at one of these hosts, as far as certificates tell.
     pub fn may_be<'a>(&self, node_id: i32, hosts: impl Iterator<Item = &'a str>) -> bool {
         self.certificate.is_none_or(|certificate| is_of_node(certificate, node_id, hosts))
+    }
+
+    /// Whether it may come from any node that is registered, as far as certificates tell. `listener` is the inter-broker
+    /// listener.
+    pub fn may_be_registered(&self, image: &MetadataImage, listener: &str) -> bool {
+        let is_one = |certificate: &CertificateDer<'_>| {
+            image.brokers().any(|broker| {
+                let own = broker.endpoints.iter().filter(|endpoint| endpoint.name == listener);
+                is_of_node(certificate, broker.id, own.map(|endpoint| endpoint.host.as_str()))
+            })
+        };
+        self.certificate.is_none_or(is_one)
     }
 }
 

@@ -214,6 +214,26 @@ fn a_certificate_of_the_cluster_speaks_for_its_own_node_alone() {
 }
 
 #[test]
+fn a_client_that_the_authority_of_nodes_has_signed_has_no_more_rights_at_their_port() {
+    let authority = Authority::new("cluster");
+    let nodes = Nodes::start(&authority);
+    nodes.replicate();
+    let create = |name: &str| {
+        let topic =
+            CreatableTopic { name: name.to_owned(), num_partitions: 1, replication_factor: 1, ..Default::default() };
+        CreateTopicsRequest { topics: vec![topic], timeout_ms: 20_000, ..Default::default() }
+    };
+    wait(async {
+        for (name, expected) in [("node-2", ErrorCode::NONE), ("alice", ErrorCode::TOPIC_AUTHORIZATION_FAILED)] {
+            let signed = authority.sign_for(name, &[]);
+            let connection = connect_to(nodes.inter_broker[0], &authority, Some(&signed)).await.unwrap();
+            let answer = connection.send(&create(&format!("of-{name}"))).await.unwrap();
+            assert_eq!(answer.topics[0].error_code, expected, "{name}");
+        }
+    });
+}
+
+#[test]
 fn nodes_go_on_when_their_certificates_are_renewed_one_after_the_other() {
     let (old, new, stranger) = (Authority::new("old"), Authority::new("new"), Authority::new("stranger"));
     let nodes = Nodes::start_trusting(&old, &(old.pem() + &new.pem()));
