@@ -137,8 +137,8 @@ def case_a_user_sees_what_the_lists_allow(c):
         # It may not write: the form says so.
         c.go(f"/topics/{opened}/messages/new")
         c.page.get_by_label("Value", exact=True).fill("x")
-        c.page.get_by_role("button", name="Produce").click()
-        expect(c.page.locator("main")).to_contain_text("TOPIC_AUTHORIZATION_FAILED")
+        c.page.get_by_role("button", name="Write the record").click()
+        expect(c.page.locator("main")).to_contain_text("AUTHORIZATION_FAILED")
         # What takes a right on the cluster says so in a line.
         for path in ("/users", "/acls", "/quotas"):
             c.go(path)

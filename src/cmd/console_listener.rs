@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use ::console::{Console, Hosts, Local, Options, Password, SavedClusters, TlsConfig};
 use anyhow::{Context, Result, bail};
-use client::system_error::reason;
 use security::tls::{ServerTlsConfig, StoreConfig};
 use tokio::net::TcpListener;
 
 use super::console_lab::Runs;
 use super::failure::Usage;
+use super::properties;
 
 /// Whom a console lets in, and what they may do.
 #[derive(Clone, Debug, clap::Args)]
@@ -124,7 +124,7 @@ impl ConsoleAccess {
         let Some(path) = &self.console_tls_keystore else { return Ok(None) };
         let name = path.display();
         let stores = StoreConfig { keystore_location: Some(name.to_string()), ..StoreConfig::default() };
-        let read = |_: &str| std::fs::read(path).map_err(|error| reason(&error));
+        let read = |_: &str| properties::read_bytes(path).map_err(|error| error.to_string());
         let loaded = ServerTlsConfig { stores, ..ServerTlsConfig::default() }.load(&read);
         let loaded = loaded.map_err(|error| Usage(format!("--console-tls-keystore {name}: {error}")))?;
         Ok(Some(loaded.config))

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use wire::api::create_acls::AclCreation;
 
 use super::{Answer, ContextResult};
-use crate::access_control::in_words;
+use crate::access_control::{AccessControl, in_words};
 use crate::failure::Failure;
 use crate::page::acls::{self, Filter};
 use crate::page::topic_access::{self, Asked};
@@ -35,7 +35,10 @@ impl Page {
 }
 
 fn credentials_json(credentials: &UserCredentials) -> Value {
-    let credential = |(mechanism, iterations): (&ScramMechanism, &i32)| json!({ "mechanism": mechanism.to_string(), "iterations": iterations });
+    let credential = |(mechanism, iterations): (&ScramMechanism, &i32)| {
+        let mechanism = mechanism.to_string();
+        json!({ "mechanism": mechanism, "iterations": iterations })
+    };
     credentials.iter().map(credential).collect()
 }
 
@@ -81,7 +84,7 @@ pub(super) async fn user(context: ContextResult) -> Answer {
     Ok(Json(json!({
         "principal": access.principal,
         "super_user": access.is_super_user(),
-        "authorizer": access.control.as_ref().map(|control| control.has_authorizer()),
+        "authorizer": access.control.as_ref().map(AccessControl::has_authorizer),
         "allow_everyone_if_no_acl_found": access.control.as_ref().map(|control| control.allows_everyone),
         "credentials": access.credentials.as_ref().map(credentials_json),
         "grants": access.control.as_ref().map(|_| grants.collect::<Vec<_>>()),
