@@ -179,8 +179,9 @@ class Parshall(Broker):
         return self.home / "data"
 
     def _command(self):
-        command = [install.parshall(), "serve", "--console", self.console, "--listen", self.bootstrap]
-        command += ["--data-dir", self.data]
+        command = [install.parshall(), "serve", "--console", self.console, "--data-dir", self.data]
+        if "listeners" not in self.settings:
+            command += ["--listen", self.bootstrap]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

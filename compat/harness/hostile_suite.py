@@ -30,7 +30,9 @@ ATTACKS = []
 
 
 def attack(row, name, memory_max_bytes=MEMORY_MAX_BYTES, settings=None):
-    """Registers a hostile case. `row` is the number of its kind of fault; with `settings` it gets a broker of its own."""
+    """Registers a hostile case. `row` is the number of its kind of fault; with `settings` it gets a broker of its own. Where these
+    are a function of that broker, it is one of ours only.
+    """
 
     def register(function):
         ATTACKS.append((row, name, memory_max_bytes, settings, function))
@@ -175,12 +177,15 @@ def main():
     shared = None
     try:
         for row, name, memory_max_bytes, settings, function in chosen:
+            if options.against == "kafka" and callable(settings):
+                continue
             if options.against == "kafka":
                 settings = settings or {}  # some cases leave it unable to serve the next
             if settings is not None or shared is None or not shared.alive():
-                server = broker.KINDS[options.against](
-                    f"{home}/{time.monotonic_ns()}", {**(CONTAINER if options.against == "parshall" else {}), **(settings or {})}
-                ).start()
+                common = CONTAINER if options.against == "parshall" else {}
+                server = broker.KINDS[options.against](f"{home}/{time.monotonic_ns()}", common)
+                server.settings.update(settings(server) if callable(settings) else settings or {})
+                server.start()
             else:
                 server = shared
             if settings is None:
