@@ -15,7 +15,6 @@ mod alter_partition_reassignments;
 mod alter_user_scram_credentials;
 mod alteration;
 mod api_versions;
-pub(crate) mod audit;
 mod auto_create;
 mod certificates;
 mod confirm_sender;
@@ -86,7 +85,7 @@ mod update_features;
 mod write_txn_markers;
 
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -106,6 +105,7 @@ use crate::close_reason::CloseReason;
 use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
+use crate::security::audit::Asker;
 use crate::security::nodes::Origin;
 use crate::security::{Exchange, ListenerSecurity, Principal};
 
@@ -236,13 +236,10 @@ impl RequestContext {
         broker.memory.large_answer(kind, self.client_address.ip(), self.is_inter_broker).await
     }
 
-    /// The client's, as ACLs name it.
-    fn host(&self) -> IpAddr {
-        self.client_address.ip().to_canonical()
-    }
-
-    fn api_name(&self) -> &'static str {
-        table::find(self.api_key).map_or("", |api| api.name)
+    /// Who asks, for the log.
+    fn asker(&self) -> Asker<'_> {
+        let request = table::find(self.api_key).map_or("", |api| api.name);
+        Asker { principal: &self.principal, address: self.client_address, request }
     }
 
     /// Where it comes from, if it comes from another node.

@@ -14,7 +14,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use wire::Uuid;
 
-use crate::api::audit::Audit;
 use crate::cluster::{Liveness, Peers, Senders};
 use crate::controller::Controller;
 use crate::coordination::{MarkerWriter, Verifier};
@@ -23,6 +22,7 @@ use crate::memory::Memory;
 use crate::partition::{PartitionTable, Shared};
 use crate::quotas::Quotas;
 use crate::security::Certificates;
+use crate::security::audit::Audit;
 use crate::session::Session;
 
 /// The state that handlers share.

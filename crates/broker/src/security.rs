@@ -1,5 +1,6 @@
 //! Who asks: what a listener demands of its clients before it serves them, and who they are then.
 
+pub mod audit;
 mod certificates;
 mod exchange;
 mod file;

@@ -380,8 +380,8 @@ impl Identity {
             return Ok(Self { own, cluster_id });
         }
         let listener = listeners.iter().find(|listener| listener.is_inter_broker);
-        let none = ListenerSecurity::none();
-        let security = listener.map_or(&none, |listener| &*listener.security);
+        let none = ListenerSecurity::none().into();
+        let security = listener.map_or(&none, |listener| &listener.security);
         let contact = Contact { listener: listener.map(|listener| &listener.socket), security, dialer };
         let known = properties.cluster_id.clone();
         let known = given.or(known.as_deref());

@@ -1,7 +1,7 @@
 //! What the sender of a request may do. Handlers ask before they look anything up, so that who may not know of a
 //! resource is told the same whether it is there or not.
 //!
-//! Each decision is made on the newest ACLs and told to the [`Audit`](super::audit::Audit), but for those that only
+//! Each decision is made on the newest ACLs and told to the [`Audit`](crate::security::audit::Audit), but for those that only
 //! leave something out of an answer.
 
 use std::sync::Arc;
@@ -20,7 +20,8 @@ pub const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
 pub struct Access<'a> {
     broker: &'a Broker,
     context: &'a RequestContext,
-    /// `None` for who may do everything: everybody where there is no authorizer, and nodes at the inter-broker listener.
+    /// `None` for who may do everything: everybody where there is no authorizer, and nodes at the inter-broker
+    /// listener.
     authorizer: Option<(&'a Authorizer, Arc<MetadataImage>)>,
 }
 
@@ -172,6 +173,6 @@ impl<'a> Access<'a> {
     }
 
     fn note(&self, rule: &Rule<'_>, operation: AclOperation, resource_type: ResourceType, name: &str) {
-        self.broker.audit.decided(self.context, rule, operation, (resource_type, name));
+        self.broker.audit.decided(self.context.asker(), rule, operation, (resource_type, name));
     }
 }

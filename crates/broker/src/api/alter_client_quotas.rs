@@ -43,7 +43,7 @@ pub(super) async fn handle(
             // One that is there twice is answered once.
             let result = results.next_if(|result| result.entity == entry.entity);
             if result.is_some_and(|result| result.error_code.is_none()) {
-                broker.audit.changed(context, &Change(entry));
+                broker.audit.changed(context.asker(), &Change(entry));
             }
         }
     }

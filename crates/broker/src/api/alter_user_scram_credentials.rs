@@ -46,7 +46,7 @@ pub(super) async fn handle(
         Err(error) => refuse(users, &error),
     };
     for result in results.iter().filter(|result| result.error_code.is_none()) {
-        broker.audit.changed(context, &format_args!("SCRAM credentials of user {:?}", result.user));
+        broker.audit.changed(context.asker(), &format_args!("SCRAM credentials of user {:?}", result.user));
     }
     AlterUserScramCredentialsResponse { results, ..Default::default() }
 }

@@ -32,7 +32,7 @@ pub(super) async fn handle(
     };
     for (record, result) in records.iter().zip(&answer.results) {
         if let (ErrorCode::NONE, Ok(acl)) = (result.error_code, Acl::from_record(record)) {
-            broker.audit.changed(context, &format_args!("created {acl}"));
+            broker.audit.changed(context.asker(), &format_args!("created {acl}"));
         }
     }
     answer

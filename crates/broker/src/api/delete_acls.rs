@@ -33,7 +33,7 @@ pub(super) async fn handle(
     };
     for deleted in answer.filter_results.iter().flat_map(|result| &result.matching_acls) {
         if let Ok(acl) = Acl::from_record(&record(deleted)) {
-            broker.audit.changed(context, &format_args!("deleted {acl}"));
+            broker.audit.changed(context.asker(), &format_args!("deleted {acl}"));
         }
     }
     answer

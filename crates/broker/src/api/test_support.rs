@@ -24,7 +24,6 @@ use wire::{ErrorCode, Uuid};
 
 use super::RequestContext;
 use crate::Broker;
-use crate::api::audit::Audit;
 use crate::cluster::{Liveness, Members, Peers, Senders};
 use crate::controller::{Controller, Publisher};
 use crate::coordination::{self, Coordinators};
@@ -33,6 +32,7 @@ use crate::memory::Memory;
 use crate::partition::replica::Promised;
 use crate::partition::{Acks, PartitionTable, PendingCommits, ProduceCompletion, Shared, Syncer};
 use crate::quotas::Quotas;
+use crate::security::audit::Audit;
 use crate::security::{Certificates, Principal};
 use crate::session::Session;
 use crate::stream::Dialer;

@@ -10,11 +10,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use client::ConnectionError;
 use configuration::{Membership, VoterAddress};
+use metadata::MetadataImage;
 use platform::Env;
 use quorum::{Voter, VoterSet};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,10 +26,13 @@ use wire::api::Request;
 use wire::api::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::VoterNode;
+use wire::api::sasl_authenticate::SaslAuthenticateRequest;
+use wire::api::sasl_handshake::SaslHandshakeRequest;
 use wire::frame::{self, RequestHeader};
 use wire::{Reader, Uuid};
 
-use crate::security::ListenerSecurity;
+use crate::frame::Chunk;
+use crate::security::{Exchange, Ground, ListenerSecurity, Step};
 use crate::stream::{Dialer, Socket, Stream};
 
 /// How long other nodes may take to answer a hello, and the interval between hellos.
@@ -82,7 +87,7 @@ pub struct Contact<'a> {
     /// The socket that others find this node at.
     pub listener: Option<&'a Socket>,
     /// What that listener demands of them.
-    pub security: &'a ListenerSecurity,
+    pub security: &'a Arc<ListenerSecurity>,
     pub dialer: &'a Dialer,
 }
 
@@ -106,21 +111,21 @@ pub async fn first_start(
         Membership::Voters(voters) if past == Past::LostMetadata => {
             let others = voters.iter().filter(|voter| voter.node_id != own.node_id);
             let addresses: Vec<String> = others.map(VoterAddress::address).collect();
-            with_greeting(contact, own, starter.find(&addresses)).await?
+            with_greeting(contact, own, env, starter.find(&addresses)).await?
         }
-        Membership::Voters(voters) => with_greeting(contact, own, starter.form(voters)).await?,
-        Membership::Join(addresses) => with_greeting(contact, own, starter.find(addresses)).await?,
+        Membership::Voters(voters) => with_greeting(contact, own, env, starter.form(voters)).await?,
+        Membership::Join(addresses) => with_greeting(contact, own, env, starter.find(addresses)).await?,
     };
     Ok(found.unwrap_or_else(begin_alone))
 }
 
 /// Answers hellos while `work` is under way.
-async fn with_greeting<T>(contact: Contact<'_>, own: &Voter, work: impl Future<Output = T>) -> T {
+async fn with_greeting<T>(contact: Contact<'_>, own: &Voter, env: &Env, work: impl Future<Output = T>) -> T {
     match contact.listener {
         Some(listener) => tokio::select! {
             biased;
             done = work => done,
-            never = greet(listener, contact.security, own) => match never {},
+            never = greet(listener, contact.security, own, env) => match never {},
         },
         None => work.await,
     }
@@ -281,20 +286,25 @@ pub(crate) async fn hello_all(
 }
 
 /// Answers each QuorumHello that this node is blank.
-async fn greet(listener: &Socket, security: &ListenerSecurity, own: &Voter) -> std::convert::Infallible {
+async fn greet(
+    listener: &Socket,
+    security: &Arc<ListenerSecurity>,
+    own: &Voter,
+    env: &Env,
+) -> std::convert::Infallible {
     let answer = QuorumHelloResponse { node_id: own.node_id, directory_id: own.directory_id, ..Default::default() };
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (answer, tls) = (answer.clone(), security.tls());
+                let (answer, security, env) = (answer.clone(), Arc::clone(security), env.clone());
                 connections.spawn(timeout(HELLO_TIMEOUT * 2, async move {
-                    let stream = match tls {
+                    let stream = match security.tls() {
                         Some(tls) => stream.secured(tls)?,
                         None => stream,
                     };
-                    answer_hello(stream, &answer).await
+                    answer_hello(stream, &answer, &security, &env).await
                 }));
             }
             Err(error) => {
@@ -305,19 +315,52 @@ async fn greet(listener: &Socket, security: &ListenerSecurity, own: &Voter) -> s
     }
 }
 
-async fn answer_hello(mut stream: Stream, answer: &QuorumHelloResponse) -> io::Result<()> {
+async fn answer_hello(
+    mut stream: Stream,
+    answer: &QuorumHelloResponse,
+    security: &ListenerSecurity,
+    env: &Env,
+) -> io::Result<()> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut login = security.protocol().has_sasl().then(Exchange::new);
     loop {
         let size = usize::try_from(stream.read_i32().await?).ok().filter(|size| *size <= REQUEST_BYTES_MAX);
         let mut body = vec![0; size.ok_or_else(invalid)?];
         stream.read_exact(&mut body).await?;
         let body = Bytes::from(body);
-        let header = RequestHeader::read(&mut Reader::new(&body, 0, false)).map_err(|_| invalid())?;
+        let mut reader = Reader::new(&body, 0, false);
+        let header = RequestHeader::read(&mut reader).map_err(|_| invalid())?;
+        if let Some(exchange) = login.as_mut().filter(|_| header.api_key != ApiVersionsRequest::API.key) {
+            // Users of the metadata, which is not there, are none here.
+            let (image, random, now_ms) = (&MetadataImage::default(), &*env.random, env.clock.now_ms());
+            let ground = Ground { listener: security, image, random, now_ms };
+            let frame = match exchange.request(&ground, &header, &mut reader) {
+                Ok(Step::Answer(frame)) => frame,
+                Ok(Step::Authenticated(frame, _)) => {
+                    login = None;
+                    frame
+                }
+                _ => {
+                    sleep(security.failure_delay()).await;
+                    return Err(invalid());
+                }
+            };
+            for chunk in frame.into_chunks() {
+                let Chunk::Bytes(bytes) = chunk else { return Err(invalid()) };
+                stream.write_all(&bytes).await?;
+            }
+            continue;
+        }
         let (version, id) = (header.api_version, header.correlation_id);
         let mut out = BytesMut::new();
         if header.api_key == ApiVersionsRequest::API.key {
             let version = version.min(*ApiVersionsRequest::API.versions.end());
-            let served = [ApiVersionsRequest::API, QuorumHelloRequest::API];
+            let served = [
+                SaslHandshakeRequest::API,
+                ApiVersionsRequest::API,
+                SaslAuthenticateRequest::API,
+                QuorumHelloRequest::API,
+            ];
             let api_keys = served.map(|api| ApiVersion {
                 api_key: api.key,
                 min_version: *api.versions.start(),
@@ -359,12 +402,12 @@ mod tests {
     }
 
     /// How nodes reach each other without TLS.
-    fn contact<'a>(listener: &'a Socket, ways: &'a (ListenerSecurity, Dialer)) -> Contact<'a> {
+    fn contact<'a>(listener: &'a Socket, ways: &'a (Arc<ListenerSecurity>, Dialer)) -> Contact<'a> {
         Contact { listener: Some(listener), security: &ways.0, dialer: &ways.1 }
     }
 
-    fn ways() -> (ListenerSecurity, Dialer) {
-        (ListenerSecurity::none(), Dialer::new(1, client::Security::default()))
+    fn ways() -> (Arc<ListenerSecurity>, Dialer) {
+        (ListenerSecurity::none().into(), Dialer::new(1, client::Security::default()))
     }
 
     async fn start(
@@ -393,7 +436,9 @@ mod tests {
                 let done = first_start(&membership, &own, Past::Blank, None, contact(&listener, &ways), &env, max_wait);
                 let done = done.await.unwrap();
                 // The first node goes on answering, as a started node does.
-                tokio::spawn(async move { greet(&listener, &ListenerSecurity::none(), &node(id, id as u8)).await });
+                tokio::spawn(async move {
+                    greet(&listener, &ListenerSecurity::none().into(), &node(id, id as u8), &Env::real()).await
+                });
                 done
             });
         }
@@ -445,7 +490,7 @@ mod tests {
     async fn who_has_lost_the_metadata_begins_nothing() {
         let (mut listeners, addresses) = listeners(2).await;
         let other = listeners.pop().unwrap();
-        tokio::spawn(async move { greet(&other, &ListenerSecurity::none(), &node(2, 2)).await });
+        tokio::spawn(async move { greet(&other, &ListenerSecurity::none().into(), &node(2, 2), &Env::real()).await });
         let (own, env, max_wait) = (node(1, 1), Env::real(), Duration::from_millis(200));
         let ways = ways();
         for membership in [
@@ -464,7 +509,7 @@ mod tests {
     async fn a_wrong_node_at_an_address_is_an_error() {
         let (mut listeners, addresses) = listeners(2).await;
         let other = listeners.pop().unwrap();
-        tokio::spawn(async move { greet(&other, &ListenerSecurity::none(), &node(7, 7)).await });
+        tokio::spawn(async move { greet(&other, &ListenerSecurity::none().into(), &node(7, 7), &Env::real()).await });
         let found = start(Membership::Voters(addresses), node(1, 1), None, listeners.remove(0), 5000).await;
         assert!(matches!(found, Err(FirstStartError::OtherNode { expected: 2, found: 7, .. })));
     }

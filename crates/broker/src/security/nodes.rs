@@ -170,8 +170,8 @@ impl Origin<'_> {
         self.certificate.is_none_or(|certificate| is_of_node(certificate, node_id, hosts))
     }
 
-    /// Whether it may come from any node that is registered, as far as certificates tell. `listener` is the inter-broker
-    /// listener.
+    /// Whether it may come from any node that is registered, as far as certificates tell. `listener` is the
+    /// inter-broker listener.
     pub fn may_be_registered(&self, image: &MetadataImage, listener: &str) -> bool {
         let is_one = |certificate: &CertificateDer<'_>| {
             image.brokers().any(|broker| {

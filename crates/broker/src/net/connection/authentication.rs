@@ -126,8 +126,8 @@ impl Connection {
         }
     }
 
-    /// Waits for a turn to go on with a handshake of TLS. Each step takes long beside a request: many at once take turns,
-    /// and whoever is served finds a thread in between.
+    /// Waits for a turn to go on with a handshake of TLS. Each step takes long beside a request: many at once take
+    /// turns, and whoever is served finds a thread in between.
     pub(super) async fn handshake_turn(&mut self) -> Result<Option<OwnedSemaphorePermit>, CloseReason> {
         let Phase::Handshaking { until } = self.phase else { return Ok(None) };
         let turn = Arc::clone(&self.broker.handshake_turns).acquire_owned();
