@@ -1,8 +1,8 @@
 //! What the sender of a request may do. Handlers ask before they look anything up, so that who may not know of a
 //! resource is told the same whether it is there or not.
 //!
-//! Each decision is made on the newest ACLs and told to the [`Audit`](crate::security::audit::Audit), but for those that only
-//! leave something out of an answer.
+//! Each decision is made on the newest ACLs and told to the [`Audit`](crate::security::audit::Audit), but for those
+//! that only leave something out of an answer.
 
 use std::sync::Arc;
 
