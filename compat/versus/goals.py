@@ -1,6 +1,6 @@
 """What Parshall is meant to reach, and whether the medians of a run do. Goals whose cases were not run are left out."""
 
-from . import cases, coordinator_cases, heavy_cases, report
+from . import cases, coordinator_cases, heavy_cases, report, security_cases
 
 AFTER_ALL = "after all of it"
 CPU, THROUGHPUT = "broker_cpu_us_per_record", "records_per_s"
@@ -90,6 +90,9 @@ GOALS += [
     Ratio(coordinator_cases.REBALANCE, "member_wait_s", most=1),
     Ratio(coordinator_cases.REBALANCE, "partition_wait_s", most=1),
     Most(coordinator_cases.HEARTBEATS, "broker_cores", 0.1),
+    Ratio(security_cases.TLS, CPU, divisor=2),
+    Ratio(cases.consumed(security_cases.TLS), CPU, divisor=2),
+    Ratio(security_cases.HANDSHAKES, "handshakes_per_core_s", least=3),
     Most(AFTER_ALL, "memory_mib", 80),
     Most(heavy_cases.KILLED, "first_ack_s", 1),
 ]

@@ -113,8 +113,10 @@ def produce(server, topic, records, size, properties, rate=-1):
     return per_record({**_produced(out), **cost, "records": sent})
 
 
-def _consumer(server, topic, records):
-    return java_tool(server, "ConsumerPerformance", "--topic", topic, "--num-records", records, "--timeout", 30000)
+def _consumer(server, topic, records, properties=()):
+    given = [word for each in properties for word in ("--command-property", each)]
+    numbers = ["--num-records", records, "--timeout", 30000]
+    return java_tool(server, "ConsumerPerformance", "--topic", topic, *numbers, *given)
 
 
 def _consumed(out):
@@ -129,8 +131,8 @@ def _consumed(out):
     }
 
 
-def consume(server, topic, records):
-    (out,), cost = run(server, _consumer(server, topic, records))
+def consume(server, topic, records, properties=()):
+    (out,), cost = run(server, _consumer(server, topic, records, properties))
     return per_record({**_consumed(out), **cost})
 
 

@@ -29,6 +29,8 @@ FIGURES = [
     ("settled_s", "from the last join until each has one s", False),
     ("heartbeats_per_s", "heartbeats/s", True),
     ("broker_cores", "broker CPU, of one core", False),
+    ("handshakes_per_core_s", "handshakes per second and core", True),
+    ("handshakes_per_s", "handshakes/s", True),
     ("slowest_ms", "slowest answer ms", False),
     ("rebalances", "rebalances meanwhile", False),
     ("seconds", "seconds to accept and answer all", False),
