@@ -137,7 +137,7 @@ pub(crate) async fn serve(
         Ok(session) => session,
         Err(code) => return refuse(code),
     };
-    find_partitions(service, asked, &mut session.targets).await;
+    find_partitions(service, asked, &sender, &mut session.targets).await;
     // A follower says what it has once; the reads below tell nothing new of it.
     let fetched_ms = Some(service.clock.now().monotonic_ms);
     let mut reads = read(service, &sender, &limits, &session.targets, fetched_ms).await;
@@ -153,7 +153,7 @@ pub(crate) async fn serve(
             // Whether bytes came or time ran out, the answer is what is there.
             let _ = tokio::time::timeout_at(deadline, wait.wait()).await;
             drop(registration);
-            find_partitions(service, asked, &mut session.targets).await;
+            find_partitions(service, asked, &sender, &mut session.targets).await;
             reads = read(service, &sender, &limits, &session.targets, None).await;
         }
     }
@@ -175,9 +175,10 @@ pub(crate) async fn serve(
 }
 
 /// Looks up the partitions that the sender may read, by what it may do now: rights end at once.
-async fn find_partitions(service: &Service<'_>, asked: &FetchContext<'_>, targets: &mut Targets) {
+async fn find_partitions(service: &Service<'_>, asked: &FetchContext<'_>, sender: &Sender, targets: &mut Targets) {
     targets.find_partitions(service.partitions, asked.version).await;
-    if let Some((broker, context)) = asked.reader
+    // It is known already that a follower is the node that it says.
+    if let (Sender::Consumer { .. }, Some((broker, context))) = (sender, asked.reader)
         && broker.authorizer.is_some()
     {
         let access = context.access(broker);
