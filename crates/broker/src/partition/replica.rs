@@ -488,11 +488,10 @@ impl Leadership {
         })
     }
 
-    /// Up to where the follower has to sync before it may enter: what this leader promises is on the disks of all.
+    /// Up to where the follower has to sync before it may enter.
     pub fn must_sync_to_enter(&self, id: i32) -> Option<i64> {
-        let follower = self.follower(id)?;
-        (self.has_caught_up_to_enter(follower) && follower.synced_offset < self.durable_offset)
-            .then_some(self.durable_offset)
+        let (follower, offset) = (self.follower(id)?, self.offset_to_sync_to_enter());
+        (self.has_caught_up_to_enter(follower) && follower.synced_offset < offset).then_some(offset)
     }
 
     pub fn is_replica(&self, id: i32) -> bool {
@@ -541,8 +540,14 @@ impl Leadership {
             && follower.log_end_offset >= self.epoch_start_offset
     }
 
+    /// What is promised is on the disks of all in-sync replicas. All that was there when this node began to lead may be
+    /// promised: after a restart nobody has told it how far the leader before had got.
+    fn offset_to_sync_to_enter(&self) -> i64 {
+        self.durable_offset.max(self.epoch_start_offset)
+    }
+
     fn may_enter(&self, follower: &Follower) -> bool {
-        self.has_caught_up_to_enter(follower) && follower.synced_offset >= self.durable_offset
+        self.has_caught_up_to_enter(follower) && follower.synced_offset >= self.offset_to_sync_to_enter()
     }
 }
 

@@ -195,6 +195,21 @@ fn one_enters_with_all_that_is_promised_and_counts_from_the_proposal_on() {
 }
 
 #[test]
+fn one_enters_with_all_that_a_leader_before_may_have_promised() {
+    let limits = Limits { min_insync_replicas: 1, lag_max_ms: LAG_MAX_MS, withholds: false };
+    // Its process was killed: all is there, and nothing is known to be synced.
+    let restarted = LocalOffsets { log_end_offset: 10, synced_offset: 0 };
+    let promised = Promised::default();
+    let mut leadership = Leadership::begin(1, assignment(0, &[1, 2]), limits, restarted, promised, |_| active(7), 0);
+    assert_eq!(leadership.durable_offset(), 0);
+    leadership.update_fetch_state(3, FollowerFetch { synced_offset: 9, ..fetch(10, 1) }).unwrap();
+    assert!(!leadership.propose_to_add(3, 1));
+    assert_eq!(leadership.must_sync_to_enter(3), Some(10));
+    leadership.update_fetch_state(3, fetch(10, 2)).unwrap();
+    assert!(leadership.propose_to_add(3, 2));
+}
+
+#[test]
 fn one_that_is_about_to_enter_holds_the_offsets_back_and_one_that_is_not_does_not() {
     let mut leadership = lead(&[1], 1, 10);
     leadership.update_fetch_state(2, fetch(10, 1)).unwrap();
@@ -434,7 +449,7 @@ impl Model {
                 && self.may_join(id)
                 && last.is_some_and(|fetch| {
                     fetch.fetch_offset >= self.high_watermark.max(self.epoch_start_offset)
-                        && fetch.synced_offset >= self.durable_offset
+                        && fetch.synced_offset >= self.durable_offset.max(self.epoch_start_offset)
                 });
             let mut isr = self.isr.clone();
             isr.insert(id);
