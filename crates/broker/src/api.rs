@@ -91,6 +91,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::metadata::acl::AclOperation;
+use ::metadata::{Decided, MetadataImage};
 pub(crate) use platform::Pace;
 
 use self::access::Access;
@@ -102,12 +103,13 @@ use wire::frame::{self, RequestHeader};
 
 use crate::Broker;
 use crate::close_reason::CloseReason;
+use crate::controller::ControllerError;
 use crate::frame::Frame;
 use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
 use crate::security::audit::Asker;
 use crate::security::nodes::Origin;
-use crate::security::{Exchange, ListenerSecurity, Principal};
+use crate::security::{Client, Exchange, ListenerSecurity, Principal};
 
 /// The sender of a connection's requests.
 #[derive(Clone)]
@@ -245,6 +247,22 @@ impl RequestContext {
     /// Where it comes from, if it comes from another node.
     fn origin(&self) -> Origin<'_> {
         Origin { address: self.client_address, certificate: self.certificate.as_deref() }
+    }
+
+    /// Whether it comes from a node of the cluster. A client that the authority of the nodes has signed, too, is none.
+    fn is_from_node(&self, image: &MetadataImage) -> bool {
+        self.is_inter_broker && self.origin().may_be_registered(image, &self.listener)
+    }
+
+    /// Has the active controller decide a request for the sender, which has to be allowed it then, too.
+    async fn ask_controller<R: Decided>(&self, broker: &Broker, request: R) -> Result<R::Response, ControllerError> {
+        let client = || Client { principal: self.principal.clone(), address: self.client_address.ip() };
+        let client = (!self.is_from_node(&broker.metadata.load())).then(client);
+        let decided = broker.controller.ask_for(client, request).await;
+        if matches!(decided, Err(ControllerError::Denied)) {
+            broker.audit.denied_since(self.asker());
+        }
+        decided
     }
 
     /// What the sender may do.

@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use configuration::BrokerConfig;
 use coordinator::topic_log::BoxFuture;
+use metadata::acl::Authorizer;
 use metadata::{Decided, MetadataCache, with_decided_requests};
 use platform::Random;
 use quorum::{Quorum, QuorumError, QuorumStatus, StatusWatch};
@@ -29,7 +30,7 @@ use wire::api::Request;
 use wire::api::alter_partition::{AlterPartitionRequest, AlterPartitionResponse};
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
 use wire::api::broker_registration::BrokerRegistrationRequest;
-use wire::api::forward::{ForwardRequest, ForwardResponse};
+use wire::api::forward::{ForwardRequest, ForwardResponse, ForwardedClient};
 use wire::{ErrorCode, Reader, Wire, Writer, frame};
 
 #[cfg(test)]
@@ -39,12 +40,16 @@ pub use self::round::Round;
 pub use self::upkeep::watch_brokers;
 use crate::cluster::{Lane, Liveness, Peers};
 use crate::replication::isr::AlterPartition;
+use crate::security::{Client, Principal};
 
 /// How long the controller is not tried again after it could not be reached, unless another node becomes it.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long this node may take to follow what another one decided, before it is answered all the same.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The first version of Forward that names the client.
+const CLIENT_SINCE: i16 = 1;
 
 /// How many requests of brokers may wait, and of clients. Callers of further ones wait to enqueue them.
 const QUEUE_MAX: usize = 1024;
@@ -62,6 +67,9 @@ pub enum ControllerError {
     Storage(Arc<str>),
     #[error("the controller has stopped")]
     Stopped,
+    /// The controller's ACLs are newer than those of the broker that was asked.
+    #[error("an ACL has come that denies it")]
+    Denied,
     #[error("{0}")]
     Internal(Arc<str>),
 }
@@ -71,6 +79,7 @@ impl ControllerError {
         match self {
             Self::NotController | Self::Stopped => ErrorCode::NOT_CONTROLLER,
             Self::Storage(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            Self::Denied => ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
             Self::Internal(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
         }
     }
@@ -118,6 +127,7 @@ pub struct Controller {
     liveness: Arc<Liveness>,
     cache: Arc<MetadataCache>,
     config: Arc<ArcSwap<BrokerConfig>>,
+    authorizer: Option<Arc<Authorizer>>,
 }
 
 impl Controller {
@@ -136,12 +146,23 @@ impl Controller {
         let (task_cache, task_config) = (Arc::clone(&cache), Arc::clone(&config));
         let task = Task { quorum: quorum.clone(), cache: task_cache, config: task_config, random, is_settled: true };
         control.spawn(task.run(Queues { from_brokers, from_clients }));
-        Self { node_id: config.load().node_id, of_brokers, of_clients, quorum, peers, liveness, cache, config }
+        let (node_id, authorizer) = (config.load().node_id, Authorizer::new(&config.load()).map(Arc::new));
+        Self { node_id, of_brokers, of_clients, quorum, peers, liveness, cache, config, authorizer }
     }
 
-    /// Has a request decided by the active controller. A decision for a client is published on this node when this
-    /// returns, and on others soon; brokers get it with the metadata. While there is no controller it retries.
+    /// [`Self::ask_for`] this node itself.
     pub async fn ask<R: Decided>(&self, request: R) -> Result<R::Response, ControllerError> {
+        self.ask_for(None, request).await
+    }
+
+    /// Has a request decided by the active controller, if the client may have that by its ACLs, which are the newest. A
+    /// decision for a client is published on this node when this returns, and on others soon; brokers get it with the
+    /// metadata. While there is no controller it retries.
+    pub async fn ask_for<R: Decided>(
+        &self,
+        client: Option<Client>,
+        request: R,
+    ) -> Result<R::Response, ControllerError> {
         let max_wait = Duration::from_millis(u64::from(self.config.load().request_timeout_ms.unsigned_abs()));
         let give_up = Instant::now() + max_wait;
         let mut status = self.quorum.watch_status();
@@ -154,7 +175,7 @@ impl Controller {
             attempts += 1;
             let outcome = match leader {
                 Some(leader) if leader == self.node_id => {
-                    let decided = self.decide(request.clone(), true).await;
+                    let decided = self.decide(client.clone(), request.clone(), true).await;
                     if decided.as_ref().is_ok_and(R::counts_as_heartbeat) {
                         self.liveness.touch(self.node_id);
                     }
@@ -165,7 +186,7 @@ impl Controller {
                     let is_replaced = |now: &QuorumStatus| now.leader.is_some_and(|other| other != leader);
                     tokio::select! {
                         biased;
-                        outcome = self.forward(leader, &request) => outcome,
+                        outcome = self.forward(leader, client.as_ref(), &request) => outcome,
                         // A controller without contact may take long to answer. Brokers may send a request twice.
                         Ok(_) = status.wait_for(is_replaced), if R::IS_OF_BROKERS && !is_stalled => {
                             Err(ControllerError::NotController)
@@ -190,12 +211,21 @@ impl Controller {
     }
 
     /// Decides a request here.
-    async fn decide<R: Decided>(&self, request: R, is_own: bool) -> Result<R::Response, ControllerError> {
+    async fn decide<R: Decided>(
+        &self,
+        client: Option<Client>,
+        request: R,
+        is_own: bool,
+    ) -> Result<R::Response, ControllerError> {
         let liveness = Arc::clone(&self.liveness);
+        let guarded = self.authorizer.clone().zip(client);
         let node_id = self.node_id;
         let timeout_ms = i64::from(self.config.load().broker_session_timeout_ms);
         let sent = if R::IS_OF_BROKERS { Sent::Committed } else { Sent::Published };
         self.submit(sent, move |round| {
+            if guarded.is_some_and(|(authorizer, client)| !round.allows(&authorizer, &client, &request)) {
+                return Err(ControllerError::Denied);
+            }
             // This node's own requests come from no other process.
             round.request(request, &|id| !(is_own && id == node_id) && liveness.is_alive(id, timeout_ms))
         })
@@ -203,7 +233,12 @@ impl Controller {
     }
 
     /// Has a request decided by another node.
-    async fn forward<R: Decided>(&self, leader: i32, request: &R) -> Result<R::Response, ControllerError> {
+    async fn forward<R: Decided>(
+        &self,
+        leader: i32,
+        client: Option<&Client>,
+        request: &R,
+    ) -> Result<R::Response, ControllerError> {
         let version = *R::API.versions.end();
         let is_flexible = R::API.flexible(version);
         let mut body = BytesMut::new();
@@ -227,6 +262,10 @@ impl Controller {
             api_key: R::API.key,
             api_version: version,
             body: body.freeze(),
+            client: client.map(|client| ForwardedClient {
+                principal: client.principal.as_str().to_owned(),
+                address: client.address.to_string(),
+            }),
         };
         let answer = connection.send(&forward).await.map_err(lost)?;
         match answer.error_code {
@@ -238,6 +277,7 @@ impl Controller {
                 R::Response::read(&mut Reader::new(&answer.body, version, is_flexible))
                     .map_err(|error| ControllerError::Internal(error.to_string().into()))
             }
+            ErrorCode::CLUSTER_AUTHORIZATION_FAILED if answer.is_client_denied => Err(ControllerError::Denied),
             // The controller will learn of this process, or another node becomes the controller.
             ErrorCode::NOT_CONTROLLER | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => Err(ControllerError::NotController),
             ErrorCode::KAFKA_STORAGE_ERROR => Err(ControllerError::Storage("at the active controller".into())),
@@ -245,12 +285,16 @@ impl Controller {
         }
     }
 
-    /// Answers a request that another broker has forwarded.
-    pub async fn answer(&self, forward: ForwardRequest) -> ForwardResponse {
+    /// Answers a request that another broker has forwarded in a version of Forward.
+    pub async fn answer(&self, forward_version: i16, forward: ForwardRequest) -> ForwardResponse {
         macro_rules! answer_as {
             ($($request:path)*) => {
                 $(if forward.api_key == <$request>::API.key {
-                    return self.answer_as::<$request>(&forward).await;
+                    // Without the client nobody knows what it may do.
+                    let is_complete = <$request>::IS_OF_BROKERS || forward_version >= CLIENT_SINCE;
+                    if self.authorizer.is_none() || is_complete {
+                        return self.answer_as::<$request>(&forward).await;
+                    }
                 })*
             };
         }
@@ -271,7 +315,11 @@ impl Controller {
         if !request.is_of(&forward.sender) {
             return refuse(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
         }
-        match self.decide(request, false).await {
+        let client = match forward.client.as_ref().map(client_of) {
+            Some(None) => return refuse(ErrorCode::PRINCIPAL_DESERIALIZATION_FAILURE),
+            client => client.flatten(),
+        };
+        match self.decide(client, request, false).await {
             Ok(response) => {
                 if R::counts_as_heartbeat(&response) {
                     self.liveness.touch(forward.sender.node_id);
@@ -279,9 +327,11 @@ impl Controller {
                 let mut body = BytesMut::new();
                 response.write(&mut Writer::new(&mut body, version, is_flexible));
                 let metadata_offset = self.cache.load().offset();
-                ForwardResponse { error_code: ErrorCode::NONE, metadata_offset, body: body.freeze() }
+                ForwardResponse { metadata_offset, body: body.freeze(), ..Default::default() }
             }
-            Err(error) => refuse(error.code()),
+            Err(error) => {
+                ForwardResponse { is_client_denied: error == ControllerError::Denied, ..refuse(error.code()) }
+            }
         }
     }
 
@@ -324,6 +374,12 @@ impl Controller {
     pub async fn elect_unclean_leaders(&self, max: usize) -> Result<bool, ControllerError> {
         self.submit(Sent::Published, move |round| round.elect_unclean_leaders(max)).await
     }
+}
+
+/// Whom a request is forwarded for. None for what no client can be.
+fn client_of(forwarded: &ForwardedClient) -> Option<Client> {
+    let principal = Principal::parse(&forwarded.principal)?;
+    Some(Client { principal, address: forwarded.address.parse().ok()? })
 }
 
 /// Requests that wait to be decided. Brokers come first: heartbeats do not wait behind requests of clients.

@@ -15,7 +15,7 @@ pub use certificates::{Certificates, CertifiedListener};
 pub use exchange::{Authenticated, Exchange, Ground, Step};
 pub use listener::{ListenerSecurity, SecurityError, tls_of_console};
 pub use nodes::NodeSecurity;
-pub use principal::Principal;
+pub use principal::{Client, Principal};
 pub use token_keys::KeysWait;
 
 use platform::Random;

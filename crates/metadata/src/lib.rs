@@ -34,5 +34,5 @@ pub use name::{
 };
 pub use partition_history::{ChangeCause, PartitionChange, PartitionHistory};
 pub use quota::{ClientQuota, ClientQuotas, EntityName, InvalidQuota, QuotaEntity, QuotaKey, QuotaShare};
-pub use requests::Decided;
+pub use requests::{Decided, May};
 pub use scram::{InvalidCredential, ScramCredential, ScramCredentials, ScramMechanism};

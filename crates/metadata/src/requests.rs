@@ -27,8 +27,12 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
-use super::acl::Acl;
+use super::acl::{Acl, AclOperation, CLUSTER_NAME, ResourceType, resource_of_settings};
 use super::changes::{self, Context, Decision, code_and_message};
+use super::image::{MetadataImage, ResourceKind};
+
+/// Whether somebody may do something to a resource.
+pub type May<'a> = &'a dyn Fn(AclOperation, ResourceType, &str) -> bool;
 
 /// A request that the active controller decides.
 pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
@@ -40,6 +44,10 @@ pub trait Decided: Request<Response: Send> + Clone + Send + Sync + 'static {
     fn is_of(&self, _sender: &NodeIdentity) -> bool {
         true
     }
+
+    /// Whether a client may have it decided: `may` says what it may do. Of what it named the broker that it asked has
+    /// left out what it may not have; since then ACLs may have changed.
+    fn is_allowed(&self, image: &MetadataImage, may: May<'_>) -> bool;
 
     /// `is_alive` says of a broker whether it is known to run.
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<Self::Response>;
@@ -84,6 +92,11 @@ impl<T> Decision<T> {
 }
 
 impl Decided for CreateTopicsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Create, ResourceType::Cluster, CLUSTER_NAME)
+            || self.topics.iter().all(|topic| may(AclOperation::Create, ResourceType::Topic, &topic.name))
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreateTopicsResponse> {
         changes::topics::create(context, &self.topics, self.validate_only)
             .map(|topics| CreateTopicsResponse { topics, ..Default::default() })
@@ -91,6 +104,14 @@ impl Decided for CreateTopicsRequest {
 }
 
 impl Decided for DeleteTopicsRequest {
+    fn is_allowed(&self, image: &MetadataImage, may: May<'_>) -> bool {
+        self.topics.iter().all(|topic| {
+            let by_id = || image.topic_by_id(topic.topic_id).map(|topic| &*topic.name);
+            let name = topic.name.as_deref().or_else(by_id);
+            name.is_none_or(|name| may(AclOperation::Delete, ResourceType::Topic, name))
+        })
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<DeleteTopicsResponse> {
         changes::topics::delete(context, &self.topics)
             .map(|responses| DeleteTopicsResponse { responses, ..Default::default() })
@@ -98,6 +119,10 @@ impl Decided for DeleteTopicsRequest {
 }
 
 impl Decided for CreatePartitionsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        self.topics.iter().all(|topic| may(AclOperation::Alter, ResourceType::Topic, &topic.name))
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreatePartitionsResponse> {
         changes::partitions::create(context, &self.topics, self.validate_only)
             .map(|results| CreatePartitionsResponse { results, ..Default::default() })
@@ -105,6 +130,11 @@ impl Decided for CreatePartitionsRequest {
 }
 
 impl Decided for IncrementalAlterConfigsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        let resources = self.resources.iter();
+        may_alter_configs(resources.map(|resource| (resource.resource_type, resource.resource_name.as_str())), may)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<IncrementalAlterConfigsResponse> {
         let Self { resources, validate_only } = self;
         changes::configs::alter_incrementally(context, &resources, validate_only).map(|outcomes| {
@@ -124,6 +154,11 @@ impl Decided for IncrementalAlterConfigsRequest {
 }
 
 impl Decided for AlterConfigsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        let resources = self.resources.iter();
+        may_alter_configs(resources.map(|resource| (resource.resource_type, resource.resource_name.as_str())), may)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterConfigsResponse> {
         let Self { resources, validate_only } = self;
         changes::configs::replace(context, &resources, validate_only).map(|outcomes| {
@@ -138,6 +173,10 @@ impl Decided for AlterConfigsRequest {
 }
 
 impl Decided for CreateAclsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<CreateAclsResponse> {
         changes::acls::create(context, &self.creations).map(|outcomes| {
             let results = outcomes.into_iter().map(|outcome| {
@@ -150,6 +189,10 @@ impl Decided for CreateAclsRequest {
 }
 
 impl Decided for DeleteAclsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<DeleteAclsResponse> {
         changes::acls::delete(context, &self.filters).map(|outcomes| {
             let filter_results = outcomes.into_iter().map(|outcome| match outcome {
@@ -166,6 +209,13 @@ impl Decided for DeleteAclsRequest {
             DeleteAclsResponse { filter_results: filter_results.collect(), ..Default::default() }
         })
     }
+}
+
+fn may_alter_configs<'a>(mut resources: impl Iterator<Item = (i8, &'a str)>, may: May<'_>) -> bool {
+    resources.all(|(resource_type, name)| {
+        let resource = ResourceKind::from_id(resource_type).map(|kind| resource_of_settings(kind, name));
+        resource.is_none_or(|(resource_type, name)| may(AclOperation::AlterConfigs, resource_type, name))
+    })
 }
 
 fn deleted_acl(Acl { pattern, entry }: &Acl) -> DeleteAclsMatchingAcl {
@@ -189,6 +239,10 @@ impl Decided for AllocateProducerIdsRequest {
         self.broker_id == sender.node_id
     }
 
+    fn is_allowed(&self, _: &MetadataImage, _: May<'_>) -> bool {
+        false
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AllocateProducerIdsResponse> {
         changes::brokers::allocate_producer_ids(context, &self).map(|block| match block {
             Ok(block) => AllocateProducerIdsResponse {
@@ -209,6 +263,10 @@ impl Decided for BrokerRegistrationRequest {
             && self.log_dirs.contains(&sender.directory_id)
     }
 
+    fn is_allowed(&self, _: &MetadataImage, _: May<'_>) -> bool {
+        false
+    }
+
     fn decide(self, context: &Context<'_>, is_alive: &dyn Fn(i32) -> bool) -> Decision<BrokerRegistrationResponse> {
         changes::brokers::register(context, &self, is_alive)
     }
@@ -226,6 +284,10 @@ impl Decided for BrokerHeartbeatRequest {
         self.broker_id == sender.node_id
     }
 
+    fn is_allowed(&self, _: &MetadataImage, _: May<'_>) -> bool {
+        false
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<BrokerHeartbeatResponse> {
         changes::heartbeats::heartbeat(context, &self)
     }
@@ -237,6 +299,10 @@ impl Decided for BrokerHeartbeatRequest {
 }
 
 impl Decided for UnregisterBrokerRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<UnregisterBrokerResponse> {
         changes::brokers::unregister(context, self.broker_id).map(|outcome| {
             let (error_code, error_message) = code_and_message(outcome);
@@ -246,6 +312,10 @@ impl Decided for UnregisterBrokerRequest {
 }
 
 impl Decided for UpdateFeaturesRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<UpdateFeaturesResponse> {
         changes::features::update(context, &self.feature_updates, self.validate_only).map(|outcome| {
             let (error_code, error_message) = code_and_message(outcome);
@@ -261,30 +331,50 @@ impl Decided for AlterPartitionRequest {
         self.broker_id == sender.node_id
     }
 
+    fn is_allowed(&self, _: &MetadataImage, _: May<'_>) -> bool {
+        false
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionResponse> {
         changes::alter_partition::alter(context, &self)
     }
 }
 
 impl Decided for ElectLeadersRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<ElectLeadersResponse> {
         changes::elections::elect(context, &self)
     }
 }
 
 impl Decided for AlterPartitionReassignmentsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterPartitionReassignmentsResponse> {
         changes::reassignments::alter(context, &self)
     }
 }
 
 impl Decided for ListPartitionReassignmentsRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Describe, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<ListPartitionReassignmentsResponse> {
         Decision { records: Vec::new(), answer: changes::reassignments::list(context.image, &self) }
     }
 }
 
 impl Decided for AlterClientQuotasRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::AlterConfigs, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterClientQuotasResponse> {
         changes::quotas::alter(context, &self.entries, self.validate_only)
             .map(|entries| AlterClientQuotasResponse { entries, ..Default::default() })
@@ -292,6 +382,10 @@ impl Decided for AlterClientQuotasRequest {
 }
 
 impl Decided for AlterScramKeysRequest {
+    fn is_allowed(&self, _: &MetadataImage, may: May<'_>) -> bool {
+        may(AclOperation::Alter, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
     fn decide(self, context: &Context<'_>, _: &dyn Fn(i32) -> bool) -> Decision<AlterScramKeysResponse> {
         changes::scram::alter(context, &self).map(|results| AlterScramKeysResponse { results })
     }

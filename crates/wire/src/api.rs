@@ -234,7 +234,7 @@ apis! {
     121 AlterScramKeys 0..=0, 0, GROUPS, alter_scram_keys AlterScramKeysRequest AlterScramKeysResponse;
     122 ConfirmSender 0..=0, 0, FEW, confirm_sender ConfirmSenderRequest ConfirmSenderResponse;
     123 DescribeNode 0..=0, 0, FEW, describe_node DescribeNodeRequest DescribeNodeResponse;
-    124 Forward 0..=0, 0, FEW, forward ForwardRequest ForwardResponse;
+    124 Forward 0..=1, 0, FEW, forward ForwardRequest ForwardResponse;
     125 QuorumJoin 0..=0, 0, FEW, quorum_join QuorumJoinRequest QuorumJoinResponse;
     126 QuorumMessages 0..=0, 0, PARTITIONS, quorum_messages QuorumMessagesRequest QuorumMessagesResponse;
     127 QuorumHello 0..=1, 0, FEW, quorum_hello QuorumHelloRequest QuorumHelloResponse;

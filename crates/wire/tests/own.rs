@@ -12,7 +12,7 @@ use wire::api::alter_scram_keys::{AlterScramKeysRequest, AlterScramKeysResponse,
 use wire::api::alter_user_scram_credentials::{AlterUserScramCredentialsResult, ScramCredentialDeletion};
 use wire::api::confirm_sender::{ConfirmSenderRequest, ConfirmSenderResponse, NodeIdentity};
 use wire::api::describe_node::{DescribeNodeRequest, DescribeNodeResponse, Rebalance};
-use wire::api::forward::{ForwardRequest, ForwardResponse};
+use wire::api::forward::{ForwardRequest, ForwardResponse, ForwardedClient};
 use wire::api::quorum_hello::{QuorumHelloRequest, QuorumHelloResponse};
 use wire::api::quorum_join::{QuorumJoinRequest, QuorumJoinResponse, VoterNode};
 use wire::api::quorum_messages::{QuorumEntry, QuorumMessage, QuorumMessagesRequest, QuorumMessagesResponse};
@@ -74,11 +74,29 @@ fn the_keys_of_our_own_are_above_all_of_kafkas() {
 
 #[test]
 fn a_request_is_sent_on_to_the_controller() {
-    let request = ForwardRequest { sender: sender(), api_key: 19, api_version: 7, body: Bytes::from_static(b"abc") };
-    check(&request, &[SENDER.as_slice(), &[0, 19, 0, 7, 4, b'a', b'b', b'c', 0]].concat());
-    let response =
-        ForwardResponse { error_code: ErrorCode::NOT_CONTROLLER, metadata_offset: 9, body: Bytes::from_static(b"d") };
-    check(&response, &[0, 41, 0, 0, 0, 0, 0, 0, 0, 9, 2, b'd', 0]);
+    let own = ForwardRequest {
+        sender: sender(),
+        api_key: 19,
+        api_version: 7,
+        body: Bytes::from_static(b"abc"),
+        client: None,
+    };
+    let head = [SENDER.as_slice(), &[0, 19, 0, 7, 4, b'a', b'b', b'c']].concat();
+    check(&own, &[&head[..], &[0]].concat());
+    check_in(1, &own, &[&head[..], &[0xff, 0]].concat());
+    let client = ForwardedClient { principal: "User:a".into(), address: "::1".into() };
+    let of_client = ForwardRequest { client: Some(client), ..own };
+    let client = [&[1, 7][..], b"User:a", &[4], b"::1", &[0]].concat();
+    check_in(1, &of_client, &[&head[..], &client, &[0]].concat());
+    let response = ForwardResponse {
+        error_code: ErrorCode::NOT_CONTROLLER,
+        metadata_offset: 9,
+        body: Bytes::from_static(b"d"),
+        is_client_denied: false,
+    };
+    let head = [0, 41, 0, 0, 0, 0, 0, 0, 0, 9, 2, b'd'];
+    check(&response, &[&head[..], &[0]].concat());
+    check_in(1, &ForwardResponse { is_client_denied: true, ..response }, &[&head[..], &[1, 0]].concat());
 }
 
 #[test]

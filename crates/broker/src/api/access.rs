@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use metadata::acl::{AclOperation, Authorizer, CLUSTER_NAME, Requester, ResourceType, Rule};
+use metadata::acl::{AclOperation, Authorizer, CLUSTER_NAME, Requester, ResourceType, Rule, resource_of_settings};
 use metadata::{MetadataImage, ResourceKind};
 use wire::{ErrorCode, Uuid};
 
@@ -33,11 +33,7 @@ pub fn denied<T>(asked: &mut Vec<T>, is_allowed: impl Fn(&T) -> bool) -> Vec<T> 
 impl<'a> Access<'a> {
     pub fn of(broker: &'a Broker, context: &'a RequestContext) -> Self {
         let authorizer = broker.authorizer.as_ref().map(|authorizer| (authorizer, broker.metadata.load_full()));
-        // A client that the authority of the nodes has signed, too, is none of them.
-        let is_node = |image: &MetadataImage| {
-            context.is_inter_broker && context.origin().may_be_registered(image, &context.listener)
-        };
-        let authorizer = authorizer.filter(|(_, image)| !is_node(image));
+        let authorizer = authorizer.filter(|(_, image)| !context.is_from_node(image));
         Self { broker, context, authorizer }
     }
 
@@ -102,16 +98,13 @@ impl<'a> Access<'a> {
         self.cluster(operation).then_some(()).ok_or(ErrorCode::CLUSTER_AUTHORIZATION_FAILED)
     }
 
-    /// Whether settings of a resource may be described or altered (`AuthHelper`): those of topics and groups by what
-    /// one may do to these, all others by what one may do to the cluster. What has no settings is for its handler to
-    /// refuse.
+    /// Whether settings of a resource may be described or altered. What has no settings is for its handler to refuse.
     pub fn check_configs(&self, operation: AclOperation, resource_type: i8, name: &str) -> Result<(), ErrorCode> {
-        match ResourceKind::from_id(resource_type) {
-            Some(ResourceKind::Topic) => self.check_topic(operation, name),
-            Some(ResourceKind::Group) => self.check_group(operation, name),
-            Some(ResourceKind::Broker | ResourceKind::BrokerLogger | ResourceKind::ClientMetrics) => {
-                self.check_cluster(operation)
-            }
+        let resource = ResourceKind::from_id(resource_type).map(|kind| resource_of_settings(kind, name));
+        match resource {
+            Some((ResourceType::Topic, name)) => self.check_topic(operation, name),
+            Some((ResourceType::Group, name)) => self.check_group(operation, name),
+            Some(_) => self.check_cluster(operation),
             None => Ok(()),
         }
     }

@@ -29,7 +29,7 @@ pub(super) async fn handle(
 ) -> AlterClientQuotasResponse {
     let asked = request.entries.clone();
     let validate_only = request.validate_only;
-    let answer = broker.controller.ask(request).await.unwrap_or_else(|error| {
+    let answer = context.ask_controller(broker, request).await.unwrap_or_else(|error| {
         let refused = |entry: &AlterationEntry| AlterationResult {
             error_code: error.code(),
             error_message: Some(error.to_string()),

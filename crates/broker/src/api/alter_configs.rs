@@ -25,7 +25,7 @@ pub(super) async fn handle(
         |_| None,
         async |resources| {
             let request = AlterConfigsRequest { resources, validate_only };
-            let answers = broker.controller.ask(request).await?.responses;
+            let answers = context.ask_controller(broker, request).await?.responses;
             Ok(answers.into_iter().map(|answer| (answer.error_code, answer.error_message)).collect())
         },
     );

@@ -18,10 +18,10 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse {
-    let answer = controlled::within(request.timeout_ms, broker.controller.ask(request));
+    let answer = controlled::within(request.timeout_ms, context.ask_controller(broker, request));
     answer.await.unwrap_or_else(|error_code| AlterPartitionReassignmentsResponse { error_code, ..Default::default() })
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn handle(
         pace.step(1).await;
     }
     let request = AlterScramKeysRequest { deletions: request.deletions, upsertions };
-    let results = match broker.controller.ask(request).await {
+    let results = match context.ask_controller(broker, request).await {
         Ok(answer) => answer.results,
         Err(error) => refuse(users, &error),
     };

@@ -52,7 +52,7 @@ async fn create(broker: &Broker, context: &RequestContext, names: &[&str]) {
     let mut topics = names.iter().filter_map(|name| creatable(broker, name)).collect();
     // Nobody is told: what the client's quota has no room for is created when it asks again.
     MutationQuota::of(broker, context, 0).take_exceeding_new(broker, &mut topics);
-    match broker.controller.ask(CreateTopicsRequest { topics, ..Default::default() }).await {
+    match context.ask_controller(broker, CreateTopicsRequest { topics, ..Default::default() }).await {
         Ok(answer) => {
             for result in answer.topics.iter().filter(|result| !result.error_code.is_none()) {
                 let (topic, error) = (&result.name, result.error_code);

@@ -26,7 +26,7 @@ pub(super) async fn handle(
         return refuse(count, ErrorCode::SECURITY_DISABLED, acls::NO_AUTHORIZER);
     }
     let records: Vec<_> = request.creations.iter().map(record).collect();
-    let answer = match broker.controller.ask(request).await {
+    let answer = match context.ask_controller(broker, request).await {
         Ok(answer) => answer,
         Err(error) => return refuse(count, error.code(), &error.to_string()),
     };

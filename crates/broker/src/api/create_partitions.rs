@@ -41,7 +41,7 @@ pub(super) async fn handle(
     let names: Vec<String> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let timeout_ms = request.timeout_ms;
     let refused = |error_code| move |name| CreatePartitionsTopicResult { name, error_code, error_message: None };
-    let answer = controlled::within(timeout_ms, broker.controller.ask(request)).await;
+    let answer = controlled::within(timeout_ms, context.ask_controller(broker, request)).await;
     let mut response = answer.unwrap_or_else(|error_code| {
         let results = names.into_iter().map(refused(error_code)).collect();
         CreatePartitionsResponse { results, ..Default::default() }

@@ -45,7 +45,7 @@ pub(super) async fn handle(
         }
     };
     let mut response =
-        controlled::within(timeout_ms, broker.controller.ask(request)).await.unwrap_or_else(|error_code| {
+        controlled::within(timeout_ms, context.ask_controller(broker, request)).await.unwrap_or_else(|error_code| {
             CreateTopicsResponse { topics: names.into_iter().map(refused(error_code)).collect(), ..Default::default() }
         });
     for topic in response.topics.iter_mut().filter(|topic| topic.error_code.is_none()) {

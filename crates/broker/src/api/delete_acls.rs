@@ -27,7 +27,7 @@ pub(super) async fn handle(
     if !acls::has_authorizer(broker) {
         return refuse(count, ErrorCode::SECURITY_DISABLED, acls::NO_AUTHORIZER);
     }
-    let answer = match broker.controller.ask(request).await {
+    let answer = match context.ask_controller(broker, request).await {
         Ok(answer) => answer,
         Err(error) => return refuse(count, error.code(), &error.to_string()),
     };

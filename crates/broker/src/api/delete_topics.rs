@@ -66,7 +66,8 @@ pub(super) async fn handle(
     };
     let exceeding = quota.take_exceeding(&mut topics, name_of, partitions);
     let (timeout_ms, topic_names) = (request.timeout_ms, Vec::new());
-    let answer = broker.controller.ask(DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
+    let answer =
+        context.ask_controller(broker, DeleteTopicsRequest { topics: topics.clone(), topic_names, timeout_ms });
     let mut response = controlled::within(timeout_ms, answer).await.unwrap_or_else(|error_code| {
         let refused = |topic: DeleteTopicState| DeletableTopicResult {
             name: topic.name,

@@ -28,7 +28,7 @@ const UNCLEAN: i8 = 1;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse {
     let asked = request.topic_partitions;
@@ -44,7 +44,7 @@ pub(super) async fn handle(
     }
     let (timeout_ms, election_type) = (request.timeout_ms, request.election_type);
     let request = ElectLeadersRequest { election_type, topic_partitions: asked.clone(), timeout_ms };
-    let answer = controlled::within(timeout_ms, broker.controller.ask(request)).await;
+    let answer = controlled::within(timeout_ms, context.ask_controller(broker, request)).await;
     answer.unwrap_or_else(|code| refuse(&asked.unwrap_or_default(), code, None))
 }
 

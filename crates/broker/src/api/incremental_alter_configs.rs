@@ -40,7 +40,7 @@ pub(super) async fn handle(
             outcomes.push(outcome);
         }
         let request = IncrementalAlterConfigsRequest { resources: others, validate_only };
-        let answers = broker.controller.ask(request).await?.responses.into_iter();
+        let answers = context.ask_controller(broker, request).await?.responses.into_iter();
         let mut answers = answers.map(|answer| (answer.error_code, answer.error_message));
         Ok(outcomes.into_iter().filter_map(|outcome| outcome.or_else(|| answers.next())).collect())
     });

@@ -17,10 +17,10 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: ListPartitionReassignmentsRequest,
 ) -> ListPartitionReassignmentsResponse {
-    let answer = broker.controller.ask(request).await;
+    let answer = context.ask_controller(broker, request).await;
     answer.unwrap_or_else(|error| ListPartitionReassignmentsResponse { error_code: error.code(), ..Default::default() })
 }
 

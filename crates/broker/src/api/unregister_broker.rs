@@ -13,10 +13,10 @@ use crate::Broker;
 
 pub(super) async fn handle(
     broker: &Arc<Broker>,
-    _context: &RequestContext,
+    context: &RequestContext,
     request: UnregisterBrokerRequest,
 ) -> UnregisterBrokerResponse {
-    broker.controller.ask(request).await.unwrap_or_else(|error| UnregisterBrokerResponse {
+    context.ask_controller(broker, request).await.unwrap_or_else(|error| UnregisterBrokerResponse {
         error_code: error.code(),
         error_message: Some(error.to_string()),
         ..Default::default()

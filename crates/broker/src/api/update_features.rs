@@ -28,7 +28,7 @@ pub(super) async fn handle(
     }
     let names: Vec<String> = request.feature_updates.iter().map(|update| update.feature.clone()).collect();
     let timeout_ms = request.timeout_ms;
-    let answer = controlled::within(timeout_ms, broker.controller.ask(request)).await;
+    let answer = controlled::within(timeout_ms, context.ask_controller(broker, request)).await;
     let mut answer = answer.unwrap_or_else(|error_code| UpdateFeaturesResponse { error_code, ..Default::default() });
     if let Some(reason) = answer.error_message.as_mut() {
         *reason = format!("The update failed for all features since the following feature had an error: {reason}");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use configuration::BrokerConfig;
+use metadata::acl::{Authorizer, Requester};
 use metadata::changes::{self, Context, Decision, RECORDS_MAX};
 use metadata::{Decided, MetadataCache, MetadataImage, ResourceKind};
 use platform::Random;
@@ -16,6 +17,7 @@ use wire::state::metadata::MetadataRecord;
 
 use super::ControllerError;
 use super::publish::with_dynamic;
+use crate::security::Client;
 
 pub struct Round {
     /// Of the quorum: the entry is written in it or not at all.
@@ -60,6 +62,14 @@ impl Round {
     /// The entry.
     pub fn values(&self) -> Vec<Bytes> {
         self.records.iter().map(MetadataRecord::write).collect()
+    }
+
+    /// Whether a client may have a request decided, by the ACLs that the requests before it lead to.
+    pub fn allows<R: Decided>(&self, authorizer: &Authorizer, client: &Client, request: &R) -> bool {
+        let requester = Requester { principal: client.principal.as_str(), address: client.address };
+        request.is_allowed(&self.image, &|operation, resource_type, name| {
+            authorizer.authorize(Some(self.image.acls()), requester, operation, resource_type, name).is_allowed()
+        })
     }
 
     /// Decides a request. `is_alive` says of a broker whether it is known to run.

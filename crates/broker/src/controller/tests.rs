@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use configuration::BrokerConfig;
+use metadata::acl::{AclOperation, PatternType, PermissionType, ResourceType};
 use metadata::{Applied, BrokerRegistration, ConfigResource, MetadataDelta, MetadataImage, ResourceKind};
 use parking_lot::Mutex;
 use platform::DiskWatch;
@@ -23,6 +24,7 @@ use wire::api::alter_partition_reassignments::{
 };
 use wire::api::broker_heartbeat::BrokerHeartbeatRequest;
 use wire::api::confirm_sender::NodeIdentity;
+use wire::api::create_acls::{AclCreation, CreateAclsRequest};
 use wire::api::create_partitions::{CreatePartitionsRequest, CreatePartitionsTopic};
 use wire::api::create_topics::{CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest};
 use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
@@ -56,8 +58,12 @@ struct World {
 
 impl World {
     async fn start(disk: &SimDisk, incarnation: u8) -> Result<Self, String> {
+        Self::start_with(disk, incarnation, BrokerConfig::default()).await
+    }
+
+    async fn start_with(disk: &SimDisk, incarnation: u8, config: BrokerConfig) -> Result<Self, String> {
         let cache: Arc<MetadataCache> = Arc::default();
-        let config = Arc::new(ArcSwap::from_pointee(BrokerConfig::default()));
+        let config = Arc::new(ArcSwap::from_pointee(config));
         let options = Options {
             disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
             clock: Arc::new(TickingClock::default()),
@@ -454,4 +460,95 @@ fn check(image: &MetadataImage, model: &BTreeMap<String, (usize, Option<String>)
         .collect();
     assert_eq!(&found, model, "seed {seed}");
     assert_eq!(image.partition_count(), model.values().map(|(partitions, _)| partitions).sum::<usize>());
+}
+
+fn client(name: &str) -> Client {
+    Client { principal: Principal::user(name), address: std::net::Ipv4Addr::LOCALHOST.into() }
+}
+
+fn topic_request(name: &str) -> CreateTopicsRequest {
+    let topic =
+        CreatableTopic { name: name.to_owned(), num_partitions: 1, replication_factor: 1, ..Default::default() };
+    CreateTopicsRequest { topics: vec![topic], ..Default::default() }
+}
+
+fn acl(name: &str, permission: PermissionType) -> CreateAclsRequest {
+    let creation = AclCreation {
+        resource_type: ResourceType::Topic as i8,
+        resource_name: name.to_owned(),
+        resource_pattern_type: PatternType::Literal as i8,
+        principal: "User:alice".to_owned(),
+        host: "*".to_owned(),
+        operation: AclOperation::Create as i8,
+        permission_type: permission as i8,
+    };
+    CreateAclsRequest { creations: vec![creation] }
+}
+
+/// Settings of a broker with an authorizer.
+fn guarded() -> BrokerConfig {
+    let set = [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("super.users", "User:admin"),
+    ];
+    let set = set.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    BrokerConfig::new(set).expect("the settings are valid")
+}
+
+#[tokio::test]
+async fn what_a_client_asks_for_is_decided_by_the_newest_acls() {
+    let world = World::start_with(&SimDisk::new(1), 1, guarded()).await.unwrap();
+    let controller = &world.controller;
+    let create = async |name: &str, client: &Client| {
+        let answer = controller.ask_for(Some(client.clone()), topic_request(name)).await?;
+        Ok(answer.topics[0].error_code)
+    };
+    let alice = client("alice");
+    assert_eq!(create("a", &alice).await, Err(ControllerError::Denied));
+    assert_eq!(create("a", &client("admin")).await, Ok(ErrorCode::NONE));
+    // A node asks for itself.
+    assert_eq!(world.create("b", 1).await, ErrorCode::NONE);
+    let answer = controller.ask_for(Some(alice.clone()), acl("c", PermissionType::Allow)).await;
+    assert_eq!(answer.err(), Some(ControllerError::Denied));
+    controller.ask(acl("c", PermissionType::Allow)).await.unwrap();
+    assert_eq!(create("c", &alice).await, Ok(ErrorCode::NONE));
+    // Of what arrives together the first is what the second is decided by.
+    let (denied, refused) = tokio::join!(controller.ask(acl("d", PermissionType::Deny)), create("d", &alice));
+    assert_eq!((denied.unwrap().results[0].error_code, refused), (ErrorCode::NONE, Err(ControllerError::Denied)));
+    let broker_request = AllocateProducerIdsRequest { broker_id: 1, broker_epoch: 0 };
+    let answer = controller.ask_for(Some(client("alice")), broker_request).await;
+    assert_eq!(answer.err(), Some(ControllerError::Denied));
+}
+
+#[tokio::test]
+async fn a_request_is_forwarded_with_its_client() {
+    let world = World::start_with(&SimDisk::new(1), 1, guarded()).await.unwrap();
+    let forward = |client: Option<(&str, &str)>| {
+        let mut body = BytesMut::new();
+        let version = *CreateTopicsRequest::API.versions.end();
+        topic_request("a").write(&mut Writer::new(&mut body, version, true));
+        ForwardRequest {
+            sender: NodeIdentity { node_id: 2, ..NodeIdentity::default() },
+            api_key: CreateTopicsRequest::API.key,
+            api_version: version,
+            body: body.freeze(),
+            client: client.map(|(principal, address)| ForwardedClient {
+                principal: principal.to_owned(),
+                address: address.to_owned(),
+            }),
+        }
+    };
+    let ask = async |version, client| {
+        let answer = world.controller.answer(version, forward(client)).await;
+        (answer.error_code, answer.is_client_denied)
+    };
+    let denied = (ErrorCode::CLUSTER_AUTHORIZATION_FAILED, true);
+    assert_eq!(ask(1, Some(("User:alice", "127.0.0.1"))).await, denied);
+    for odd in [("alice", "127.0.0.1"), ("User:", "127.0.0.1"), ("User:admin", "somewhere")] {
+        assert_eq!(ask(1, Some(odd)).await, (ErrorCode::PRINCIPAL_DESERIALIZATION_FAILURE, false), "{odd:?}");
+    }
+    assert_eq!(ask(0, None).await, (ErrorCode::UNSUPPORTED_VERSION, false));
+    assert!(world.cache.load().topic("a").is_none());
+    assert_eq!(ask(1, Some(("User:admin", "127.0.0.1"))).await, (ErrorCode::NONE, false));
+    assert!(world.cache.load().topic("a").is_some());
 }

@@ -67,6 +67,15 @@ impl Audit {
         }
     }
 
+    /// The controller knows newer ACLs than this broker, and one of them denies what this broker has allowed.
+    pub fn denied_since(&self, asker: Asker<'_>) {
+        let Some(Allowed { left_out }) = self.denials.allow(asker.address) else { return };
+        tracing::info!(
+            principal = asker.principal.as_str(), host = %asker.host(), request = asker.request,
+            left_out, "a request is denied by the controller"
+        );
+    }
+
     /// Something was changed that the operation does not tell: an ACL, a user, a quota.
     pub fn changed(&self, asker: Asker<'_>, change: &dyn fmt::Display) {
         let Some(Allowed { left_out }) = self.changes.allow(asker.address) else { return };

@@ -1,6 +1,7 @@
 //! Who sends a request (`KafkaPrincipal`).
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The only type of principals that authentication leads to.
@@ -12,7 +13,20 @@ const ANONYMOUS: &str = "ANONYMOUS";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Principal(Arc<str>);
 
+/// Who asks this broker for something that another one decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    pub principal: Principal,
+    pub address: IpAddr,
+}
+
 impl Principal {
+    /// What [`Self::as_str`] gives. None for what no client can be called.
+    pub fn parse(text: &str) -> Option<Self> {
+        let name = text.strip_prefix(USER_PREFIX)?;
+        (!name.is_empty()).then(|| Self(text.into()))
+    }
+
     pub fn user(name: &str) -> Self {
         Self(format!("{USER_PREFIX}{name}").into())
     }

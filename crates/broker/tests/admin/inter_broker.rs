@@ -47,7 +47,8 @@ fn forward<R: Request>(sender: &NodeIdentity, request: &R) -> ForwardRequest {
     let version = *R::API.versions.end();
     let mut body = BytesMut::new();
     request.write(&mut Writer::new(&mut body, version, R::API.flexible(version)));
-    ForwardRequest { sender: sender.clone(), api_key: R::API.key, api_version: version, body: body.freeze() }
+    let (sender, body) = (sender.clone(), body.freeze());
+    ForwardRequest { sender, api_key: R::API.key, api_version: version, body, client: None }
 }
 
 /// What can be sent in a node's name is refused, and the node at the other end has not heard it.

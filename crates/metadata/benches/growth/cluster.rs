@@ -210,6 +210,7 @@ impl Cluster {
             api_key: BrokerHeartbeatRequest::API.key,
             api_version: *BrokerHeartbeatRequest::API.versions.end(),
             body: body(&BrokerHeartbeatRequest::API, &request),
+            client: None,
         };
         let answer = ForwardResponse {
             body: body(&BrokerHeartbeatRequest::API, &decision.answer),

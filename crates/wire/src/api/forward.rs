@@ -1,4 +1,4 @@
-//! Forward (key 124), version 0, flexible since 0. Ours: a broker sends a request to the active controller, its own or
+//! Forward (key 124), versions 0-1, flexible since 0. Ours: a broker sends a request to the active controller, its own or
 //! a client's.
 
 use bytes::Bytes;
@@ -13,6 +13,16 @@ crate::message! {
         api_version: i16, 0..;
         /// The body of the request in that version.
         body: Bytes, 0..;
+        /// Nobody where the broker asks for itself.
+        client: Option<ForwardedClient>, 1..;
+    }
+
+    /// Who has asked the broker.
+    pub struct ForwardedClient {
+        /// A type and a name: `User:alice`.
+        principal: String, 1..;
+        /// Its IP address.
+        address: String, 1..;
     }
 
     pub struct ForwardResponse {
@@ -21,5 +31,7 @@ crate::message! {
         /// Offset of the metadata that the decision is in.
         metadata_offset: i64 = -1, 0..;
         body: Bytes, 0..;
+        /// Whether it is the client that may not have it, by newer ACLs than the broker's that it has asked.
+        is_client_denied: bool, 1..;
     }
 }
