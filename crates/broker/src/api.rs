@@ -182,6 +182,11 @@ impl Started {
         }
     }
 
+    /// Whether there was a partition that did not know its producer.
+    pub fn is_of_new_producer(&self) -> bool {
+        matches!(self, Self::Produce(pending) if pending.is_of_new_producer())
+    }
+
     pub fn expire(&mut self, now: Instant) {
         if let Self::Produce(pending) = self {
             pending.expire(now);

@@ -628,6 +628,7 @@ impl Partition {
             base_offset: appended.base_offset,
             log_append_time_ms: appended.log_append_time_ms,
             log_start_offset: self.log_start_offset(),
+            is_of_new_producer: appended.is_of_new_producer,
         }
     }
 

@@ -114,9 +114,10 @@ impl Quotas {
             QuotaKey::RequestPercentage | QuotaKey::ConnectionCreationRate => {
                 (f64::from(self.windows.1) * 1000.0).min(THROTTLE_TIME_MAX_MS)
             }
-            QuotaKey::ProducerByteRate | QuotaKey::ConsumerByteRate | QuotaKey::ControllerMutationRate => {
-                THROTTLE_TIME_MAX_MS
-            }
+            QuotaKey::ProducerByteRate
+            | QuotaKey::ConsumerByteRate
+            | QuotaKey::ControllerMutationRate
+            | QuotaKey::ProducerIdsRate => THROTTLE_TIME_MAX_MS,
         }
     }
 

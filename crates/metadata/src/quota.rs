@@ -23,15 +23,18 @@ pub enum QuotaKey {
     /// Of the time of one thread.
     RequestPercentage,
     ControllerMutationRate,
+    /// Ours, as KIP-936 has it.
+    ProducerIdsRate,
     ConnectionCreationRate,
 }
 
 impl QuotaKey {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ProducerByteRate,
         Self::ConsumerByteRate,
         Self::RequestPercentage,
         Self::ControllerMutationRate,
+        Self::ProducerIdsRate,
         Self::ConnectionCreationRate,
     ];
 
@@ -41,6 +44,7 @@ impl QuotaKey {
             Self::ConsumerByteRate => "consumer_byte_rate",
             Self::RequestPercentage => "request_percentage",
             Self::ControllerMutationRate => "controller_mutation_rate",
+            Self::ProducerIdsRate => "producer_ids_rate",
             Self::ConnectionCreationRate => "connection_creation_rate",
         }
     }

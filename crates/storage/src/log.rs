@@ -34,6 +34,8 @@ pub struct Appended {
     pub log_append_time_ms: i64,
     /// It was there already: a producer sent it again.
     pub is_duplicate: bool,
+    /// It is the first that the log has of its producer, or the first since that was forgotten.
+    pub is_of_new_producer: bool,
 }
 
 pub struct Log {
@@ -277,6 +279,7 @@ impl Log {
                     last_offset: known.last_offset,
                     log_append_time_ms: if is_log_append_time { known.timestamp } else { -1 },
                     is_duplicate: true,
+                    is_of_new_producer: false,
                 }));
             }
             Err(error) => return Ok(Err(error)),
@@ -305,7 +308,7 @@ impl Log {
             }
             run.position = 0;
         }
-        self.note_producer(&header, marker, run.now);
+        let is_of_new_producer = self.note_producer(&header, marker, run.now);
         self.run.push(LocatedBatch { position: run.position, header });
         run.members.push(index);
         run.position += size_bytes as u64;
@@ -316,11 +319,13 @@ impl Log {
             last_offset: header.last_offset(),
             log_append_time_ms: if is_log_append_time { header.max_timestamp } else { -1 },
             is_duplicate: false,
+            is_of_new_producer,
         }))
     }
 
-    /// Takes note of what a batch says of its producer and its transaction, before readers can see it.
-    fn note_producer(&mut self, header: &BatchHeader, marker: Option<Option<Marker>>, now: Now) {
+    /// Takes note of what a batch says of its producer and its transaction, before readers can see it. Returns whether
+    /// records of the producer are new here.
+    fn note_producer(&mut self, header: &BatchHeader, marker: Option<Option<Marker>>, now: Now) -> bool {
         match marker {
             Some(marker) => {
                 if let Some(first_offset) = self.producers.note_marker(header, marker, now.monotonic_ms) {
@@ -329,11 +334,14 @@ impl Log {
                         self.view.change_transactions(|transactions| transactions.end(first_offset, end));
                     self.aborted.extend(aborted_by(header, marker, first_offset, last_stable_offset));
                 }
+                false
             }
             None => {
-                if self.producers.note_batch(header, now.monotonic_ms) {
+                let begins = self.producers.note_batch(header, now.monotonic_ms);
+                if begins.transaction {
                     self.view.change_transactions(|transactions| transactions.begin(header.base_offset));
                 }
+                begins.producer
             }
         }
     }

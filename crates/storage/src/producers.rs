@@ -158,6 +158,14 @@ pub(crate) enum Verdict {
     Duplicate(BatchMetadata),
 }
 
+/// What begins with a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// Nothing is known of its producer so far.
+    pub(crate) producer: bool,
+    pub(crate) transaction: bool,
+}
+
 #[derive(Default)]
 pub(crate) struct Producers {
     states: HashMap<i64, ProducerState>,
@@ -391,21 +399,22 @@ impl Producers {
         state
     }
 
-    /// Takes note of a batch of records with its final offsets. Returns whether a transaction begins with it.
-    pub(crate) fn note_batch(&mut self, header: &BatchHeader, monotonic_ms: i64) -> bool {
+    /// Takes note of a batch of records with its final offsets.
+    pub(crate) fn note_batch(&mut self, header: &BatchHeader, monotonic_ms: i64) -> Begins {
         if !header.has_producer_id() || header.attributes.is_control() {
-            return false;
+            return Begins::default();
         }
+        let known = self.states.len();
         let state = self.change(header.producer_id, monotonic_ms);
         state.set_epoch(header.producer_epoch);
         state.push(BatchMetadata::of(header));
         state.last_timestamp = header.max_timestamp;
-        let begins = header.attributes.is_transactional() && state.current_txn_first_offset.is_none();
-        if begins {
+        let transaction = header.attributes.is_transactional() && state.current_txn_first_offset.is_none();
+        if transaction {
             state.current_txn_first_offset = Some(header.base_offset);
             self.verifications.note_batch(header.producer_id);
         }
-        begins
+        Begins { producer: self.states.len() > known, transaction }
     }
 
     /// Takes note of a transaction marker. Returns the first offset of the transaction that it ends, if there is one.

@@ -214,7 +214,7 @@ impl Log {
                             self.index_result(written.map(|is_new| self.view.note_dir_changed_if(is_new)))?;
                         }
                     }
-                } else if self.producers.note_batch(&header, now.monotonic_ms) {
+                } else if self.producers.note_batch(&header, now.monotonic_ms).transaction {
                     transactions.begin(header.base_offset);
                 }
             }

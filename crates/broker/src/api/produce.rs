@@ -391,6 +391,11 @@ impl PendingProduce {
         self.completion.timings()
     }
 
+    /// Whether there was a partition that did not know its producer.
+    pub fn is_of_new_producer(&self) -> bool {
+        self.completion.is_of_new_producer()
+    }
+
     /// Gives up waiting for what is not acknowledged by its deadline. It may still be appended.
     pub fn expire(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
@@ -449,7 +454,7 @@ impl PendingProduce {
 
 fn response(index: i32, outcome: ProduceOutcome) -> PartitionProduceResponse {
     match outcome {
-        ProduceOutcome::Appended { base_offset, log_append_time_ms, log_start_offset } => {
+        ProduceOutcome::Appended { base_offset, log_append_time_ms, log_start_offset, .. } => {
             PartitionProduceResponse { index, base_offset, log_append_time_ms, log_start_offset, ..Default::default() }
         }
         ProduceOutcome::Refused(refusal) => PartitionProduceResponse {

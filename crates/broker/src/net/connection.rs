@@ -269,10 +269,12 @@ impl Connection {
         let Some(first) = self.pending.front_mut() else { return Poll::Ready(None) };
         let answer = first.poll(cx, &*self.broker.env.clock);
         let answer = std::task::ready!(answer);
-        let Some(PendingRequest { watch, metered, .. }) = self.pending.pop_front() else { return Poll::Ready(None) };
+        let Some(PendingRequest { started, watch, metered, .. }) = self.pending.pop_front() else {
+            return Poll::Ready(None);
+        };
         Poll::Ready(Some(answer.map(|mut frame| {
             if let Some(metered) = metered {
-                self.count(&metered, &watch, &mut frame);
+                self.count(&metered, started.is_of_new_producer(), &watch, &mut frame);
             }
             (frame, watch)
         })))

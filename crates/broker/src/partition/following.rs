@@ -244,7 +244,12 @@ impl Partition {
     /// Has the log synced; the slot of the completion is filled when it is on disk up to its present end.
     pub fn sync_for_leader(self: &Arc<Self>, completion: &Arc<ProduceCompletion>, slot: usize) {
         let offset = self.view.log_end_offset();
-        let outcome = ProduceOutcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 };
+        let outcome = ProduceOutcome::Appended {
+            base_offset: offset,
+            log_append_time_ms: -1,
+            log_start_offset: -1,
+            is_of_new_producer: false,
+        };
         let timings = ProduceTimings::appended(self.shared.env.clock.monotonic());
         self.request_sync([Waiting {
             offset,

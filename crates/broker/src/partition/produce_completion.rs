@@ -15,6 +15,8 @@ pub enum ProduceOutcome {
         /// Milliseconds since 1970, or -1 unless the topic has `message.timestamp.type=LogAppendTime`.
         log_append_time_ms: i64,
         log_start_offset: i64,
+        /// Nothing was known here of the producer.
+        is_of_new_producer: bool,
     },
     Refused(Refusal),
 }
@@ -81,13 +83,15 @@ struct State {
     outcomes: Vec<Option<ProduceOutcome>>,
     /// The latest time of each stage over all slots.
     timings: ProduceTimings,
+    is_of_new_producer: bool,
     waker: Option<Waker>,
 }
 
 impl ProduceCompletion {
     pub fn new(slots: usize) -> Self {
         let outcomes = vec![None; slots];
-        let state = State { open: slots, outcomes, timings: ProduceTimings::default(), waker: None };
+        let state =
+            State { open: slots, outcomes, timings: ProduceTimings::default(), is_of_new_producer: false, waker: None };
         Self { state: Mutex::new(state), has_expired: AtomicBool::new(false) }
     }
 
@@ -101,7 +105,9 @@ impl ProduceCompletion {
     pub fn complete_after(&self, timings: ProduceTimings, slot: usize, outcome: ProduceOutcome) {
         let mut state = self.state.lock();
         if let Some(open @ None) = state.outcomes.get_mut(slot) {
+            let is_of_new_producer = matches!(outcome, ProduceOutcome::Appended { is_of_new_producer: true, .. });
             *open = Some(outcome);
+            state.is_of_new_producer |= is_of_new_producer;
             state.timings = state.timings.latest(timings);
             state.open -= 1;
             if state.open == 0
@@ -131,6 +137,11 @@ impl ProduceCompletion {
     /// The latest time of each stage; zero for a stage that no batch reached.
     pub fn timings(&self) -> ProduceTimings {
         self.state.lock().timings
+    }
+
+    /// Whether there was a partition that did not know the producer.
+    pub fn is_of_new_producer(&self) -> bool {
+        self.state.lock().is_of_new_producer
     }
 
     /// All outcomes, in the order of the slots, once every slot is filled.
@@ -180,7 +191,12 @@ mod tests {
     fn keeps_the_timeout_when_the_append_finishes_later() {
         let completion = ProduceCompletion::new(1);
         completion.fill_open(ErrorCode::REQUEST_TIMED_OUT);
-        let late = ProduceOutcome::Appended { base_offset: 1, log_append_time_ms: -1, log_start_offset: 0 };
+        let late = ProduceOutcome::Appended {
+            base_offset: 1,
+            log_append_time_ms: -1,
+            log_start_offset: 0,
+            is_of_new_producer: false,
+        };
         completion.fill(0, late.clone());
         assert_eq!(poll(&completion), Poll::Ready(vec![ErrorCode::REQUEST_TIMED_OUT.into()]));
         // The connection has dropped the answer.

@@ -425,7 +425,12 @@ impl Partition {
             timings: ProduceTimings::appended(self.shared.env.clock.monotonic()),
             completion: Arc::clone(&completion),
             slot: 0,
-            outcome: ProduceOutcome::Appended { base_offset: offset, log_append_time_ms: -1, log_start_offset: -1 },
+            outcome: ProduceOutcome::Appended {
+                base_offset: offset,
+                log_append_time_ms: -1,
+                log_start_offset: -1,
+                is_of_new_producer: false,
+            },
         }]);
         // The replicas may have got there, or the leadership ended, before this was kept.
         match self.progress() {

@@ -13,7 +13,7 @@ use wire::api::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use wire::api::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use wire::api::metadata::MetadataRequestTopic;
 use wire::api::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
-use wire::batch::BatchBuilder;
+use wire::batch::{Batch, BatchBuilder};
 
 use super::*;
 
@@ -55,7 +55,11 @@ fn set(admin: &mut TestClient, entity: &[(&str, Option<&str>)], key: &str, value
 fn produce_request(acks: i16, bytes: usize) -> ProduceRequest {
     let mut builder = BatchBuilder::new();
     builder.push(1_700_000_000_000, None, Some(&vec![b'x'; bytes]), &[]);
-    let records = Some(Records::Inline(builder.build().bytes));
+    request_of(acks, &builder.build())
+}
+
+fn request_of(acks: i16, batch: &Batch) -> ProduceRequest {
+    let records = Some(Records::Inline(batch.bytes.clone()));
     let partition_data = vec![PartitionProduceData { index: 0, records }];
     let topic = TopicProduceData { name: "t".to_owned(), partition_data, ..Default::default() };
     ProduceRequest { acks, timeout_ms: 10_000, topic_data: vec![topic], ..Default::default() }
@@ -200,6 +204,26 @@ fn every_answer_says_how_long_the_time_of_requests_is_throttled() {
     (0..2).for_each(|_| _ = alice.call(2, &MetadataRequest::default()));
     assert!(began.elapsed() >= Duration::from_secs(1));
     assert_eq!(admin.ask(&MetadataRequest::default()).throttle_time_ms, 0);
+}
+
+#[test]
+fn who_uses_new_producer_ids_all_the_time_waits() {
+    let (broker, mut admin) = start(&[]);
+    // Ten of them may come at once.
+    set(&mut admin, &[USER], "producer_ids_rate", Some(1.0));
+    let mut alice = connect(&broker, ALICE);
+    let mut produce_as = |producer_id: i64, base_sequence: i32| {
+        let mut builder = BatchBuilder::new().producer(producer_id, 0, base_sequence);
+        builder.push(1_700_000_000_000, None, Some(b"x"), &[]);
+        let response = alice.call(PRODUCE_VERSION, &request_of(1, &builder.build()));
+        assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+        response.throttle_time_ms
+    };
+    // One that goes on, or sends something again, is not new.
+    assert!((0..50).all(|sequence| produce_as(1, sequence) == 0));
+    assert_eq!(produce_as(1, 49), 0);
+    assert!((2..11).all(|id| produce_as(id, 0) == 0));
+    assert!(produce_as(11, 0) > 0);
 }
 
 #[test]

@@ -19,11 +19,12 @@ use crate::request_context::{Change, RequestContext};
 const DEFAULT: &str = "<default>";
 const CONNECTION_RATE: &str = "connection_creation_rate";
 /// Keys, what they are called, and in what unit they are.
-const KEYS: [(&str, &str, &str); 5] = [
+const KEYS: [(&str, &str, &str); 6] = [
     ("producer_byte_rate", "Produced", "bytes per second"),
     ("consumer_byte_rate", "Consumed", "bytes per second"),
     ("request_percentage", "Request time", "percent of a thread's time; 100 is one thread"),
     ("controller_mutation_rate", "Changes", "partitions created or deleted per second"),
+    ("producer_ids_rate", "New producers", "per second"),
     (CONNECTION_RATE, "New connections", "per second, of an address"),
 ];
 const KINDS: [&str; 3] = [QUOTA_USER, QUOTA_CLIENT_ID, QUOTA_IP];
@@ -113,6 +114,7 @@ pub(super) fn values_text(quotas: &Quotas) -> String {
         "consumer_byte_rate" => format!("consumes {}", byte_rate(*value)),
         "request_percentage" => format!("request time {value} %"),
         "controller_mutation_rate" => format!("{value} partitions/s created or deleted"),
+        "producer_ids_rate" => format!("{value} new producers/s"),
         CONNECTION_RATE => format!("{value} new connections/s"),
         key => format!("{key} {value}"),
     };

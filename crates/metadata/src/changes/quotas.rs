@@ -118,8 +118,12 @@ fn check_value(key: QuotaKey, value: f64) -> Result<(), Refusal> {
     let (max, type_name) = match key {
         QuotaKey::ProducerByteRate | QuotaKey::ConsumerByteRate => (i64::MAX as f64, "a LONG"),
         QuotaKey::ConnectionCreationRate => (f64::from(i32::MAX), "an INT"),
-        QuotaKey::RequestPercentage | QuotaKey::ControllerMutationRate if value.is_finite() => return Ok(()),
-        QuotaKey::RequestPercentage | QuotaKey::ControllerMutationRate => (f64::MAX, "a DOUBLE"),
+        QuotaKey::RequestPercentage | QuotaKey::ControllerMutationRate | QuotaKey::ProducerIdsRate => {
+            match value.is_finite() {
+                true => return Ok(()),
+                false => (f64::MAX, "a DOUBLE"),
+            }
+        }
     };
     if value > max {
         return Err(invalid(format!("Proposed value for {name} is too large for {type_name}.")));
@@ -286,8 +290,14 @@ mod tests {
 
     #[test]
     fn entities_have_the_quotas_of_their_type() {
-        let clients =
-            ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"].as_slice();
+        let clients = [
+            "producer_byte_rate",
+            "consumer_byte_rate",
+            "request_percentage",
+            "controller_mutation_rate",
+            "producer_ids_rate",
+        ]
+        .as_slice();
         let addresses = ["connection_creation_rate"].as_slice();
         for (parts, keys) in [
             (&[("user", Some("a"))][..], clients),

@@ -32,7 +32,7 @@ impl Connection {
     }
 
     /// Counts a request that is answered, by the quotas of now. The longest throttle counts.
-    pub(super) fn count(&self, metered: &Metered, watch: &Stopwatch, answer: &mut Frame) {
+    pub(super) fn count(&self, metered: &Metered, is_of_new_producer: bool, watch: &Stopwatch, answer: &mut Frame) {
         let image = self.broker.metadata.load();
         let client = ClientName { user: self.peer.principal.name(), client_id: &metered.client_id };
         let now_ms = self.broker.env.clock.now().monotonic_ms;
@@ -43,6 +43,9 @@ impl Connection {
         answer.throttle(throttle_time_ms(QuotaKey::RequestPercentage, watch.busy().as_secs_f64() * 100.0));
         if let Some(bytes) = metered.produced_bytes {
             answer.throttle(throttle_time_ms(QuotaKey::ProducerByteRate, bytes as f64));
+        }
+        if is_of_new_producer {
+            answer.throttle(throttle_time_ms(QuotaKey::ProducerIdsRate, 1.0));
         }
         if answer.throttle_time_ms() > 0 {
             let ClientName { user, client_id } = client;
