@@ -96,6 +96,9 @@ impl Lifecycle {
     /// A controller has accepted a heartbeat that was sent then. After the end of a session others may lead what this
     /// broker has led. It does not know before it has the metadata of the meantime, and does not go on until then.
     async fn extend_session(&self, sent: Instant) {
+        if self.broker.quorum.is_disk_stalled() {
+            return;
+        }
         let session = &self.broker.session;
         if session.is_over() {
             // The next heartbeat comes in time whatever becomes of this.
@@ -117,14 +120,14 @@ impl Lifecycle {
         let mut is_over = false;
         loop {
             ticks.tick().await;
-            self.look_at_disk();
+            let is_stalled = self.look_at_disk();
             let was_over = std::mem::replace(&mut is_over, self.broker.session.is_over());
             if is_over {
                 self.broker.partitions.refuse_stalled(self.broker.session.timeout().as_millis() as i64);
             } else if was_over {
                 self.broker.partitions.resume();
             }
-            if is_over && !was_over {
+            if is_over && !was_over && !is_stalled {
                 tracing::warn!(
                     "no controller is heard of; what followers that are silent would have to confirm is refused"
                 );
@@ -132,19 +135,22 @@ impl Lifecycle {
         }
     }
 
-    /// Refuses requests that wait for a stalled disk.
-    fn look_at_disk(&self) {
+    /// Refuses requests that wait for a stalled disk. Others take over, and this broker cannot follow the metadata that
+    /// says so: its session ends here. Returns whether the disk is stalled.
+    fn look_at_disk(&self) -> bool {
         let is_stalled = self.broker.quorum.is_disk_stalled();
         let is_news = self.broker.shared.disk_pressure.set_stalled(is_stalled);
         if is_stalled {
             // Each time: a request may have begun to wait before the stall was known.
             self.broker.partitions.refuse_for_stall();
+            self.broker.session.give_up();
         }
         match (is_news, is_stalled) {
             (true, true) => tracing::error!("the disk does not answer; others take over what this broker leads"),
             (true, false) => tracing::info!("the disk answers again"),
             (false, _) => {}
         }
+        is_stalled
     }
 
     /// `broker.heartbeat.interval.ms`.

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 /// It is over here before it is over for the controller, which counts from the moment when a heartbeat arrives.
 pub struct Session {
     config: Arc<ArcSwap<BrokerConfig>>,
-    /// When the last heartbeat that a controller has accepted was sent.
-    last_taken: Mutex<Instant>,
+    /// When the last heartbeat that a controller has accepted was sent. `None` after this broker has given up.
+    last_taken: Mutex<Option<Instant>>,
 }
 
 impl Session {
     /// Begins now.
     pub(crate) fn new(config: &Arc<ArcSwap<BrokerConfig>>) -> Self {
-        Self { config: Arc::clone(config), last_taken: Mutex::new(Instant::now()) }
+        Self { config: Arc::clone(config), last_taken: Mutex::new(Some(Instant::now())) }
     }
 
     /// `broker.session.timeout.ms`.
@@ -28,12 +28,17 @@ impl Session {
 
     /// A controller has accepted a heartbeat that was sent then.
     pub(crate) fn extend(&self, sent: Instant) {
-        *self.last_taken.lock() = sent;
+        *self.last_taken.lock() = Some(sent);
+    }
+
+    /// This broker has asked that others take over.
+    pub(crate) fn give_up(&self) {
+        *self.last_taken.lock() = None;
     }
 
     /// Whether others may have taken over by now what this broker leads.
     pub(crate) fn is_over(&self) -> bool {
-        self.last_taken.lock().elapsed() > self.timeout()
+        self.last_taken.lock().is_none_or(|taken| taken.elapsed() > self.timeout())
     }
 }
 
@@ -56,5 +61,7 @@ mod tests {
         assert!(session.is_over(), "the answer came after the session's end");
         session.extend(Instant::now());
         assert!(!session.is_over());
+        session.give_up();
+        assert!(session.is_over());
     }
 }

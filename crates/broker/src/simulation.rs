@@ -212,8 +212,8 @@ fn a_disk_that_hangs_holds_the_others_up_for_a_moment_only() {
 /// Longer than a session.
 const CUT_MS: i64 = 6000;
 
-#[test]
-fn a_broker_that_was_cut_off_goes_on_when_it_knows_what_has_changed_meanwhile() {
+/// Has a broker miss what others decide, for at least [`CUT_MS`], and then hear of it again.
+fn goes_on_with_the_metadata_of_the_meantime(misses: impl Fn(&mut Cluster, usize), hears: impl Fn(&mut Cluster)) {
     for seed in seeds(8) {
         let mut cluster = Cluster::with_lag_max(seed, 0, LAG_MAX_MS);
         observe(&mut cluster, |cluster| {
@@ -225,12 +225,12 @@ fn a_broker_that_was_cut_off_goes_on_when_it_knows_what_has_changed_meanwhile() 
                 of_node.expect("it runs").1.metadata.load().offset()
             };
             let before = known(cluster);
-            cluster.cut_off(n);
+            misses(cluster, n);
             cluster.run(CUT_MS);
             assert!(!cluster.has_session(n));
             let newest = cluster.ledger.newest.offset();
             assert!(newest > before, "others have taken over");
-            cluster.sockets.heal();
+            hears(cluster);
             while !cluster.has_session(n) {
                 cluster.step();
             }
@@ -238,6 +238,17 @@ fn a_broker_that_was_cut_off_goes_on_when_it_knows_what_has_changed_meanwhile() 
             cluster.heal();
         });
     }
+}
+
+#[test]
+fn a_broker_that_was_cut_off_goes_on_when_it_knows_what_has_changed_meanwhile() {
+    goes_on_with_the_metadata_of_the_meantime(Cluster::cut_off, |cluster| cluster.sockets.heal());
+}
+
+/// Its heartbeats go on: they ask that others take over.
+#[test]
+fn a_broker_whose_disk_did_not_answer_goes_on_when_it_knows_what_has_changed_meanwhile() {
+    goes_on_with_the_metadata_of_the_meantime(|cluster, n| cluster.hang(n, CUT_MS + 1000), |_| ());
 }
 
 /// How long the others may wait for a node with a full disk: until it is cordoned, and others have taken over.
