@@ -660,20 +660,23 @@ impl Partition {
         }
     }
 
-    /// Compacts the log from where the last compaction ended up to a bound, if that is due. Returns where it ended now.
-    /// Appends go on meanwhile: the lock is held only to list the segments and to swap in each new one. `moved` gets
-    /// the bytes that were read or written.
+    /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Where there is a
+    /// journal it stays below the recovery point that is noted. Appends go on meanwhile: the lock is held only to list
+    /// the segments and to swap in each new one. `moved` gets the bytes that were read or written.
     pub fn compact(
         self: &Arc<Self>,
         first_dirty_offset: i64,
-        bound: i64,
+        noted_recovery_point: Option<i64>,
         limits: CompactionLimits,
         stop: &AtomicBool,
         moved: &dyn Fn(u64),
     ) -> Result<i64, LogError> {
         let now = self.shared.env.clock.now();
-        let bound = self.last_stable_offset().min(bound);
+        let last_stable_offset = self.last_stable_offset();
         let compaction = self.with_log(|log| {
+            // The next start replays the journal from where it believes the recovery point, to where things stand now.
+            let not_replayed = noted_recovery_point.map_or(i64::MAX, |noted| log.believed_recovery_point(noted));
+            let bound = last_stable_offset.min(not_replayed);
             let cleanable = log.cleanable(first_dirty_offset, bound, now)?;
             let is_due = cleanable.is_due(log.config());
             Ok::<_, LogError>(is_due.then(|| log.begin_compaction(&cleanable, limits, now)))

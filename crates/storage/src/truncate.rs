@@ -58,8 +58,8 @@ impl Log {
         // A new object for the same files: readers that still look at the old one would take the cut for damage.
         let segment = Arc::new(self.new_segment(part.segment.base_offset()));
         segment.pin()?;
-        self.note_truncation(end_offset)?;
         self.void_journal()?;
+        self.note_truncation(end_offset)?;
         segment.set_size(position);
         segment.defer_indexes();
         if let Some(last_append_ms) = part.segment.last_append_ms() {
@@ -115,9 +115,16 @@ impl Log {
         if cut_to < end && synced < durable { self.view.sync().map(|_| ()) } else { Ok(()) }
     }
 
+    /// Before the recovery point is in doubt: else a crash in between would have entries replayed into segments that were
+    /// compacted since.
     fn void_journal(&self) -> Result<(), LogError> {
         let voided = self.view.void_journal(&*self.disk);
         voided.map_err(|error| self.view.write_error("voiding the journal failed", error))
+    }
+
+    /// As far as the next start believes a recovery point that is noted now.
+    pub fn believed_recovery_point(&self, noted: i64) -> i64 {
+        self.truncations.believed(noted)
     }
 
     /// Notes that a recovery point above the log's new end is not to be believed any more.
@@ -171,8 +178,8 @@ impl Log {
             segment.pin()?;
         }
         let segment = Arc::new(self.new_segment(offset));
-        self.note_truncation(offset)?;
         self.void_journal()?;
+        self.note_truncation(offset)?;
         let replace = || {
             // With the first sync of the directory, so that none comes back beside another history.
             self.remove_snapshots(|_| true)?;

@@ -61,11 +61,17 @@ impl Truncations {
         }
     }
 
-    /// As far as the owner's recovery point may be believed. It also tells which truncations the owner has seen: those
-    /// are forgotten.
+    /// As far as the owner's recovery point may be believed.
+    pub(crate) fn believed(&self, recovery_point: i64) -> i64 {
+        let in_doubt = self.doubts.iter().filter(|doubt| doubt.casts_on(recovery_point));
+        in_doubt.map(|doubt| doubt.from).min().unwrap_or(recovery_point)
+    }
+
+    /// [`Self::believed`] at the opening of the log. Doubts that the recovery point has passed are forgotten: it goes
+    /// back by further truncations only. One that is below may come to be in doubt, whoever wrote it.
     pub(crate) fn believe(&mut self, recovery_point: i64) -> i64 {
-        self.doubts.retain(|doubt| doubt.casts_on(recovery_point));
-        self.doubts.iter().map(|doubt| doubt.from).min().unwrap_or(recovery_point)
+        self.doubts.retain(|doubt| recovery_point <= doubt.to);
+        self.believed(recovery_point)
     }
 
     /// Notes, durably, that the log is about to be cut to `from`, where all up to `to` was on disk.
@@ -106,7 +112,7 @@ mod tests {
     }
 
     fn believed(disk: &SimDisk, recovery_point: i64) -> i64 {
-        Truncations::load(disk, Path::new(DIR)).unwrap().believe(recovery_point)
+        Truncations::load(disk, Path::new(DIR)).unwrap().believed(recovery_point)
     }
 
     #[test]

@@ -109,6 +109,32 @@ fn the_latest_value_of_each_key_stays_at_its_offset() {
     assert_eq!(offset, after[0].0);
 }
 
+/// A recovery point that could be from before a truncation is taken back at the next start, and the journal is replayed
+/// from there.
+#[test]
+fn a_recovery_point_is_believed_when_it_is_beyond_what_was_cut() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk, &config(), options(0, false));
+    let mut put_up_to = |log: &mut Log, end: i64| {
+        while log.log_end_offset() < end {
+            put(log, "a", Some("1"), at(0));
+        }
+        log.view().sync().unwrap();
+        log.view().synced_offset()
+    };
+    let before = put_up_to(&mut log, 10);
+    assert_eq!(log.believed_recovery_point(before), 10);
+    log.truncate_to(4, at(1)).unwrap();
+    for (end, believed) in [(4, 4), (5, 4), (10, 4), (11, 11)] {
+        let noted = put_up_to(&mut log, end);
+        assert_eq!((noted, log.believed_recovery_point(noted)), (end, believed));
+        disk.kill();
+        let (reopened, report) = open(&disk, &config(), options(noted, false));
+        assert_eq!(report.recovery_point, believed, "as it is after a restart");
+        log = reopened;
+    }
+}
+
 #[test]
 fn the_active_segment_and_what_is_too_young_stay() {
     let disk = SimDisk::new(1);

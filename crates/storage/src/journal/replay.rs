@@ -282,7 +282,7 @@ impl Logs<'_> {
             return Ok(None);
         }
         let Known { recovery_point, log_start_offset } = (self.known)(directory);
-        let recovery_point = Truncations::load(self.disk, &dir)?.believe(recovery_point);
+        let recovery_point = Truncations::load(self.disk, &dir)?.believed(recovery_point);
         let entries = self.disk.read_dir(&dir)?;
         let segments = entries.iter().filter_map(|entry| match names::parse(&entry.name) {
             Some((offset, Kind::Log, Stage::Live)) => Some(offset),

@@ -59,9 +59,9 @@ impl PartitionTable {
                 break;
             }
             let key = (partition.topic.to_string(), partition.index);
-            let bound = noted.as_ref().map_or(i64::MAX, |noted| noted.get(&key).copied().unwrap_or(0));
+            let noted = noted.as_ref().map(|noted| noted.get(&key).copied().unwrap_or(0));
             let offset = cleaned_to.entry(key).or_default();
-            match partition.compact(*offset, bound, limits, &self.stopping, &moved) {
+            match partition.compact(*offset, noted, limits, &self.stopping, &moved) {
                 Ok(reached) => *offset = reached,
                 Err(LogError::Corrupt { first_offset, .. }) => {
                     partition.report_damage();
