@@ -1,5 +1,6 @@
 //! The machines, the network between them and the clients, as time passes.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -521,8 +522,10 @@ impl Cluster {
     /// Whether every partition has its leader, and all replicas have everything.
     fn is_quiet(&self) -> bool {
         let led = self.led();
+        // While leaders change, one may have two and another none.
+        let partitions: BTreeSet<_> = led.iter().map(|leader| topic_partition(leader)).collect();
         self.is_healthy()
-            && led.len() == self.partition_count()
+            && [led.len(), partitions.len()] == [self.partition_count(); 2]
             && (!self.has_transactions() || self.is_settled(&led))
             && led.iter().all(|leader| {
                 let end = leader.view().log_end_offset();
