@@ -115,7 +115,7 @@ fn the_latest_value_of_each_key_stays_at_its_offset() {
 fn a_recovery_point_is_believed_when_it_is_beyond_what_was_cut() {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, &config(), options(0, false));
-    let mut put_up_to = |log: &mut Log, end: i64| {
+    let put_up_to = |log: &mut Log, end: i64| {
         while log.log_end_offset() < end {
             put(log, "a", Some("1"), at(0));
         }

@@ -15,10 +15,10 @@ pub(super) mod tests {
 
     use crate::api::test_support::TestBroker;
 
-    /// A broker with the authorizer that there is.
+    /// A broker with the authorizer that there is, whose super user is who has not said who they are.
     pub async fn start() -> TestBroker {
         let class = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
-        TestBroker::start_with(&[("authorizer.class.name", class)]).await
+        TestBroker::start_with(&[("authorizer.class.name", class), ("super.users", "User:ANONYMOUS")]).await
     }
 
     /// User a may read a topic.

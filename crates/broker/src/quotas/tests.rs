@@ -4,7 +4,7 @@ use metadata::{EntityName, QuotaEntity};
 use wire::state::metadata::{ClientQuotaRecord, EntityData, MetadataRecord};
 
 use super::*;
-use QuotaKey::{ConsumerByteRate, ControllerMutationRate, ProducerByteRate, RequestPercentage};
+use QuotaKey::{ConsumerByteRate, ControllerMutationRate, ProducerByteRate, ProducerIdsRate, RequestPercentage};
 
 const ALICE: ClientName<'_> = ClientName { user: "alice", client_id: "a" };
 
@@ -139,12 +139,17 @@ fn a_quota_that_changes_counts_at_once() {
 #[test]
 fn a_throttle_has_an_end() {
     let mut ground = Ground::new();
-    for (key, max_ms) in [(ProducerByteRate, 30_000), (RequestPercentage, 1000), (ControllerMutationRate, 30_000)] {
+    for (key, max_ms) in [
+        (ProducerByteRate, 30_000),
+        (RequestPercentage, 1000),
+        (ControllerMutationRate, 30_000),
+        (ProducerIdsRate, 30_000),
+    ] {
         ground.set(&user(), key, Some(1.0));
         assert_eq!(ground.record(key, ALICE, 1e18, 0), Some(max_ms), "{}", key.name());
     }
     let told: Vec<_> = ground.quotas.throttled().map(|(_, told)| (told.requests.get(), told.ms.get())).collect();
-    assert_eq!(told, [(1, 30_000), (0, 0), (1, 1000), (1, 30_000), (0, 0)]);
+    assert_eq!(told, [(1, 30_000), (0, 0), (1, 1000), (1, 30_000), (1, 30_000), (0, 0)]);
 }
 
 #[test]
