@@ -75,7 +75,7 @@ class Authority:
 
 
 class Certificates:
-    """The directory. `broker` and `alice` are as they should be; who is wrong is named for what is wrong."""
+    """The directory. `broker`, `renewed` in its place, and `alice` are as they should be; who is wrong is named for what is wrong."""
 
     def __init__(self, home):
         self.home = pathlib.Path(home)
@@ -83,6 +83,7 @@ class Certificates:
         self.program = install.require("openssl", "openssl")
         trusted, foreign = Authority(self, TRUSTED), Authority(self, FOREIGN)
         self._issue("broker", "/O=Parshall/CN=broker", trusted, "server")
+        self._issue("renewed", "/O=Parshall/CN=broker", trusted, "server")
         self._issue("alice", f"{ORGANIZATION}/CN=alice", trusted)
         self._issue("odd", ODD_NAME, trusted)
         self._issue("expired", f"{ORGANIZATION}/CN=expired", trusted, expired=True)

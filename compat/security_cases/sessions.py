@@ -1,4 +1,4 @@
-"""What happens to clients that run: their password changes, or they have to authenticate again."""
+"""What happens to clients that run: their password changes, the broker's certificate does, or they have to authenticate again."""
 
 from harness.secured import PLAIN, SCRAM_256, Client
 from harness.security_suite import security_case
@@ -13,6 +13,14 @@ def password(c):
     c.users({pat: "one"})
     user = [Client("SASL_PLAINTEXT", SCRAM_256, user=pat, password=word) for word in ("one", "two")]
     c.scenario("PasswordChange", [Client("PLAINTEXT"), *user])
+
+
+@security_case("sessions-certificate")
+def certificate(c):
+    """A certificate is renewed, and no client notices."""
+    told = [word for client in (Client("PLAINTEXT"), Client("SSL")) for word in (str(client), c.java_file(client))]
+    certificates = c.secured.certificates
+    c.java("CertificateChange", *told, "ssl", certificates["broker.pem"], certificates["renewed.pem"])
 
 
 @security_case("sessions-java")

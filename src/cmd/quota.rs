@@ -93,9 +93,9 @@ struct List {
 /// Set quotas; the others stay as they are.
 ///
 /// producer_byte_rate and consumer_byte_rate are bytes in a second, request_percentage is of the time of one thread,
-/// controller_mutation_rate is partitions created and deleted in a second, producer_ids_rate new idempotent producers in
-/// a second (Parshall only). An address has connection_creation_rate, connections in a second. Each broker counts for
-/// itself.
+/// controller_mutation_rate is partitions created and deleted in a second, producer_ids_rate new idempotent producers
+/// in a second (Parshall only). An address has connection_creation_rate, connections in a second. Each broker counts
+/// for itself.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -21,8 +21,6 @@ use std::sync::Arc;
 use wire::Uuid;
 use wire::state::metadata::AccessControlEntryRecord;
 
-use super::image::ResourceKind;
-
 pub use self::authorization::{Authorizer, Requester, Rule};
 pub use self::filter::{AclFilter, PatternTypeFilter, UnknownFilter};
 pub use self::index::Acls;
@@ -33,18 +31,6 @@ pub const WILDCARD: &str = "*";
 pub const ANY_PRINCIPAL: &str = "User:*";
 /// The one resource of the type [`ResourceType::Cluster`].
 pub const CLUSTER_NAME: &str = "kafka-cluster";
-
-/// What one has to be allowed something on to see or alter settings (`AuthHelper`): the topic or group that they are of,
-/// or the cluster.
-pub fn resource_of_settings(kind: ResourceKind, name: &str) -> (ResourceType, &str) {
-    match kind {
-        ResourceKind::Topic => (ResourceType::Topic, name),
-        ResourceKind::Group => (ResourceType::Group, name),
-        ResourceKind::Broker | ResourceKind::BrokerLogger | ResourceKind::ClientMetrics => {
-            (ResourceType::Cluster, CLUSTER_NAME)
-        }
-    }
-}
 
 macro_rules! numbered {
     ($(

@@ -11,7 +11,7 @@ use configuration::ConfigMap;
 use wire::Uuid;
 
 use super::TopicName;
-use super::acl::Acls;
+use super::acl::{Acls, CLUSTER_NAME, ResourceType};
 use super::features::Feature;
 use super::ordered_map::OrderedMap;
 use super::quota::ClientQuotas;
@@ -131,6 +131,16 @@ impl ResourceKind {
         [Self::Topic, Self::Broker, Self::BrokerLogger, Self::ClientMetrics, Self::Group]
             .into_iter()
             .find(|kind| *kind as i8 == id)
+    }
+
+    /// What one has to be allowed something on to see or alter settings of this kind (`AuthHelper`): the topic or group
+    /// that they are of, or the cluster.
+    pub fn guarded_by(self, name: &str) -> (ResourceType, &str) {
+        match self {
+            Self::Topic => (ResourceType::Topic, name),
+            Self::Group => (ResourceType::Group, name),
+            Self::Broker | Self::BrokerLogger | Self::ClientMetrics => (ResourceType::Cluster, CLUSTER_NAME),
+        }
     }
 }
 

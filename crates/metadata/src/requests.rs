@@ -27,7 +27,7 @@ use wire::api::list_partition_reassignments::{ListPartitionReassignmentsRequest,
 use wire::api::unregister_broker::{UnregisterBrokerRequest, UnregisterBrokerResponse};
 use wire::api::update_features::{UpdateFeaturesRequest, UpdateFeaturesResponse};
 
-use super::acl::{Acl, AclOperation, CLUSTER_NAME, ResourceType, resource_of_settings};
+use super::acl::{Acl, AclOperation, CLUSTER_NAME, ResourceType};
 use super::changes::{self, Context, Decision, code_and_message};
 use super::image::{MetadataImage, ResourceKind};
 
@@ -213,7 +213,7 @@ impl Decided for DeleteAclsRequest {
 
 fn may_alter_configs<'a>(mut resources: impl Iterator<Item = (i8, &'a str)>, may: May<'_>) -> bool {
     resources.all(|(resource_type, name)| {
-        let resource = ResourceKind::from_id(resource_type).map(|kind| resource_of_settings(kind, name));
+        let resource = ResourceKind::from_id(resource_type).map(|kind| kind.guarded_by(name));
         resource.is_none_or(|(resource_type, name)| may(AclOperation::AlterConfigs, resource_type, name))
     })
 }

@@ -115,8 +115,8 @@ impl Log {
         if cut_to < end && synced < durable { self.view.sync().map(|_| ()) } else { Ok(()) }
     }
 
-    /// Before the recovery point is in doubt: else a crash in between would have entries replayed into segments that were
-    /// compacted since.
+    /// Before the recovery point is in doubt: else a crash in between would have entries replayed into segments that
+    /// were compacted since.
     fn void_journal(&self) -> Result<(), LogError> {
         let voided = self.view.void_journal(&*self.disk);
         voided.map_err(|error| self.view.write_error("voiding the journal failed", error))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use metadata::acl::{AclOperation, Authorizer, CLUSTER_NAME, Requester, ResourceType, Rule, resource_of_settings};
+use metadata::acl::{AclOperation, Authorizer, CLUSTER_NAME, Requester, ResourceType, Rule};
 use metadata::{MetadataImage, ResourceKind};
 use wire::{ErrorCode, Uuid};
 
@@ -100,7 +100,7 @@ impl<'a> Access<'a> {
 
     /// Whether settings of a resource may be described or altered. What has no settings is for its handler to refuse.
     pub fn check_configs(&self, operation: AclOperation, resource_type: i8, name: &str) -> Result<(), ErrorCode> {
-        let resource = ResourceKind::from_id(resource_type).map(|kind| resource_of_settings(kind, name));
+        let resource = ResourceKind::from_id(resource_type).map(|kind| kind.guarded_by(name));
         match resource {
             Some((ResourceType::Topic, name)) => self.check_topic(operation, name),
             Some((ResourceType::Group, name)) => self.check_group(operation, name),

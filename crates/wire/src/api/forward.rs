@@ -1,5 +1,5 @@
-//! Forward (key 124), versions 0-1, flexible since 0. Ours: a broker sends a request to the active controller, its own or
-//! a client's.
+//! Forward (key 124), versions 0-1, flexible since 0. Ours: a broker sends a request to the active controller, its own
+//! or a client's.
 
 use bytes::Bytes;
 
