@@ -660,8 +660,8 @@ impl Partition {
         }
     }
 
-    /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Where there is
-    /// a journal it stays below the recovery point that is noted. Appends go on meanwhile: the lock is held only to
+    /// Compacts the log from where the last compaction ended, if that is due. Returns where it ended now. Where there
+    /// is a journal it stays below the recovery point that is noted. Appends go on meanwhile: the lock is held only to
     /// list the segments and to swap in each new one. `moved` gets the bytes that were read or written.
     pub fn compact(
         self: &Arc<Self>,

@@ -1,6 +1,7 @@
 //! Has a coordinator serve the partitions of its topic that this node leads, and no others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coordinator::group::GroupCoordinator;
 use coordinator::topic_log::BoxFuture;
@@ -8,9 +9,13 @@ use coordinator::txn::TransactionCoordinator;
 use metadata::{Applied, MetadataDelta, MetadataImage, TopicChange};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 use wire::ErrorCode;
 
 use super::internal_topic::InternalTopic;
+
+/// How long after a partition could not be read that is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who keeps its state in an internal topic.
 pub(super) trait Coordinator: Send + Sync + 'static {
@@ -47,13 +52,13 @@ pub(crate) struct LeadershipFollower<C> {
     topic: Arc<InternalTopic>,
     runtime: Handle,
     /// One look at the roles at a time, or an older one might have the last word.
-    looking: Mutex<()>,
+    looking: Arc<Mutex<()>>,
 }
 
 impl<C: Coordinator> LeadershipFollower<C> {
     pub(super) fn new(coordinator: &Arc<C>, topic: &Arc<InternalTopic>, runtime: &Handle) -> Arc<Self> {
         let (coordinator, topic) = (Arc::clone(coordinator), Arc::clone(topic));
-        Arc::new(Self { coordinator, topic, runtime: runtime.clone(), looking: Mutex::default() })
+        Arc::new(Self { coordinator, topic, runtime: runtime.clone(), looking: Arc::default() })
     }
 
     /// Loads and unloads as this node leads now.
@@ -78,14 +83,28 @@ impl<C: Coordinator> LeadershipFollower<C> {
             self.topic.loaded.lock().remove(&partition);
             return;
         };
-        let load = Arc::clone(&self.coordinator).load(partition, leader_epoch);
+        let mut load = Arc::clone(&self.coordinator).load(partition, leader_epoch);
         self.topic.loaded.lock().insert(partition, leader_epoch);
-        let topic = self.topic.name;
+        let (coordinator, topic, looking) =
+            (Arc::clone(&self.coordinator), Arc::clone(&self.topic), Arc::clone(&self.looking));
         self.runtime.spawn(async move {
-            match load.await {
-                // It has lost the partition again.
-                Ok(()) | Err(ErrorCode::NOT_COORDINATOR | ErrorCode::NOT_LEADER_OR_FOLLOWER) => {}
-                Err(code) => tracing::error!(topic, partition, %code, "a coordinator cannot serve a partition"),
+            let mut reported = None;
+            loop {
+                match load.await {
+                    // It has lost the partition again.
+                    Ok(()) | Err(ErrorCode::NOT_COORDINATOR | ErrorCode::NOT_LEADER_OR_FOLLOWER) => return,
+                    // A disk that does not answer may do so again, and nobody else serves the partition.
+                    Err(code) if reported.replace(code) != Some(code) => {
+                        tracing::error!(topic = topic.name, partition, %code, "a coordinator cannot serve a partition");
+                    }
+                    Err(_) => {}
+                }
+                sleep(RETRY_INTERVAL).await;
+                let _looking = looking.lock();
+                if topic.loaded.lock().get(&partition) != Some(&leader_epoch) {
+                    return;
+                }
+                load = Arc::clone(&coordinator).load(partition, leader_epoch);
             }
         });
     }
@@ -95,6 +114,7 @@ impl<C: Coordinator> Applied for LeadershipFollower<C> {
     fn apply(&self, image: &Arc<MetadataImage>, delta: &MetadataDelta) {
         let is_own = |name: &str| name == self.topic.name;
         for topic in delta.deleted.iter().filter(|topic| is_own(&topic.name)) {
+            let _looking = self.looking.lock();
             for partition in 0..topic.partitions.len() {
                 self.serve(partition as i32, None);
             }
@@ -135,5 +155,65 @@ impl Applied for ChangedTopics {
         if !names.is_empty() {
             self.groups.topics_changed(image.offset(), &names, !delta.created.is_empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::test_support::TestBroker;
+
+    /// Loads as it is told, the last answer first, and then always.
+    #[derive(Default)]
+    struct Loader {
+        answers: Mutex<Vec<Result<(), ErrorCode>>>,
+        loaded_in: Mutex<Vec<i32>>,
+    }
+
+    impl Coordinator for Loader {
+        fn load(self: Arc<Self>, _: i32, leader_epoch: i32) -> BoxFuture<Result<(), ErrorCode>> {
+            self.loaded_in.lock().push(leader_epoch);
+            let answer = self.answers.lock().pop().unwrap_or(Ok(()));
+            Box::pin(async move { answer })
+        }
+
+        fn unload(&self, _: i32) {}
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_read_again_as_long_as_it_is_led() {
+        let broker = TestBroker::start().await;
+        let topic = Arc::new(InternalTopic {
+            name: "state",
+            partitions: Arc::clone(&broker.partitions),
+            loaded: Arc::default(),
+            metadata: Arc::clone(&broker.metadata),
+            controller: broker.controller.clone(),
+            config: Arc::clone(&broker.config),
+            session: Arc::clone(&broker.session),
+        });
+        let loader = Arc::new(Loader::default());
+        let follower = LeadershipFollower::new(&loader, &topic, &Handle::current());
+        tokio::time::pause();
+        let later = || sleep(5 * RETRY_INTERVAL);
+        let stalled = Err(ErrorCode::KAFKA_STORAGE_ERROR);
+        loader.answers.lock().extend([stalled; 2]);
+        follower.serve(0, Some(3));
+        later().await;
+        assert_eq!(*loader.loaded_in.lock(), [3, 3, 3]);
+        loader.answers.lock().extend([stalled; 2]);
+        follower.serve(0, Some(4));
+        sleep(RETRY_INTERVAL / 2).await;
+        follower.serve(0, Some(5));
+        later().await;
+        assert_eq!(*loader.loaded_in.lock(), [3, 3, 3, 4, 5, 5], "each epoch for itself");
+        loader.answers.lock().extend([stalled; 2]);
+        follower.serve(0, Some(6));
+        sleep(RETRY_INTERVAL / 2).await;
+        follower.serve(0, None);
+        loader.answers.lock().extend([Err(ErrorCode::NOT_LEADER_OR_FOLLOWER); 2]);
+        follower.serve(0, Some(7));
+        later().await;
+        assert_eq!(*loader.loaded_in.lock(), [3, 3, 3, 4, 5, 5, 6, 7], "not what is led no more");
     }
 }

@@ -253,6 +253,9 @@ impl Client {
     }
 }
 
+/// Of the first producer without transactions: beyond all that brokers give out, however often they ask for a block.
+const PRODUCER_ID: i64 = 1 << 40;
+
 /// An idempotent producer for one partition, with one batch under way that it repeats until it is acknowledged.
 pub(super) async fn produce(world: Arc<Mutex<World>>, topic_partition: TopicPartition, number: usize, rests_ms: u64) {
     let mut client = Client::new(&world, &topic_partition);
@@ -262,7 +265,7 @@ pub(super) async fn produce(world: Arc<Mutex<World>>, topic_partition: TopicPart
             world.lock().is_done[number] = true;
             return;
         }
-        let builder = BatchBuilder::new().producer(7000 + number as i64, 0, sequence);
+        let builder = BatchBuilder::new().producer(PRODUCER_ID + number as i64, 0, sequence);
         let (batch, values) = world.lock().batch(builder);
         loop {
             let leader = world.lock().leader(&topic_partition);
