@@ -352,7 +352,7 @@ impl Partition {
     }
 
     /// Refuses what needs a log. Whoever found the partition just before it was retired looks for it elsewhere.
-    fn check_online(&self) -> Result<(), ErrorCode> {
+    pub fn check_online(&self) -> Result<(), ErrorCode> {
         match self.is_offline() {
             false => Ok(()),
             true if self.retired.load(Ordering::Acquire) => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),

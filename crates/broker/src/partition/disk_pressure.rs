@@ -92,7 +92,11 @@ impl Partition {
     /// Refuses all requests that wait for a stalled disk. What is under way may still be appended.
     pub fn refuse_for_stall(&self) {
         let queued = self.queue.lock().take().into_iter().map(|queued| queued.sender);
-        let appending = std::mem::take(&mut *self.appending.lock());
+        // A coordinator has to know what becomes of what is being appended: what it knows is what its log says.
+        let appending = match is_internal(&self.topic) {
+            true => Vec::new(),
+            false => std::mem::take(&mut *self.appending.lock()),
+        };
         for sender in queued.chain(appending) {
             sender.completion.fill(sender.slot, ErrorCode::KAFKA_STORAGE_ERROR.into());
         }
