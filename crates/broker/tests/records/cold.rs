@@ -1,6 +1,7 @@
 //! Reads of what is not in the page cache, from a disk that does not answer for a while.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use platform::Env;
 use storage::SimDisk;
@@ -12,12 +13,17 @@ use crate::common::TestBroker;
 /// More than the log remembers the places of.
 const BATCHES: i64 = 12;
 
+/// Nothing takes so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Answers at the latest when the test ends: the broker does not stop before.
 struct StandingDisk(SimDisk);
 
 impl StandingDisk {
     fn wait_for(&self, threads: usize) {
+        let give_up = Instant::now() + PATIENCE;
         while self.0.waiting() < threads {
+            assert!(Instant::now() < give_up, "{} of {threads} threads wait for the disk", self.0.waiting());
             std::thread::yield_now();
         }
     }
