@@ -155,6 +155,22 @@ pub(super) fn creatable<const N: usize>(
     }
 }
 
+#[cfg(test)]
+impl InternalTopic {
+    /// That of a broker under test, with nothing loaded.
+    pub(super) fn of(broker: &crate::Broker, name: &'static str) -> Self {
+        Self {
+            name,
+            partitions: Arc::clone(&broker.partitions),
+            loaded: Arc::default(),
+            metadata: Arc::clone(&broker.metadata),
+            controller: broker.controller.clone(),
+            config: Arc::clone(&broker.config),
+            session: Arc::clone(&broker.session),
+        }
+    }
+}
+
 impl TopicLog for InternalTopic {
     fn may_have_moved(&self) -> bool {
         let is_alone = || self.metadata.load().brokers().count() <= 1;
@@ -259,15 +275,8 @@ mod tests {
         let broker = TestBroker::start().await;
         broker.commit([registration(NODE_ID + 1).into()]).await;
         broker.create(OFFSETS_TOPIC, TOPIC_ID, &[led_by(NODE_ID, &[NODE_ID, NODE_ID + 1])]).await;
-        let topic = InternalTopic {
-            name: OFFSETS_TOPIC,
-            partitions: Arc::clone(&broker.partitions),
-            loaded: Arc::new(Mutex::new([(0, 0)].into())),
-            metadata: Arc::clone(&broker.metadata),
-            controller: broker.controller.clone(),
-            config: Arc::clone(&broker.config),
-            session: Arc::clone(&broker.session),
-        };
+        let topic = InternalTopic::of(&broker, OFFSETS_TOPIC);
+        topic.loaded.lock().insert(0, 0);
         let partition = broker.partitions.find_by_name(OFFSETS_TOPIC, 0).expect("it leads");
         let mut waits = topic.append(0, batch());
         assert!(poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await, "the follower does not have it");

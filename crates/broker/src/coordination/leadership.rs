@@ -183,15 +183,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_read_is_read_again_as_long_as_it_is_led() {
         let broker = TestBroker::start().await;
-        let topic = Arc::new(InternalTopic {
-            name: "state",
-            partitions: Arc::clone(&broker.partitions),
-            loaded: Arc::default(),
-            metadata: Arc::clone(&broker.metadata),
-            controller: broker.controller.clone(),
-            config: Arc::clone(&broker.config),
-            session: Arc::clone(&broker.session),
-        });
+        let topic = Arc::new(InternalTopic::of(&broker, "state"));
         let loader = Arc::new(Loader::default());
         let follower = LeadershipFollower::new(&loader, &topic, &Handle::current());
         tokio::time::pause();
