@@ -109,7 +109,7 @@ use crate::memory::{AnswerSize, LargeAnswer, Permit};
 use crate::partition::{PendingCommits, ProduceTimings};
 use crate::security::audit::Asker;
 use crate::security::nodes::Origin;
-use crate::security::{Client, Exchange, ListenerSecurity, Principal};
+use crate::security::{Client, Exchange, Grants, ListenerSecurity, Principal};
 
 /// The sender of a connection's requests.
 #[derive(Clone)]
@@ -122,6 +122,8 @@ pub struct Peer {
     /// What the listener demands.
     pub security: Arc<ListenerSecurity>,
     pub principal: Principal,
+    /// What it has been allowed.
+    pub grants: Arc<Grants>,
     /// What it has shown on an inter-broker listener that asks for it.
     pub certificate: Option<Arc<CertificateDer<'static>>>,
 }
@@ -138,6 +140,8 @@ pub struct RequestContext {
     /// Whether that is the inter-broker listener: then the sender is a broker.
     pub is_inter_broker: bool,
     pub principal: Principal,
+    /// What has been allowed on the same connection.
+    pub grants: Arc<Grants>,
     /// What the sender has shown on an inter-broker listener that asks for it.
     pub certificate: Option<Arc<CertificateDer<'static>>>,
 }
@@ -214,6 +218,7 @@ pub fn start(
             listener: Arc::clone(&peer.listener),
             is_inter_broker: peer.is_inter_broker,
             principal: peer.principal.clone(),
+            grants: Arc::clone(&peer.grants),
             certificate: peer.certificate.clone(),
         },
     };

@@ -100,6 +100,7 @@ pub async fn serve(broker: Arc<Broker>, listener: Listener, data_plane: Handle) 
                     is_inter_broker: listener.is_inter_broker,
                     security: Arc::clone(&listener.security),
                     principal: Principal::anonymous(),
+                    grants: Arc::default(),
                     certificate: None,
                 };
                 let connection = prepare(stream, &listener.security)

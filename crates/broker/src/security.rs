@@ -4,6 +4,7 @@ pub mod audit;
 mod certificates;
 mod exchange;
 mod file;
+mod grants;
 mod listener;
 mod listener_tls;
 pub mod nodes;
@@ -13,6 +14,7 @@ mod token_source;
 
 pub use certificates::{Certificates, CertifiedListener};
 pub use exchange::{Authenticated, Exchange, Ground, Step};
+pub use grants::Grants;
 pub use listener::{ListenerSecurity, SecurityError, tls_of_console};
 pub use nodes::NodeSecurity;
 pub use principal::{Client, Principal};

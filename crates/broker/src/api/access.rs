@@ -12,6 +12,7 @@ use wire::{ErrorCode, Uuid};
 
 use super::RequestContext;
 use crate::Broker;
+use crate::security::audit::is_change;
 
 /// In place of operations that were not asked for, or of something that is not known.
 pub const OPERATIONS_NOT_ASKED: i32 = i32::MIN;
@@ -145,12 +146,24 @@ impl<'a> Access<'a> {
     }
 
     fn allows(&self, operation: AclOperation, resource_type: ResourceType, name: &str) -> bool {
-        self.decide(|authorizer, image, requester| {
-            let rule = authorizer.authorize(image, requester, operation, resource_type, name);
+        let Some((_, image)) = &self.authorizer else { return true };
+        let RequestContext { grants, principal, .. } = self.context;
+        let (acls, resource) = (image.acls(), (resource_type, name));
+        // What changes something is written down each time.
+        let may_be_remembered = !is_change(operation) && is_known(image);
+        if may_be_remembered && grants.has(acls, principal, operation, resource) {
+            return true;
+        }
+        let is_allowed = self.decide(|authorizer, acls, requester| {
+            let rule = authorizer.authorize(acls, requester, operation, resource_type, name);
             self.note(&rule, operation, resource_type, name);
             rule.is_allowed()
-        })
-        .unwrap_or(true)
+        });
+        let is_allowed = is_allowed.unwrap_or(true);
+        if is_allowed && may_be_remembered {
+            grants.remember(acls, principal, operation, resource);
+        }
+        is_allowed
     }
 
     fn decide<T>(
@@ -160,12 +173,16 @@ impl<'a> Access<'a> {
         let (authorizer, image) = self.authorizer.as_ref()?;
         let address = self.context.client_address.ip();
         let requester = Requester { principal: self.context.principal.as_str(), address };
-        // Before the metadata is known, nobody knows what it denies.
-        let acls = (image.offset() >= 0).then(|| &**image.acls());
+        let acls = is_known(image).then(|| &**image.acls());
         Some(decide(authorizer, acls, requester))
     }
 
     fn note(&self, rule: &Rule<'_>, operation: AclOperation, resource_type: ResourceType, name: &str) {
         self.broker.audit.decided(self.context.asker(), rule, operation, (resource_type, name));
     }
+}
+
+/// Before the metadata is known, nobody knows what it denies.
+fn is_known(image: &MetadataImage) -> bool {
+    image.offset() >= 0
 }

@@ -211,6 +211,27 @@ async fn offsets_are_committed_with_read_on_group_and_topic() {
     }
 }
 
+/// What a connection was allowed is remembered: for nobody else, and no longer than it is so.
+#[tokio::test]
+async fn who_may_no_more_is_denied_on_the_connection_that_was_allowed() {
+    let broker = start().await;
+    let context = alice(9);
+    let ask = async |context: &RequestContext| commit(&broker, context, vec![committed(TOPIC, TOPIC_ID)]).await;
+    let (topic, group) = ((AclOperation::Read, ResourceType::Topic), (AclOperation::Read, ResourceType::Group));
+    grant(&broker, group.0, group.1, GROUP).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&context).await, [TOPIC_DENIED]);
+        grant(&broker, topic.0, topic.1, TOPIC).await;
+        assert_eq!([ask(&context).await, ask(&context).await], [[NONE]; 2]);
+        let bob = RequestContext { principal: Principal::user("bob"), ..context.clone() };
+        assert_eq!(ask(&bob).await, [GROUP_DENIED]);
+        assert_eq!(ask(&context).await, [NONE]);
+        revoke(&broker, topic.0, topic.1, TOPIC).await;
+    }
+    revoke(&broker, group.0, group.1, GROUP).await;
+    assert_eq!(ask(&context).await, [GROUP_DENIED]);
+}
+
 #[tokio::test]
 async fn offsets_are_fetched_with_describe_on_group_and_topic() {
     for version in [1, 2, 7, 8, 9, 10] {

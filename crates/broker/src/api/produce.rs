@@ -122,9 +122,9 @@ pub(super) fn start(
         deadline,
         checking: None,
     };
-    let (broker, context, completion) =
-        (Arc::clone(broker), pending.call.context.clone(), Arc::clone(&pending.completion));
+    let completion = Arc::clone(&pending.completion);
     if is_large {
+        let (broker, context) = (Arc::clone(broker), pending.call.context.clone());
         let large_requests = broker.partitions.large_requests().clone();
         let (checking, slots) = (Arc::clone(&broker), Arc::clone(&completion));
         let check = move || queue(&checking, &context, acks, support, request, &slots, &mut PendingCommits::default());
@@ -134,10 +134,11 @@ pub(super) fn start(
         }));
         return pending;
     }
-    let checked = queue(&broker, &context, acks, support, request, &completion, commits);
+    let checked = queue(broker, &pending.call.context, acks, support, request, &completion, commits);
     if checked.unverified.is_none() {
         pending.topics = checked.topics;
     } else {
+        let broker = Arc::clone(broker);
         pending.checking =
             Some(tokio::spawn(async move { verify(&broker, pending_acks, support, checked, &completion).await }));
     }

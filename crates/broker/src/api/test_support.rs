@@ -251,6 +251,7 @@ pub(super) fn context(api_version: i16) -> RequestContext {
         listener: LISTENER.into(),
         is_inter_broker: false,
         principal: Principal::anonymous(),
+        grants: Arc::default(),
         certificate: None,
         api_key: 0,
     }

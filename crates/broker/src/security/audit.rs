@@ -86,7 +86,8 @@ impl Audit {
     }
 }
 
-fn is_change(operation: AclOperation) -> bool {
+/// Whether an operation is written down although it is allowed.
+pub fn is_change(operation: AclOperation) -> bool {
     use AclOperation::{Alter, AlterConfigs, Create, Delete};
     matches!(operation, Create | Delete | Alter | AlterConfigs)
 }
