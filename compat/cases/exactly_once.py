@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import time
 
-from harness import broker, connect, driver, install
+from harness import connect, driver, install, ports
 from harness.case import case
 
 RECORDS = 3000
@@ -74,7 +74,7 @@ def flink(c):
 @contextlib.contextmanager
 def _worker(c):
     """A worker of Kafka Connect with exactly-once sources. Yields the port of its REST interface."""
-    port = broker.free_port()
+    port = ports.free_port()
     settings = {
         "exactly_once_source_support": "enabled",
         "plugin_discovery": "service_load",

@@ -12,7 +12,7 @@ import urllib.request
 import uuid
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import broker
+from harness import ports
 
 PARSHALL = os.environ.get("PARSHALL")
 
@@ -72,7 +72,7 @@ def wait_for(url, log):
 @contextlib.contextmanager
 def console(c, *flags):
     """A console of the cluster with other flags; the case's page shows it."""
-    port = broker.free_port()
+    port = ports.free_port()
     command = [PARSHALL, "console", "--console", f"127.0.0.1:{port}", "--bootstrap-server", f"local={c.bootstrap}"]
     with tempfile.TemporaryDirectory() as home:
         log = pathlib.Path(home) / "console.log"

@@ -7,7 +7,7 @@ import tempfile
 import urllib.request
 
 from common import console, running, unique_name, wait_for
-from harness import broker, connect, install
+from harness import connect, install, ports
 from playwright.sync_api import expect
 
 LOG4J = """status = error
@@ -22,7 +22,7 @@ SECRET = "open sesame"
 @contextlib.contextmanager
 def connect_worker(c, home):
     """A worker alone, and the URL of its REST interface."""
-    port, name = broker.free_port(), unique_name("connect")
+    port, name = ports.free_port(), unique_name("connect")
     properties = connect.write_properties(home / "worker.properties", c.bootstrap, name, port)
     (home / "log4j2.properties").write_text(LOG4J)
     java = ["java", "-Xmx384M", f"-Dlog4j2.configurationFile={home}/log4j2.properties"]

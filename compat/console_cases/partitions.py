@@ -9,12 +9,12 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.request
 
 from common import PARSHALL, cluster_url, parshall, unique_name, until
+from harness.ports import free_ports
 from playwright.sync_api import expect
 
 SECONDS = 1000
@@ -24,21 +24,6 @@ def answer(base, path):
     origin, cluster = base.split("/clusters/")
     with urllib.request.urlopen(f"{origin}/api/v1/clusters/{cluster}{path}", timeout=30) as response:
         return json.load(response)
-
-
-def free_ports(count):
-    """The first port of `count` consecutive free ones."""
-    while True:
-        with contextlib.ExitStack() as held:
-            first = held.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                for at in range(1, count):
-                    held.enter_context(socket.socket()).bind(("127.0.0.1", port + at))
-                return port
-            except OSError:
-                continue
 
 
 class Cluster:

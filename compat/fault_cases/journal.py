@@ -7,7 +7,7 @@ import time
 import urllib.request
 
 from fault_cases.disk import STORAGE_ERROR, Injection, _wait
-from harness import broker, disks, install, load, wire
+from harness import broker, disks, install, load, ports, wire
 from harness.case import Skip
 from harness.fault_suite import fault
 
@@ -22,7 +22,7 @@ def journaled_broker(f, where, **settings):
     if f.kind != "parshall":
         raise Skip("Apache Kafka has no journal")
     server = f.broker(home=f.home / f"broker-{where.name}", **settings)
-    server.console = f"127.0.0.1:{broker.free_port()}"
+    server.console = f"127.0.0.1:{ports.free_port()}"
     (where / "data").mkdir(exist_ok=True)
     server.data.symlink_to(where / "data")
     return server

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from . import install
+from .ports import free_port
 
 KAFKA_LOG4J = """status = error
 appender.f.type = File
@@ -32,7 +33,6 @@ KAFKA_JVM = [
 ]
 KAFKA_HEAP = ["-Xmx1G", "-Xms1G"]
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_ports_given = set()
 
 
 def _ended(*_signal):
@@ -41,16 +41,6 @@ def _ended(*_signal):
 
 # SIGTERM ends a suite through its cleanup, so that no broker keeps running.
 signal.signal(signal.SIGTERM, _ended)
-
-
-def free_port():
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port not in _ports_given:
-            _ports_given.add(port)
-            return port
 
 
 def answers(port, timeout_s=2.0):

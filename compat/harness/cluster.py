@@ -4,42 +4,21 @@ address and a disk of its own where a case wants that. Killed, stopped, wiped an
 
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import struct
 import time
 
 from . import broker, control, install, wire
-
-LOOPBACK = "127.0.0.1"
-# Below what the kernel gives to connections: a client that retries on loopback must not meet itself at a dead node's port.
-PORTS = range(10000, 30000)
-_ports_given = set()
-
-
-def free_ports():
-    """A port for clients, and the one behind it for the nodes among themselves."""
-    while True:
-        port = random.choice(PORTS)
-        if _ports_given & {port, port + 1}:
-            continue
-        with socket.socket() as clients, socket.socket() as nodes:
-            try:
-                clients.bind((LOOPBACK, port))
-                nodes.bind((LOOPBACK, port + 1))
-            except OSError:
-                continue
-        _ports_given.update((port, port + 1))
-        return port
+from .ports import LOOPBACK, free_ports
 
 
 class Node(broker.Broker):
     """One process of a cluster. `cluster` knows the other nodes."""
 
     def __init__(self, cluster, number):
-        super().__init__(cluster.home / f"node-{number}", cluster.settings, free_ports())
+        # One for clients, and the one behind it for the nodes among themselves.
+        super().__init__(cluster.home / f"node-{number}", cluster.settings, free_ports(2))
         self.cluster, self.number = cluster, number
         self.host = cluster.network.host(number) if cluster.network else LOOPBACK
         self.controller_port = self.port + 1

@@ -4,6 +4,7 @@ import dataclasses
 
 from . import broker, install
 from .certificates import PASSWORD, TRUSTED, Certificates
+from .ports import free_port
 
 PLAIN, SCRAM_256, SCRAM_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
 MECHANISMS = (PLAIN, SCRAM_256, SCRAM_512)
@@ -80,7 +81,7 @@ class Secured:
     def __init__(self, kind, home, settings, authorizer=False):
         self.certificates = Certificates(home / "certificates")
         self.authorizer = authorizer
-        self.ports = {listener: broker.free_port() for listener in PROTOCOLS}
+        self.ports = {listener: free_port() for listener in PROTOCOLS}
         made = {"parshall": ParshallFromFile, "kafka": broker.Kafka}[kind]
         self.process = made(home / "broker", settings, self.ports["PLAINTEXT"])
         self.process.settings.update(self._settings())

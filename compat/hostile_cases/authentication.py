@@ -9,11 +9,11 @@ import tempfile
 import threading
 import time
 
-from harness import broker, wire
+from harness import ports, wire
 from harness.hostile_suite import attack
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-SASL_PORT, TLS_PORT = broker.free_port(), broker.free_port()
+SASL_PORT, TLS_PORT = ports.free_port(), ports.free_port()
 CONNECTIONS = 2000
 # Beside what TLS keeps, about 20 KiB.
 PLAIN_BYTES_MAX, TLS_BYTES_MAX = 16 << 10, (16 + 24) << 10

@@ -2,10 +2,10 @@
 
 import struct
 
-from harness import broker, wire
+from harness import ports, wire
 from harness.hostile_suite import attack
 
-PORT = broker.free_port()
+PORT = ports.free_port()
 SETTINGS = {"controller.quorum.voters": f"1@127.0.0.1:{PORT}", "node.id": "1"}
 FORWARD, QUORUM_JOIN, QUORUM_MESSAGES, QUORUM_HELLO = 124, 125, 126, 127
 STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED = 77, 31
@@ -87,7 +87,7 @@ def forwards(a):
 
 @attack(60, "join requests of unreachable nodes", settings=SETTINGS)
 def joins(a):
-    nowhere = broker.free_port()
+    nowhere = ports.free_port()
     with connect() as connection:
         hello = Hello(connection)
         for node, directory, port in ((9, b"\x09" * 16, nowhere), (9, b"\x09" * 16, PORT), (1, hello.directory, nowhere)):
