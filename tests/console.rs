@@ -271,6 +271,33 @@ fn a_console_that_is_read_only_changes_nothing() {
 }
 
 #[test]
+fn who_was_throttled_is_shown_beside_the_quotas() {
+    let broker = Broker::start_with(&["--console", "127.0.0.1:0"]);
+    let address = broker.console.as_deref().unwrap();
+    broker.ok(&["quota", "set", "--client-id", "greedy<b>", "producer_byte_rate=1000"]);
+    broker.ok(&["topic", "create", "t"]);
+    assert_eq!(json(address, "/api/v1/clusters/local/quotas")["throttled"], serde_json::json!([]));
+    assert!(!get(address, "/clusters/local/quotas").body.contains("Throttled clients"));
+    let perf =
+        ["perf", "produce", "--topic", "t", "--num-records", "3", "--record-size", "10000", "--throughput", "-1"];
+    broker.ok(&[&perf[..], &["--producer-props", "acks=1", "client.id=greedy<b>", "batch.size=1"]].concat());
+    // The console takes a look at the cluster every few seconds.
+    let mut told = (0..600).map(|_| {
+        sleep(Duration::from_millis(100));
+        json(address, "/api/v1/clusters/local/quotas")["throttled"].clone()
+    });
+    let told = told.find(|told| *told != serde_json::json!([])).expect("nobody is shown who was throttled");
+    let client = &told[0];
+    assert_eq!(client["entity"], serde_json::json!({ "client-id": "greedy<b>" }));
+    assert_eq!((&client["quota"], &client["brokers"]), (&"producer_byte_rate".into(), &serde_json::json!([1])));
+    assert!(client["seconds"].as_f64().unwrap() > 0.0 && client["age_seconds"].as_f64().unwrap() < 60.0, "{client}");
+    let page = get(address, "/clusters/local/quotas").body;
+    assert!(page.contains("Throttled clients") && !page.contains("greedy<b>"), "{page}");
+    assert!(page.matches("client-id &#34;greedy&#60;b&#62;&#34;").count() >= 2, "{page}");
+    assert!(!get(address, "/clusters/local/quotas?q=other").body.contains("Throttled clients"));
+}
+
+#[test]
 fn every_page_says_that_everybody_may_use_it() {
     let broker = Broker::start_with(&["--console", "0.0.0.0:0", "--insecure"]);
     let address = &broker.console.as_deref().unwrap().replace("0.0.0.0", "127.0.0.1");

@@ -17,11 +17,14 @@ use metadata::{MetadataImage, QuotaKey, QuotaShare};
 use parking_lot::Mutex;
 use platform::Count;
 
-use self::buckets::{Bucket, BucketKey, Buckets};
+pub use self::buckets::Throttles;
+use self::buckets::{Bucket, BucketKey, Buckets, Used};
 pub use self::rate::Rate;
 pub use self::samples::Samples;
 use self::token_bucket::TokenBucket;
 
+/// Clients that are told of who were throttled.
+const THROTTLED_CLIENTS_MAX: usize = 100;
 /// The longest that one request is throttled.
 const THROTTLE_TIME_MAX_MS: f64 = 30_000.0;
 
@@ -47,6 +50,16 @@ pub struct Quotas {
 pub struct Throttled {
     pub requests: Count,
     pub ms: Count,
+}
+
+/// Somebody who was throttled within the last hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThrottledClient {
+    pub key: QuotaKey,
+    /// What is `None` does not count for the quota. An address stands in place of a client id.
+    pub user: Option<Box<str>>,
+    pub client_id: Option<Box<str>>,
+    pub throttles: Throttles,
 }
 
 /// A quota that counts for somebody, and what was used of it.
@@ -100,10 +113,8 @@ impl Quotas {
 
     fn limit(&self, bucket_key: BucketKey, key: QuotaKey, quota: f64, now_ms: i64) -> ClientLimit<'_> {
         let make = || match (key, self.windows, self.controller_windows) {
-            (QuotaKey::ControllerMutationRate, _, (number, seconds)) => {
-                Bucket::Tokens(TokenBucket::new(number, seconds))
-            }
-            (_, (number, seconds), _) => Bucket::Rate(Rate::new(number, seconds)),
+            (QuotaKey::ControllerMutationRate, _, (number, seconds)) => Used::Tokens(TokenBucket::new(number, seconds)),
+            (_, (number, seconds), _) => Used::Rate(Rate::new(number, seconds)),
         };
         ClientLimit { quotas: self, key, quota, bucket: self.buckets.get(bucket_key, now_ms, make) }
     }
@@ -125,6 +136,14 @@ impl Quotas {
         self.buckets.count(now_ms)
     }
 
+    /// Who was throttled, who last was first. Where there are many, only those.
+    pub fn throttled_clients(&self, now_ms: i64) -> Vec<ThrottledClient> {
+        let throttled = self.buckets.throttled(now_ms, THROTTLED_CLIENTS_MAX).into_iter();
+        let named =
+            |(BucketKey { key, user, client_id }, throttles)| ThrottledClient { key, user, client_id, throttles };
+        throttled.map(named).collect()
+    }
+
     /// How much clients were throttled, by kind of quota.
     pub fn throttled(&self) -> impl Iterator<Item = (QuotaKey, &Throttled)> {
         QuotaKey::ALL.into_iter().zip(&self.throttled)
@@ -134,23 +153,25 @@ impl Quotas {
 impl ClientLimit<'_> {
     /// Counts what was used. Returns for how long the client is throttled then; 0 is not at all.
     pub fn record(&self, amount: f64, now_ms: i64) -> i32 {
-        let wait_ms = match &mut *self.bucket.lock() {
-            Bucket::Rate(rate) => rate.record(amount, self.quota, now_ms),
-            Bucket::Tokens(bucket) => bucket.take(amount, self.quota, now_ms),
+        let mut bucket = self.bucket.lock();
+        let wait_ms = match &mut bucket.used {
+            Used::Rate(rate) => rate.record(amount, self.quota, now_ms),
+            Used::Tokens(tokens) => tokens.take(amount, self.quota, now_ms),
         };
-        self.throttle(wait_ms)
+        self.throttle(wait_ms, &mut bucket.throttles, now_ms)
     }
 
     /// Counts what is about to be used, unless that is too much. A rate is compared as it would be then, tokens as they
     /// were before.
     pub fn try_record(&self, amount: f64, now_ms: i64) -> Result<i32, i32> {
-        let recorded = match &mut *self.bucket.lock() {
-            Bucket::Rate(rate) => rate.try_record(amount, self.quota, now_ms),
-            Bucket::Tokens(bucket) => bucket.try_take(amount, self.quota, now_ms).map(|()| 0.0),
+        let mut bucket = self.bucket.lock();
+        let recorded = match &mut bucket.used {
+            Used::Rate(rate) => rate.try_record(amount, self.quota, now_ms),
+            Used::Tokens(tokens) => tokens.try_take(amount, self.quota, now_ms).map(|()| 0.0),
         };
         match recorded {
-            Ok(wait_ms) => Ok(self.throttle(wait_ms)),
-            Err(wait_ms) => Err(self.throttle(wait_ms)),
+            Ok(wait_ms) => Ok(self.throttle(wait_ms, &mut bucket.throttles, now_ms)),
+            Err(wait_ms) => Err(self.throttle(wait_ms, &mut bucket.throttles, now_ms)),
         }
     }
 
@@ -160,12 +181,13 @@ impl ClientLimit<'_> {
         self.quota * f64::from((number - 1).max(1)) * f64::from(seconds)
     }
 
-    fn throttle(&self, wait_ms: f64) -> i32 {
+    fn throttle(&self, wait_ms: f64, of_client: &mut Throttles, now_ms: i64) -> i32 {
         let throttle_time_ms = wait_ms.min(self.quotas.throttle_time_max_ms(self.key)) as i32;
         if throttle_time_ms > 0 {
-            let throttled = &self.quotas.throttled[self.key as usize];
-            throttled.requests.add(1);
-            throttled.ms.add(throttle_time_ms.unsigned_abs().into());
+            let (of_all, ms) = (&self.quotas.throttled[self.key as usize], throttle_time_ms.unsigned_abs().into());
+            of_all.requests.add(1);
+            of_all.ms.add(ms);
+            *of_client = Throttles { requests: of_client.requests + 1, ms: of_client.ms + ms, last_ms: now_ms };
         }
         throttle_time_ms
     }

@@ -51,6 +51,7 @@ mod seen_aborts;
 mod seen_changes;
 mod snapshot;
 mod text;
+mod throttled_clients;
 mod user_session;
 mod visibility;
 

@@ -19,19 +19,34 @@ const SWEEP_INTERVAL_MS: i64 = 60_000;
 /// Users and clients whose names begin with so many same bytes share a bucket.
 const NAME_BYTES_MAX: usize = 256;
 
-/// What was used.
+/// What somebody has used of a quota, and how they were throttled for that.
 #[derive(Debug)]
-pub enum Bucket {
+pub struct Bucket {
+    pub used: Used,
+    pub throttles: Throttles,
+}
+
+#[derive(Debug)]
+pub enum Used {
     Rate(Rate),
     Tokens(TokenBucket),
+}
+
+/// Of one bucket, as long as that lasts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttles {
+    pub requests: u64,
+    pub ms: u64,
+    /// When the last one was.
+    pub last_ms: i64,
 }
 
 /// Whose it is: of a user, a client id, or both; of an address, which stands in place of a client id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BucketKey {
-    key: QuotaKey,
-    user: Option<Box<str>>,
-    client_id: Option<Box<str>>,
+    pub key: QuotaKey,
+    pub user: Option<Box<str>>,
+    pub client_id: Option<Box<str>>,
 }
 
 impl BucketKey {
@@ -61,20 +76,31 @@ struct Entry {
 
 impl Buckets {
     /// The bucket of somebody, which is made where there is none.
-    pub fn get(&self, key: BucketKey, now_ms: i64, make: impl FnOnce() -> Bucket) -> Arc<Mutex<Bucket>> {
+    pub fn get(&self, key: BucketKey, now_ms: i64, make: impl FnOnce() -> Used) -> Arc<Mutex<Bucket>> {
         let mut inner = self.inner.lock();
         inner.sweep(now_ms);
         if let Some(entry) = inner.by_key.get_mut(&key) {
             entry.used_ms = now_ms;
             return Arc::clone(&entry.bucket);
         }
-        let new = || Arc::new(Mutex::new(make()));
+        let new = || Arc::new(Mutex::new(Bucket { used: make(), throttles: Throttles::default() }));
         if inner.by_key.len() >= BUCKETS_MAX {
             return Arc::clone(inner.shared.entry(key.key).or_insert_with(new));
         }
         let bucket = new();
         inner.by_key.insert(key, Entry { bucket: Arc::clone(&bucket), used_ms: now_ms });
         bucket
+    }
+
+    /// Those who were throttled, who last were first, and no more than so many. Nobody of a shared bucket is among them.
+    pub fn throttled(&self, now_ms: i64, count_max: usize) -> Vec<(BucketKey, Throttles)> {
+        let mut inner = self.inner.lock();
+        inner.sweep(now_ms);
+        let of_buckets = inner.by_key.iter().map(|(key, entry)| (key, entry.bucket.lock().throttles));
+        let mut throttled: Vec<_> = of_buckets.filter(|(_, throttles)| throttles.requests > 0).collect();
+        throttled.sort_by_key(|(_, throttles)| std::cmp::Reverse(throttles.last_ms));
+        throttled.truncate(count_max);
+        throttled.into_iter().map(|(key, throttles)| (key.clone(), throttles)).collect()
     }
 
     pub fn count(&self, now_ms: i64) -> usize {
@@ -99,7 +125,7 @@ mod tests {
 
     fn get(buckets: &Buckets, client_id: &str, now_ms: i64) -> Arc<Mutex<Bucket>> {
         let key = BucketKey::new(QuotaKey::ProducerByteRate, None, Some(client_id));
-        buckets.get(key, now_ms, || Bucket::Rate(Rate::new(11, 1)))
+        buckets.get(key, now_ms, || Used::Rate(Rate::new(11, 1)))
     }
 
     #[test]
@@ -123,7 +149,7 @@ mod tests {
         assert!(Arc::ptr_eq(&get(&buckets, "7", 0), &own[7]));
         assert_eq!(buckets.count(0), BUCKETS_MAX);
         let request = BucketKey::new(QuotaKey::RequestPercentage, None, Some("a"));
-        let other = buckets.get(request, 0, || Bucket::Rate(Rate::new(11, 1)));
+        let other = buckets.get(request, 0, || Used::Rate(Rate::new(11, 1)));
         assert!(!Arc::ptr_eq(&get(&buckets, "a", 0), &other));
     }
 

@@ -153,6 +153,43 @@ fn a_throttle_has_an_end() {
 }
 
 #[test]
+fn who_was_throttled_is_told_who_last_was_first() {
+    let mut ground = Ground::new();
+    let told = |ground: &Ground, now_ms| {
+        let clients = ground.quotas.throttled_clients(now_ms).into_iter().map(|of| {
+            let Throttles { requests, ms, last_ms } = of.throttles;
+            (of.key, of.user.as_deref() == Some("alice"), of.client_id, (requests, ms, last_ms))
+        });
+        clients.collect::<Vec<_>>()
+    };
+    let both = QuotaEntity::UserAndClient(EntityName::Default, EntityName::Default);
+    ground.set(&both, ProducerByteRate, Some(1000.0));
+    ground.set(&user(), RequestPercentage, Some(1.0));
+    ground.set(&QuotaEntity::Ip(EntityName::Default), QuotaKey::ConnectionCreationRate, Some(1.0));
+    assert_eq!(ground.record(ProducerByteRate, ClientName { client_id: "b", ..ALICE }, 1.0, 0), Some(0));
+    assert_eq!(told(&ground, 0), [], "who is not throttled is not told");
+    assert_eq!(ground.record(ProducerByteRate, ALICE, 20_000.0, 0), Some(10_000));
+    assert_eq!(ground.record(RequestPercentage, ALICE, 1e9, 5), Some(1000));
+    assert_eq!(ground.record(ProducerByteRate, ALICE, 0.0, 10), Some(9_990));
+    let address = ground.quotas.of_address(&ground.image, [1, 2, 3, 4].into(), 7).unwrap();
+    assert_eq!(address.record(1e9, 7), 1000);
+    let expected = [
+        (ProducerByteRate, true, Some("a".into()), (2, 19_990, 10)),
+        (QuotaKey::ConnectionCreationRate, false, Some("1.2.3.4".into()), (1, 1000, 7)),
+        (RequestPercentage, true, None, (1, 1000, 5)),
+    ];
+    assert_eq!(told(&ground, 10), expected);
+    assert_eq!(told(&ground, 3_700_000), [], "who has sent nothing for an hour is not told");
+    for client in 0..=THROTTLED_CLIENTS_MAX {
+        let client_id = client.to_string();
+        ground.record(ProducerByteRate, ClientName { client_id: &client_id, ..ALICE }, 20_000.0, client as i64);
+    }
+    let told = told(&ground, 1000);
+    assert_eq!((told.len(), told[0].2.as_deref()), (THROTTLED_CLIENTS_MAX, Some("100")));
+    assert!(told.iter().all(|(.., client_id, _)| client_id.as_deref() != Some("0")), "it was throttled first");
+}
+
+#[test]
 fn a_percentage_is_of_the_time_of_one_thread() {
     let mut ground = Ground::new();
     ground.set(&user(), RequestPercentage, Some(50.0));

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::page::acls::{self, Filter};
 use crate::page::topic_access::{self, Asked};
 use crate::page::user::UserAccess;
+use crate::throttled_clients::throttled_clients;
 
 /// Entries, or principals, of an answer; there may be many times as many.
 const ROWS_AT_ONCE: usize = 1000;
@@ -101,12 +102,24 @@ pub(super) async fn acls(context: ContextResult, Query(filter): Query<Filter>, Q
 }
 
 pub(super) async fn quotas(context: ContextResult) -> Answer {
-    let quotas = context?.client.describe_quotas(&QuotaEntity::default()).await.map_err(Failure::from)?;
+    let context = context?;
+    let quotas = context.client.describe_quotas(&QuotaEntity::default()).await.map_err(Failure::from)?;
     let quotas = quotas.iter().map(|(entity, values)| {
         let values: Map<_, _> = values.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
         json!({ "entity": entity.0, "quotas": values })
     });
-    Ok(Json(json!({ "entities": quotas.collect::<Vec<_>>() })))
+    let throttled = throttled_clients(&*context.snapshot().await?);
+    let throttled = throttled.iter().map(|of| {
+        json!({
+            "entity": of.entity.0,
+            "quota": of.quota,
+            "throttles": of.count,
+            "seconds": of.seconds,
+            "age_seconds": of.age_seconds,
+            "brokers": of.brokers,
+        })
+    });
+    Ok(Json(json!({ "entities": quotas.collect::<Vec<_>>(), "throttled": throttled.collect::<Vec<_>>() })))
 }
 
 /// Who can do something to a topic.

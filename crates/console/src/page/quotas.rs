@@ -1,4 +1,5 @@
-//! `/clusters/NAME/quotas`: quotas of users, client ids and addresses; setting them, and removing them.
+//! `/clusters/NAME/quotas`: quotas of users, client ids and addresses, and who was throttled; setting them, and removing
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +12,10 @@ use serde::Deserialize;
 
 use super::{Listing, Pages};
 use crate::failure::{Failure, render, told};
-use crate::format::{byte_rate, escape};
+use crate::format::{byte_rate, count, duration, escape};
 use crate::layout::{Layout, Section};
 use crate::request_context::{Change, RequestContext};
+use crate::throttled_clients::{ThrottledClient, throttled_clients};
 
 /// In a form, all that have none of their own, as Kafka's tools once wrote it.
 const DEFAULT: &str = "<default>";
@@ -37,6 +39,7 @@ struct Page {
     listing: Listing,
     rows: Vec<Row>,
     pages: Pages,
+    throttled: Vec<ThrottledRow>,
     /// Why they are not known.
     error: Option<String>,
     can_change: bool,
@@ -46,6 +49,15 @@ struct Row {
     entity: String,
     values: String,
     href: String,
+}
+
+struct ThrottledRow {
+    entity: String,
+    quota: String,
+    count: String,
+    time: String,
+    since: String,
+    brokers: String,
 }
 
 #[derive(Template)]
@@ -128,7 +140,14 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
         Err(error) => return Err(error.into()),
     };
     let part = listing.q.trim().to_lowercase();
-    let found = quotas.into_iter().filter(|(entity, _)| entity.to_string().to_lowercase().contains(&part)).collect();
+    let is_found = |entity: &QuotaEntity| entity.to_string().to_lowercase().contains(&part);
+    let found = quotas.into_iter().filter(|(entity, _)| is_found(entity)).collect();
+    // Who may not know the quotas does not get to know the clients, either.
+    let throttled = match error {
+        None => throttled_clients(&*context.snapshot().await?),
+        Some(_) => Vec::new(),
+    };
+    let throttled = throttled.iter().filter(|client| is_found(&client.entity)).map(throttled_row).collect();
     let (shown, pages) = listing.cut(found, "client");
     let rows = shown.iter().map(|(entity, values)| Row {
         entity: entity.to_string(),
@@ -141,10 +160,24 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
         rows: rows.collect(),
         listing,
         pages,
+        throttled,
         error,
         can_change: context.can_change(),
     };
     Ok(render(StatusCode::OK, &page))
+}
+
+fn throttled_row(of: &ThrottledClient) -> ThrottledRow {
+    let brokers: Vec<_> = of.brokers.iter().map(ToString::to_string).collect();
+    let quota = KEYS.into_iter().find(|(key, ..)| *key == of.quota);
+    ThrottledRow {
+        entity: of.entity.to_string(),
+        quota: quota.map_or_else(|| of.quota.clone(), |(_, name, _)| name.to_owned()),
+        count: count(of.count as i64),
+        time: duration(of.seconds),
+        since: duration(of.age_seconds),
+        brokers: brokers.join(", "),
+    }
 }
 
 /// The quotas that are set of an entity, and of none beside it.
