@@ -17,6 +17,8 @@ mod config;
 #[cfg(feature = "console")]
 mod console;
 #[cfg(feature = "console")]
+mod console_certificate;
+#[cfg(feature = "console")]
 mod console_lab;
 #[cfg(feature = "console")]
 mod console_listener;

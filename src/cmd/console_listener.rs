@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::console::{Console, Hosts, Local, Options, Password, SavedClusters, TlsConfig};
+use ::console::{Console, Hosts, Local, Options, Password, SavedClusters};
 use anyhow::{Context, Result, bail};
-use security::tls::{ServerTlsConfig, StoreConfig};
+use security::tls::{AllowedChanges, ServerTlsConfig, StoreConfig};
 use tokio::net::TcpListener;
 
+use super::console_certificate::ConsoleCertificate;
 use super::console_lab::Runs;
 use super::failure::Usage;
-use super::properties;
 
 /// Whom a console lets in, and what they may do.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) struct ConsoleAccess {
 pub(crate) struct ConsoleListener {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
-    tls: Option<Arc<TlsConfig>>,
+    certificate: Option<ConsoleCertificate>,
     options: Options,
     lab_dir: PathBuf,
 }
@@ -43,12 +43,12 @@ pub(crate) struct ConsoleListener {
 impl ConsoleListener {
     /// `None` if there is to be no console, or nobody asked for one and its port is taken. Others than this machine
     /// reach one without a password only if it is to be insecure, or all clusters have users: then it is closed for all
-    /// else. `tls` takes the place of that of a flag.
+    /// else. `certificate` takes the place of that of a flag.
     pub(crate) async fn bind(
         asked: Option<&::console::Address>,
         access: &ConsoleAccess,
         is_insecure: bool,
-        tls: Option<Arc<TlsConfig>>,
+        certificate: Option<ConsoleCertificate>,
         all_have_users: bool,
         saved_clusters: Option<Arc<SavedClusters>>,
     ) -> Result<Option<Self>> {
@@ -57,11 +57,11 @@ impl ConsoleListener {
             return Ok(None);
         };
         let password = access.password()?;
-        let tls = if tls.is_some() { tls } else { access.tls()? };
+        let certificate = if certificate.is_some() { certificate } else { access.certificate()? };
         let is_reachable = !address.ip().is_loopback();
         let is_closed = is_reachable && password.is_none() && all_have_users && !is_insecure;
         let is_open = is_reachable && password.is_none() && !is_closed;
-        if is_reachable && !is_open && tls.is_none() {
+        if is_reachable && !is_open && certificate.is_none() {
             tracing::warn!(
                 "the console on {address} speaks HTTP: passwords are sent to it in clear, unless a proxy with TLS is \
                  in front of it; --console-tls-keystore gives it a certificate"
@@ -83,7 +83,7 @@ impl ConsoleListener {
             password,
             is_insecure: is_open,
             is_closed,
-            has_tls: tls.is_some(),
+            has_tls: certificate.is_some(),
             is_read_only: access.console_read_only,
             saved_clusters,
         };
@@ -91,7 +91,7 @@ impl ConsoleListener {
             Ok(listener) => {
                 let address = listener.local_addr()?;
                 let lab_dir = access.console_lab_dir.clone();
-                Ok(Some(Self { listener, address, tls, options, lab_dir }))
+                Ok(Some(Self { listener, address, certificate, options, lab_dir }))
             }
             Err(error) if asked.is_none() => {
                 tracing::info!("there is no console: cannot listen on {address} ({error}); --console chooses another");
@@ -103,7 +103,7 @@ impl ConsoleListener {
 
     /// Where a browser finds it.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
+        format!("{}://{}", if self.certificate.is_some() { "https" } else { "http" }, self.address)
     }
 
     /// Answers from now on. Clusters may need client properties for suites that are run against them.
@@ -114,20 +114,24 @@ impl ConsoleListener {
     ) -> Arc<Console> {
         let laboratory = Arc::new(Runs::new(self.lab_dir, command_configs));
         let console = Console::new(self.options, local, Some(laboratory));
-        tokio::spawn(::console::serve(self.listener, self.tls, Arc::clone(&console)));
+        let tls = self.certificate.as_ref().map(ConsoleCertificate::current);
+        tokio::spawn(::console::serve(self.listener, tls, Arc::clone(&console)));
+        if let Some(certificate) = self.certificate {
+            tokio::spawn(certificate.renew());
+        }
         console
     }
 }
 
 impl ConsoleAccess {
-    fn tls(&self) -> Result<Option<Arc<TlsConfig>>> {
+    fn certificate(&self) -> Result<Option<ConsoleCertificate>> {
         let Some(path) = &self.console_tls_keystore else { return Ok(None) };
-        let name = path.display();
-        let stores = StoreConfig { keystore_location: Some(name.to_string()), ..StoreConfig::default() };
-        let read = |_: &str| properties::read_bytes(path).map_err(|error| error.to_string());
-        let loaded = ServerTlsConfig { stores, ..ServerTlsConfig::default() }.load(&read);
-        let loaded = loaded.map_err(|error| Usage(format!("--console-tls-keystore {name}: {error}")))?;
-        Ok(Some(loaded.config))
+        let name = path.to_str().ok_or_else(|| Usage("--console-tls-keystore is no UTF-8".to_owned()))?;
+        let stores = StoreConfig { keystore_location: Some(name.to_owned()), ..StoreConfig::default() };
+        let config = ServerTlsConfig { stores, ..ServerTlsConfig::default() };
+        // Whoever replaces the file decides whose it is.
+        let loaded = ConsoleCertificate::load(config, AllowedChanges { subject: true, alternative_names: true });
+        Ok(Some(loaded.map_err(|error| Usage(format!("--console-tls-keystore {name}: {error}")))?))
     }
 
     fn password(&self) -> Result<Option<Password>> {

@@ -25,9 +25,10 @@ use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig as TlsConfig;
 
 /// Ordinary connections at a time.
 const CONNECTIONS_MAX: usize = 256;
@@ -46,13 +47,13 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Answers until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<watch::Receiver<Arc<TlsConfig>>>, routes: Router) {
     serve_at(listener, tls, TowerToHyperService::new(routes), Places::default()).await;
 }
 
 async fn serve_at(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<watch::Receiver<Arc<TlsConfig>>>,
     routes: TowerToHyperService<Router>,
     places: Places,
 ) {
@@ -66,7 +67,8 @@ async fn serve_at(
             }
         };
         let place = places.take().await;
-        tokio::spawn(answer(stream, tls.clone(), address, place, routes.clone()));
+        let tls = tls.as_ref().map(|current| TlsAcceptor::from(Arc::clone(&current.borrow())));
+        tokio::spawn(answer(stream, tls, address, place, routes.clone()));
     }
 }
 

@@ -78,9 +78,8 @@ pub use saved_clusters::{
     SavedCluster, SavedClusterError, SavedClusters, SavedClustersError, SourceError, client_config,
 };
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::sleep;
-use tokio_rustls::TlsAcceptor;
 pub use tokio_rustls::rustls::ServerConfig as TlsConfig;
 
 /// Looks at records that are under way at a time: each may take some memory.
@@ -198,8 +197,8 @@ impl Console {
     }
 }
 
-/// Answers until it is dropped, over TLS if there is a configuration of it.
-pub async fn serve(listener: TcpListener, tls: Option<Arc<TlsConfig>>, console: Arc<Console>) {
+/// Answers until it is dropped, over TLS if there is a configuration of it: each connection by the newest.
+pub async fn serve(listener: TcpListener, tls: Option<watch::Receiver<Arc<TlsConfig>>>, console: Arc<Console>) {
     let tidying = async {
         loop {
             sleep(TIDY_INTERVAL).await;
@@ -207,7 +206,7 @@ pub async fn serve(listener: TcpListener, tls: Option<Arc<TlsConfig>>, console: 
         }
     };
     tokio::select! {
-        () = connections::serve(listener, tls.map(TlsAcceptor::from), router::routes(Arc::clone(&console))) => {}
+        () = connections::serve(listener, tls, router::routes(Arc::clone(&console))) => {}
         () = tidying => {}
     }
 }

@@ -11,6 +11,7 @@ use broker::Server;
 use client::{Client, ClientConfig, ConnectionConfig, Security};
 use configuration::{BrokerConfig, Endpoint};
 
+use crate::cmd::console_certificate::ConsoleCertificate;
 use crate::cmd::console_listener::{ConsoleAccess, ConsoleListener};
 use crate::cmd::failure::Usage;
 use crate::cmd::properties;
@@ -64,16 +65,18 @@ impl EmbeddedConsole {
             let protocol = security.protocol();
             bail!(Usage(format!("--console-command-config is for {protocol}, and no listener of this broker is")));
         }
-        let tls = match args.console_https {
+        let certificate = match args.console_https {
             true => {
                 let none = || Usage("--console-https takes a listener with TLS, and this broker has none".to_owned());
-                Some(broker::tls_of_console(config)?.ok_or_else(none)?)
+                let (tls, allowed) = broker::tls_of_console(config)?.ok_or_else(none)?;
+                let loaded = ConsoleCertificate::load(tls, allowed);
+                Some(loaded.map_err(|error| Usage(format!("--console-https: {error}")))?)
             }
             false => None,
         };
         let has_users = security.mechanism().is_some();
         let place = args.console.as_ref();
-        let listener = ConsoleListener::bind(place, &args.access, is_insecure, tls, has_users, None).await?;
+        let listener = ConsoleListener::bind(place, &args.access, is_insecure, certificate, has_users, None).await?;
         let command_config = args.console_command_config.iter().map(|file| (NAME.to_owned(), file.clone()));
         let local: Arc<dyn ::console::Local> = Arc::clone(&node) as _;
         let start = |listener: ConsoleListener| (listener.url(), listener.start(Some(local), command_config.collect()));

@@ -99,7 +99,10 @@ impl ListenerSecurity {
         let protocol = endpoint.security_protocol;
         let listener = || endpoint.name.clone();
         let tls = match protocol.has_tls() {
-            true => Some(load_tls(&own).map_err(|error| SecurityError::Tls { listener: listener(), error })?),
+            true => {
+                let loaded = tls_of(&own).and_then(|(tls, allowed)| ListenerTls::load(tls, allowed));
+                Some(loaded.map_err(|error| SecurityError::Tls { listener: listener(), error })?)
+            }
             false => None,
         };
         let principal_mapping = match protocol {
@@ -211,17 +214,16 @@ impl ListenerSecurity {
 }
 
 /// TLS with the certificate of the first listener of clients that has one, for a server that asks for none itself: the
-/// console.
-pub fn tls_of_console(config: &BrokerConfig) -> Result<Option<Arc<ServerConfig>>, SecurityError> {
+/// console. And what may be otherwise in the next one.
+pub fn tls_of_console(config: &BrokerConfig) -> Result<Option<(ServerTlsConfig, AllowedChanges)>, SecurityError> {
     let mut endpoints = config.client_endpoints()?.into_iter();
     let Some(endpoint) = endpoints.find(|endpoint| endpoint.security_protocol.has_tls()) else { return Ok(None) };
     let mut own = config.listener(&endpoint)?;
     own.ssl_client_auth = ClientAuth::None;
-    let tls = load_tls(&own).map_err(|error| SecurityError::Tls { listener: endpoint.name, error })?;
-    Ok(Some(tls.server_config()))
+    tls_of(&own).map(Some).map_err(|error| SecurityError::Tls { listener: endpoint.name, error })
 }
 
-fn load_tls(own: &ListenerConfig) -> Result<ListenerTls, TlsError> {
+fn tls_of(own: &ListenerConfig) -> Result<(ServerTlsConfig, AllowedChanges), TlsError> {
     let secret = |password: &Option<Password>| password.as_ref().map(|one| Secret::new(one.reveal().to_owned()));
     let text = |password: &Option<Password>| password.as_ref().map(|one| one.reveal().to_owned());
     let stores = StoreConfig {
@@ -243,7 +245,7 @@ fn load_tls(own: &ListenerConfig) -> Result<ListenerTls, TlsError> {
     };
     let versions = Versions::parse(&own.ssl_enabled_protocols.join(","))?;
     let allowed = AllowedChanges { subject: own.ssl_allow_dn_changes, alternative_names: own.ssl_allow_san_changes };
-    ListenerTls::load(ServerTlsConfig { stores, client_auth, versions }, allowed)
+    Ok((ServerTlsConfig { stores, client_auth, versions }, allowed))
 }
 
 /// With the truststore among the options of the login module, where there is one.

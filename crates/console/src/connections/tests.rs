@@ -177,7 +177,7 @@ async fn health_and_metrics_keep_places_in_a_flood() {
     assert_eq!(answered("/login").await.0, Some(200));
 }
 
-fn tls() -> (TlsAcceptor, TlsConnector) {
+fn tls() -> (Arc<TlsConfig>, TlsConnector) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -188,12 +188,13 @@ fn tls() -> (TlsAcceptor, TlsConnector) {
     roots.add(certificate).unwrap();
     let client = rustls::ClientConfig::builder_with_provider(provider);
     let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
-    (Arc::new(server).into(), TlsConnector::from(Arc::new(client.with_no_client_auth())))
+    (Arc::new(server), TlsConnector::from(Arc::new(client.with_no_client_auth())))
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_a_certificate_it_speaks_tls_and_nothing_else() {
-    let (acceptor, connector) = tls();
+    let (config, connector) = tls();
+    let acceptor = TlsAcceptor::from(config);
     let routes = routes(None);
     let connect = async || {
         let (client, server) = duplex(16 << 10);
@@ -212,4 +213,27 @@ async fn with_a_certificate_it_speaks_tls_and_nothing_else() {
     let began = Instant::now();
     assert!(is_closed(&mut connect().await).await);
     assert!(began.elapsed() < HEAD_TIMEOUT + Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn each_connection_gets_the_certificate_of_its_time() {
+    let ((first, of_first), (second, of_second)) = (tls(), tls());
+    let current = watch::Sender::new(first);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve_at(listener, Some(current.subscribe()), routes(None), Places::default()));
+    let name = ServerName::try_from("localhost").unwrap();
+    let connect = async |connector: &TlsConnector| {
+        connector.connect(name.clone(), TcpStream::connect(address).await.unwrap()).await
+    };
+    let mut open = connect(&of_first).await.unwrap();
+    assert!(connect(&of_second).await.is_err());
+    current.send_replace(second);
+    assert!(connect(&of_first).await.is_err());
+    let mut new = connect(&of_second).await.unwrap();
+    // The one that is open goes on.
+    for stream in [&mut open, &mut new] {
+        stream.write_all(&get("/health/live")).await.unwrap();
+        assert_eq!(status(stream).await, Some(200));
+    }
 }
