@@ -1,4 +1,4 @@
-"""A member of a group of the consumer protocol (KIP-848) that keeps what it is to release, until it is told to let go.
+"""A member of a group of the consumer protocol (KIP-848) that has partitions, and keeps what it is to release, until it is told to let go.
 
 Raw requests, because every client library releases partitions as soon as it is asked to.
 """
@@ -14,6 +14,7 @@ NONE, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR =
 RETRIABLE = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
 LEAVE = -1
 REBALANCE_TIMEOUT_MS = 60_000
+ASSIGNED_S = 30
 UNCHANGED = b"\0"
 
 
@@ -28,6 +29,11 @@ class ConsumerMember:
 
     def __enter__(self):
         self._retry(self._heartbeat, 0, self.topics)
+        # The coordinator may hear of a new topic later than its members.
+        deadline = time.monotonic() + ASSIGNED_S
+        while not self.assigned and time.monotonic() < deadline:
+            time.sleep(0.1)
+            self.heartbeat()
         self.owned = dict(self.assigned)
         return self
 

@@ -92,7 +92,8 @@ impl Buckets {
         bucket
     }
 
-    /// Those who were throttled, who last were first, and no more than so many. Nobody of a shared bucket is among them.
+    /// Those who were throttled, who last were first, and no more than so many. Nobody of a shared bucket is among
+    /// them.
     pub fn throttled(&self, now_ms: i64, count_max: usize) -> Vec<(BucketKey, Throttles)> {
         let mut inner = self.inner.lock();
         inner.sweep(now_ms);

@@ -1,5 +1,5 @@
-//! `/clusters/NAME/quotas`: quotas of users, client ids and addresses, and who was throttled; setting them, and removing
-//! them.
+//! `/clusters/NAME/quotas`: quotas of users, client ids and addresses, and who was throttled; setting them, and
+//! removing them.
 
 use std::collections::BTreeMap;
 
