@@ -155,22 +155,6 @@ pub(super) fn creatable<const N: usize>(
     }
 }
 
-#[cfg(test)]
-impl InternalTopic {
-    /// That of a broker under test, with nothing loaded.
-    pub(super) fn of(broker: &crate::Broker, name: &'static str) -> Self {
-        Self {
-            name,
-            partitions: Arc::clone(&broker.partitions),
-            loaded: Arc::default(),
-            metadata: Arc::clone(&broker.metadata),
-            controller: broker.controller.clone(),
-            config: Arc::clone(&broker.config),
-            session: Arc::clone(&broker.session),
-        }
-    }
-}
-
 impl TopicLog for InternalTopic {
     fn may_have_moved(&self) -> bool {
         let is_alone = || self.metadata.load().brokers().count() <= 1;
@@ -269,6 +253,21 @@ mod tests {
     use crate::api::test_support::{NODE_ID, TestBroker, batch, led_by, registration};
 
     const TOPIC_ID: Uuid = Uuid([7; 16]);
+
+    impl InternalTopic {
+        /// That of a broker under test, with nothing loaded.
+        pub(in crate::coordination) fn of(broker: &crate::Broker, name: &'static str) -> Self {
+            Self {
+                name,
+                partitions: Arc::clone(&broker.partitions),
+                loaded: Arc::default(),
+                metadata: Arc::clone(&broker.metadata),
+                controller: broker.controller.clone(),
+                config: Arc::clone(&broker.config),
+                session: Arc::clone(&broker.session),
+            }
+        }
+    }
 
     #[tokio::test]
     async fn what_is_refused_while_it_waits_stays_in_the_log_and_counts_when_others_have_it() {
