@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use platform::Env;
-use storage::SimDisk;
+use storage::{Disk, OpenMode, SimDisk};
 use wire::api::api_versions::ApiVersionsRequest;
 
 use super::*;
@@ -48,6 +48,13 @@ fn start(size_bytes: usize) -> (TestBroker, StandingDisk) {
     let values = batch(&[&"x".repeat(size_bytes)]);
     for offset in 0..BATCHES {
         assert_eq!(append(&mut client, &values), (ErrorCode::NONE, offset));
+    }
+    // They may be acknowledged from the journal; what only the page cache has of a segment stays there.
+    for path in disk.paths() {
+        // One that is renamed meanwhile is none of a log.
+        if let Ok(file) = disk.open(&path, OpenMode::ReadWrite) {
+            file.sync_data().expect("nothing is wrong with the disk");
+        }
     }
     disk.evict();
     disk.set_hangs(true);
