@@ -95,6 +95,23 @@ def case_users_and_quotas_are_made_and_deleted(c):
     expect(c.page.get_by_text("the brokers have no authorizer")).to_be_visible()
 
 
+def case_throttled_clients_are_shown(c):
+    # Apache Kafka's brokers do not tell.
+    if c.target == "kafka":
+        return
+    topic, client = c.topic(unique_name("orders")), unique_name("greedy")
+    c.run("quota", "set", "--client-id", client, "producer_byte_rate=1000")
+    c.go("/quotas")
+    expect(row(c, "Throttled clients", client)).to_have_count(0)
+    load = ("--num-records", 3, "--record-size", 10_000, "--throughput", -1)
+    c.run("perf", "produce", "--topic", topic, *load, "--producer-props", f"client.id={client}", "batch.size=1")
+    shown = row(c, "Throttled clients", client)
+    expect(shown).to_contain_text("Produced", timeout=30_000)
+    expect(shown).to_contain_text(f'client-id "{client}"')
+    c.check("quotas-throttled")
+    c.run("quota", "remove", "--client-id", client, "producer_byte_rate")
+
+
 def case_a_user_sees_what_the_lists_allow(c):
     if c.target != "one":
         return

@@ -36,6 +36,7 @@ const KINDS: [&str; 3] = [QUOTA_USER, QUOTA_CLIENT_ID, QUOTA_IP];
 struct Page {
     layout: Layout,
     base: String,
+    events: String,
     listing: Listing,
     rows: Vec<Row>,
     pages: Pages,
@@ -157,6 +158,7 @@ pub(crate) async fn show(context: RequestContext, Query(listing): Query<Listing>
     let page = Page {
         layout: context.layout(Section::Access),
         base: context.base.clone(),
+        events: context.events(),
         rows: rows.collect(),
         listing,
         pages,
