@@ -1,5 +1,6 @@
 """A raw connection whose course is put into a transcript: what was answered, byte by byte, and when it was closed."""
 
+import contextlib
 import struct
 import time
 
@@ -33,14 +34,9 @@ class Talk:
         """Bytes as they are, without an answer that is waited for."""
         self.sent_at = time.monotonic()
         if not self.over:
-            try:
+            # Whether the broker closes it before all is sent is a matter of chance. Whoever waits for an answer sees it.
+            with contextlib.suppress(wire.Closed):
                 self.connection.send(data)
-            except wire.Closed:
-                self._closed("sending")
-
-    def _closed(self, what):
-        self.over = True
-        self.c.say(f"{what}: closed {when(time.monotonic() - self.sent_at)}, without an answer")
 
     def ask(self, what, body, show=hexadecimal, expected=True):
         """Sends a frame and says what was answered; `show` makes words of it. Returns the answer, None where there is none."""
@@ -54,7 +50,8 @@ class Talk:
         try:
             response = self.connection.receive()
         except wire.Closed:
-            self._closed(what)
+            self.over = True
+            self.c.say(f"{what}: closed {when(time.monotonic() - self.sent_at)}, without an answer")
             return None
         except TimeoutError:
             self.c.say(f"{what}: no answer")
