@@ -17,8 +17,8 @@ use metadata::{MetadataImage, QuotaKey, QuotaShare};
 use parking_lot::Mutex;
 use platform::Count;
 
-pub use self::buckets::Throttles;
-use self::buckets::{Bucket, BucketKey, Buckets, Used};
+use self::buckets::{Bucket, Buckets, Used};
+pub use self::buckets::{BucketKey, Throttles};
 pub use self::rate::Rate;
 pub use self::samples::Samples;
 use self::token_bucket::TokenBucket;
@@ -50,16 +50,6 @@ pub struct Quotas {
 pub struct Throttled {
     pub requests: Count,
     pub ms: Count,
-}
-
-/// Somebody who was throttled within the last hour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThrottledClient {
-    pub key: QuotaKey,
-    /// What is `None` does not count for the quota. An address stands in place of a client id.
-    pub user: Option<Box<str>>,
-    pub client_id: Option<Box<str>>,
-    pub throttles: Throttles,
 }
 
 /// A quota that counts for somebody, and what was used of it.
@@ -136,12 +126,9 @@ impl Quotas {
         self.buckets.count(now_ms)
     }
 
-    /// Who was throttled, who last was first. Where there are many, only those.
-    pub fn throttled_clients(&self, now_ms: i64) -> Vec<ThrottledClient> {
-        let throttled = self.buckets.throttled(now_ms, THROTTLED_CLIENTS_MAX).into_iter();
-        let named =
-            |(BucketKey { key, user, client_id }, throttles)| ThrottledClient { key, user, client_id, throttles };
-        throttled.map(named).collect()
+    /// Who was throttled within the last hour, who last was first. Where there are many, only those.
+    pub fn throttled_clients(&self, now_ms: i64) -> Vec<(BucketKey, Throttles)> {
+        self.buckets.throttled(now_ms, THROTTLED_CLIENTS_MAX)
     }
 
     /// How much clients were throttled, by kind of quota.

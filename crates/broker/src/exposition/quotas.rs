@@ -5,7 +5,7 @@ use std::fmt;
 use metadata::QuotaKey;
 
 use super::page::Page;
-use crate::quotas::{Quotas, ThrottledClient};
+use crate::quotas::{BucketKey, Quotas};
 
 pub(super) fn write(page: &mut Page<'_>, quotas: &Quotas, now_ms: i64) -> fmt::Result {
     let requests = quotas.throttled().map(|(key, told)| ([("quota", key.name())], told.requests.get()));
@@ -18,22 +18,25 @@ pub(super) fn write(page: &mut Page<'_>, quotas: &Quotas, now_ms: i64) -> fmt::R
     page.counters(
         "parshall_quota_client_throttles",
         "Requests and connections that were throttled, by quota and client",
-        clients.iter().map(|client| (labels(client), client.throttles.requests)),
+        clients.iter().map(|(client, throttles)| (labels(client), throttles.requests)),
     )?;
     page.counters(
         "parshall_quota_client_throttle_seconds",
         "For how long they were",
-        clients.iter().map(|client| (labels(client), client.throttles.ms as f64 / 1000.0)),
+        clients.iter().map(|(client, throttles)| (labels(client), throttles.ms as f64 / 1000.0)),
     )?;
     page.gauges(
         "parshall_quota_client_throttle_age_seconds",
         "Time since the client was throttled last",
-        clients.iter().map(|client| (labels(client), (now_ms - client.throttles.last_ms).max(0) as f64 / 1000.0)),
+        clients.iter().map(|(client, throttles)| {
+            let age_ms = (now_ms - throttles.last_ms).max(0);
+            (labels(client), age_ms as f64 / 1000.0)
+        }),
     )
 }
 
 /// Empty is what does not count for the quota.
-fn labels(client: &ThrottledClient) -> [(&'static str, &str); 4] {
+fn labels(client: &BucketKey) -> [(&'static str, &str); 4] {
     let (user, client_id) = (client.user.as_deref().unwrap_or(""), client.client_id.as_deref().unwrap_or(""));
     let (client_id, ip) = match client.key {
         QuotaKey::ConnectionCreationRate => ("", client_id),

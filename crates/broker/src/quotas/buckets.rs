@@ -41,7 +41,8 @@ pub struct Throttles {
     pub last_ms: i64,
 }
 
-/// Whose it is: of a user, a client id, or both; of an address, which stands in place of a client id.
+/// Whose it is: of a user, a client id, or both; of an address, which stands in place of a client id. What is `None`
+/// does not count for the quota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BucketKey {
     pub key: QuotaKey,

@@ -156,8 +156,8 @@ fn a_throttle_has_an_end() {
 fn who_was_throttled_is_told_who_last_was_first() {
     let mut ground = Ground::new();
     let told = |ground: &Ground, now_ms| {
-        let clients = ground.quotas.throttled_clients(now_ms).into_iter().map(|of| {
-            let Throttles { requests, ms, last_ms } = of.throttles;
+        let clients = ground.quotas.throttled_clients(now_ms).into_iter().map(|(of, throttles)| {
+            let Throttles { requests, ms, last_ms } = throttles;
             (of.key, of.user.as_deref() == Some("alice"), of.client_id, (requests, ms, last_ms))
         });
         clients.collect::<Vec<_>>()
